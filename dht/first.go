@@ -3,8 +3,11 @@ package dht
 import (
 	"crypto/ed25519"
 	"fmt"
+	"slices"
 
 	"github.com/anacrolix/torrent/bencode"
+
+	"braid/scionnet"
 )
 
 // maxFirst bounds the nodes that an item names. 32 with IPv6 hosts are 832 bytes of the 1000 that an
@@ -23,13 +26,13 @@ func FirstNodes(key ed25519.PrivateKey, seq int64, nodes []Addr) *Item {
 	var v firstNodes
 	n := 0
 	for _, a := range nodes {
-		if !a.usable() || !a.IsSCION() || n == maxFirst {
+		if !a.Dialable() || !a.IsSCION() || n == maxFirst {
 			continue
 		}
-		if n++; a.Family() == SCION4 {
-			v.S4 = a.appendCompact(v.S4)
+		if n++; a.Family() == scionnet.SCION4 {
+			v.S4 = a.AppendCompact(v.S4)
 		} else {
-			v.S6 = a.appendCompact(v.S6)
+			v.S6 = a.AppendCompact(v.S6)
 		}
 	}
 	i := &Item{Value: bencode.MustMarshal(v), Seq: seq}
@@ -50,15 +53,13 @@ func (i *Item) FirstNodes() (out []Addr, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("an item that names nodes of the DHT: %w", err)
 	}
-	for _, x := range []struct {
-		b []byte
-		f Family
-	}{{v.S4, SCION4}, {v.S6, SCION6}} {
-		if len(x.b)%x.f.size() != 0 {
+	for i, list := range [][]byte{v.S4, v.S6} {
+		size := (scionnet.SCION4 + scionnet.Family(i)).Size()
+		if len(list)%size != 0 {
 			return nil, fmt.Errorf("an item that names nodes of the DHT: %w", errCompact)
 		}
-		for b := x.b; len(b) > 0 && len(out) < maxFirst; b = b[x.f.size():] {
-			if a, ok := parseCompact(b[:x.f.size()], x.f); ok {
+		for one := range slices.Chunk(list, size) {
+			if a, ok := scionnet.ParseCompact(one); ok && len(out) < maxFirst {
 				out = append(out, a)
 			}
 		}

@@ -57,7 +57,7 @@ func FuzzFirstNodes(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(nodes) > maxFirst || slices.ContainsFunc(nodes, func(a Addr) bool { return !a.usable() || !a.IsSCION() }) {
+		if len(nodes) > maxFirst || slices.ContainsFunc(nodes, func(a Addr) bool { return !a.Dialable() || !a.IsSCION() }) {
 			t.Fatalf("%q names %v", value, nodes)
 		}
 		again, err := FirstNodes(key, 1, nodes).FirstNodes()

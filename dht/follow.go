@@ -153,7 +153,7 @@ func (s *Server) PutItem(ctx context.Context, i *Item) (Found, error) {
 func (s *Server) AddNodes(addrs ...Addr) {
 	s.do(func(now time.Time) {
 		for _, m := range s.members {
-			if slices.ContainsFunc(addrs, func(a Addr) bool { return a.Network() == m.cfg.Network }) {
+			if slices.ContainsFunc(addrs, func(a Addr) bool { return NetworkOf(a) == m.cfg.Network }) {
 				s.carry(m, m.Bootstrap(now, addrs), nil)
 			}
 		}
@@ -173,7 +173,7 @@ func (s *Server) Ports() map[Network]uint16 {
 func (s *Server) Suggest(a Addr) {
 	s.do(func(now time.Time) {
 		for _, m := range s.members {
-			if m.cfg.Network == a.Network() {
+			if m.cfg.Network == NetworkOf(a) {
 				s.carry(m, m.Suggest(now, a), nil)
 			}
 		}
@@ -186,7 +186,7 @@ func (s *Server) States() (out []State) {
 	defer s.mu.Unlock()
 	for _, m := range s.members {
 		a := m.Addr()
-		if own := m.socket.Addr(); !a.usable() {
+		if own := m.socket.Addr(); !a.Dialable() {
 			a = own
 		}
 		out = append(out, State{ID: m.ID(), Addr: a, Nodes: m.Contacts()})
@@ -224,7 +224,7 @@ func (s *Server) Status() (out []Status) {
 		}
 		for _, c := range m.Contacts() {
 			x.Nodes++
-			x.ByAS[c.Addr.group().String()]++
+			x.ByAS[groupOf(c.Addr).String()]++
 		}
 		x.Torrents, x.Peers, x.Items = m.Stored()
 		out = append(out, x)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/anacrolix/torrent/bencode"
+
+	"braid/scionnet"
 )
 
 // Contact is a node's ID and address.
@@ -49,11 +51,11 @@ type Message struct {
 	Version string
 
 	ID       ID
-	Target   ID       // find_node: target; get_peers, announce_peer: info_hash; get: target
-	Want     []Family // BEP 32
-	ReadOnly bool     // BEP 43: the sender answers no queries
-	Scrape   bool     // BEP 33
-	Token    string   // in a query that is not a store: proves the sender's address
+	Target   ID                // find_node: target; get_peers, announce_peer: info_hash; get: target
+	Want     []scionnet.Family // BEP 32
+	ReadOnly bool              // BEP 43: the sender answers no queries
+	Scrape   bool              // BEP 33
+	Token    string            // in a query that is not a store: proves the sender's address
 
 	Port        uint16 // announce_peer
 	ImpliedPort bool
@@ -143,7 +145,7 @@ func (m *Message) Encode() []byte {
 	default:
 		w.Y, w.R = "r", m.answer()
 		if m.Seen.Port != 0 {
-			w.IP = string(m.Seen.appendCompact(nil))
+			w.IP = string(m.Seen.AppendCompact(nil))
 		}
 	}
 	return bencode.MustMarshal(w)
@@ -171,10 +173,10 @@ func (m *Message) args() *wireArgs {
 
 func (m *Message) answer() *wireAnswer {
 	r := &wireAnswer{ID: string(m.ID[:]), Token: m.Token, BFsd: m.Seeds, BFpe: m.Downloaders}
-	var lists [families][]byte
+	var lists [scionnet.Families][]byte
 	for _, c := range m.Nodes {
 		f := c.Addr.Family()
-		lists[f] = c.Addr.appendCompact(append(lists[f], c.ID[:]...))
+		lists[f] = c.Addr.AppendCompact(append(lists[f], c.ID[:]...))
 	}
 	for f, to := range []**string{&r.Nodes, &r.Nodes6, &r.NodesS4, &r.NodesS6} {
 		if lists[f] != nil {
@@ -183,7 +185,7 @@ func (m *Message) answer() *wireAnswer {
 		}
 	}
 	for _, v := range m.Values {
-		r.Values = append(r.Values, string(v.appendCompact(nil)))
+		r.Values = append(r.Values, string(v.AppendCompact(nil)))
 	}
 	if m.Item != nil {
 		w := m.Item.wire()
@@ -210,7 +212,7 @@ func ParseMessage(b []byte) (*Message, error) {
 	if len(w.T) > 32 { // it would come back in our answer
 		return nil, errMessage
 	}
-	if seen, ok := parsePeer([]byte(w.IP)); ok {
+	if seen, ok := scionnet.ParseCompact([]byte(w.IP)); ok {
 		m.Seen = seen
 	}
 	switch {
@@ -252,7 +254,7 @@ func (m *Message) readArgs(a *wireArgs) error {
 	for f, name := range wants {
 		for _, s := range a.Want {
 			if s == name {
-				m.Want = append(m.Want, Family(f))
+				m.Want = append(m.Want, scionnet.Family(f))
 				break
 			}
 		}
@@ -301,18 +303,18 @@ func (m *Message) readAnswer(r *wireAnswer) error {
 		if list == nil {
 			continue
 		}
-		size := len(ID{}) + Family(f).size()
+		size := len(ID{}) + scionnet.Family(f).Size()
 		if len(*list)%size != 0 {
 			return errCompact
 		}
 		for b := []byte(*list); len(b) > 0; b = b[size:] {
-			if a, ok := parseCompact(b[20:size], Family(f)); ok {
+			if a, ok := scionnet.ParseCompact(b[20:size]); ok && a.Family() == scionnet.Family(f) {
 				m.Nodes = append(m.Nodes, Contact{ID(b[:20]), a})
 			}
 		}
 	}
 	for _, v := range r.Values {
-		if a, ok := parsePeer([]byte(v)); ok {
+		if a, ok := scionnet.ParseCompact([]byte(v)); ok {
 			m.Values = append(m.Values, a)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"braid/scionnet"
 )
 
 func addr(t testing.TB, s string) Addr {
@@ -90,7 +92,7 @@ func messages(t testing.TB) []*Message {
 	return []*Message{
 		{T: "aa", Query: Ping, ID: id},
 		{T: "aa", Query: Ping, ID: id, ReadOnly: true, Token: "12345678"},
-		{T: "aa", Query: FindNode, ID: id, Target: target, Want: []Family{IP4, SCION6}},
+		{T: "aa", Query: FindNode, ID: id, Target: target, Want: []scionnet.Family{scionnet.IP4, scionnet.SCION6}},
 		{T: "aa", Query: GetPeers, ID: id, Target: target, Scrape: true},
 		{T: "aa", Query: AnnouncePeer, ID: id, Target: target, Port: 6881, Token: "t", Seed: true},
 		{T: "aa", Query: AnnouncePeer, ID: id, Target: target, ImpliedPort: true, Token: "t"},

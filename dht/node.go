@@ -24,6 +24,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"braid/scionnet"
 )
 
 // Config describes a node.
@@ -145,7 +147,7 @@ func NewNode(now time.Time, cfg Config) *Node {
 		n.tokens.secret[i] = byte(cfg.Rand.Uint32())
 	}
 	if n.id == (ID{}) {
-		if n.id = randomID(cfg.Rand); cfg.Addr.usable() {
+		if n.id = randomID(cfg.Rand); cfg.Addr.Dialable() {
 			n.id = BoundID(cfg.Addr, cfg.Rand)
 		}
 	}
@@ -198,7 +200,7 @@ func (n *Node) take() Out {
 // them.
 func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
 	for _, a := range addrs {
-		if a.usable() && a.Network() == n.cfg.Network && len(n.boot) < 200 && !slices.Contains(n.boot, a) {
+		if a.Dialable() && NetworkOf(a) == n.cfg.Network && len(n.boot) < 200 && !slices.Contains(n.boot, a) {
 			n.boot = append(n.boot, a)
 		}
 	}
@@ -213,7 +215,7 @@ func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
 // enters the table as any other node.
 func (n *Node) Suggest(now time.Time, a Addr) Out {
 	switch {
-	case !a.usable() || a.Network() != n.cfg.Network:
+	case !a.Dialable() || NetworkOf(a) != n.cfg.Network:
 	case n.table.len() == 0:
 		return n.Bootstrap(now, []Addr{a})
 	case n.probes < maxProbes && !n.probing(a):
@@ -245,15 +247,15 @@ func (n *Node) ask(now time.Time, q *query) bool {
 }
 
 // want are the families that this node's network has.
-func (n *Node) want() []Family {
+func (n *Node) want() []scionnet.Family {
 	if n.cfg.Network == OverSCION {
-		return []Family{SCION4, SCION6}
+		return []scionnet.Family{scionnet.SCION4, scionnet.SCION6}
 	}
-	return []Family{Family(n.cfg.Network)}
+	return []scionnet.Family{scionnet.Family(n.cfg.Network)}
 }
 
 // wantOnWire leaves out what the answer would have anyway.
-func (n *Node) wantOnWire() []Family {
+func (n *Node) wantOnWire() []scionnet.Family {
 	if n.cfg.Network == OverSCION {
 		return nil
 	}
@@ -262,7 +264,7 @@ func (n *Node) wantOnWire() []Family {
 
 // Receive handles a message.
 func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
-	if from.Addr.Network() != n.cfg.Network || !from.Addr.usable() || m.ID == n.id && m.Code == 0 {
+	if NetworkOf(from.Addr) != n.cfg.Network || !from.Addr.Dialable() || m.ID == n.id && m.Code == 0 {
 		return Out{}
 	}
 	if m.IsQuery() {
@@ -339,7 +341,7 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 func (n *Node) learn(now time.Time, named []Contact) {
 	asked := 0
 	for _, c := range named {
-		if asked < 3 && c.Addr.Network() == n.cfg.Network && n.table.wants(c) && !n.probing(c.Addr) && n.probes < maxProbes {
+		if asked < 3 && NetworkOf(c.Addr) == n.cfg.Network && n.table.wants(c) && !n.probing(c.Addr) && n.probes < maxProbes {
 			n.ask(now, &query{to: c, m: &Message{Query: Ping}, probe: true})
 			asked++
 		}
@@ -362,7 +364,7 @@ func (n *Node) verify(now time.Time, a Addr) {
 // vote counts who sees this node at which address. Four networks that agree decide, unless the node
 // knows its address.
 func (n *Node) vote(now time.Time, seen Addr, by Contact) {
-	if n.cfg.Addr.usable() || !seen.usable() || seen.Network() != n.cfg.Network || len(n.votes) > 16 {
+	if n.cfg.Addr.Dialable() || !seen.Dialable() || NetworkOf(seen) != n.cfg.Network || len(n.votes) > 16 {
 		return
 	}
 	seen.Port = 1 // only the host matters
@@ -372,7 +374,7 @@ func (n *Node) vote(now time.Time, seen Addr, by Contact) {
 	if n.votes[seen] == nil {
 		n.votes[seen] = map[group]struct{}{}
 	}
-	n.votes[seen][by.Addr.group()] = struct{}{}
+	n.votes[seen][groupOf(by.Addr)] = struct{}{}
 	if len(n.votes[seen]) < 4 {
 		return
 	}

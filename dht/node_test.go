@@ -16,7 +16,7 @@ var start = time.Unix(1_000_000_000, 0)
 
 func newNode(t testing.TB, at string, limits Limits) *Node {
 	a := addr(t, at)
-	return NewNode(start, Config{Network: a.Network(), Addr: a, Limits: limits, Rand: rand.New(rand.NewPCG(1, 2))})
+	return NewNode(start, Config{Network: NetworkOf(a), Addr: a, Limits: limits, Rand: rand.New(rand.NewPCG(1, 2))})
 }
 
 // boundContact is a node whose ID follows from its address.
@@ -115,7 +115,7 @@ func filled(t testing.TB, hash ID) *Node {
 	for i := range 300 {
 		c := boundContact(2+i, i, r)
 		n.table.answered(start, c)
-		n.store.announce(start, hash, storedPeer{addr: c.Addr, group: c.Addr.group()})
+		n.store.announce(start, hash, storedPeer{addr: c.Addr, group: groupOf(c.Addr)})
 	}
 	return n
 }
@@ -153,14 +153,14 @@ func TestStoreBounds(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range 3 * maxPeers {
 		c := boundContact(7, i%20000, r)
-		s.announce(start, randomID(r), storedPeer{addr: c.Addr, group: c.Addr.group()})
+		s.announce(start, randomID(r), storedPeer{addr: c.Addr, group: groupOf(c.Addr)})
 	}
 	if s.peers > maxPeers/share {
 		t.Errorf("one AS has %d peers", s.peers)
 	}
 	hash := ID{1}
 	honest := boundContact(8, 1, r)
-	s.announce(start, hash, storedPeer{addr: honest.Addr, group: honest.Addr.group()})
+	s.announce(start, hash, storedPeer{addr: honest.Addr, group: groupOf(honest.Addr)})
 	before := len(s.swarms[hash])
 	if before != 1 {
 		t.Fatal("another AS has no room")
@@ -168,7 +168,7 @@ func TestStoreBounds(t *testing.T) {
 	for i := range 1000 {
 		a := honest.Addr
 		a.Port = uint16(2 + i)
-		s.announce(start.Add(time.Second), hash, storedPeer{addr: a, group: honest.Addr.group()})
+		s.announce(start.Add(time.Second), hash, storedPeer{addr: a, group: groupOf(honest.Addr)})
 	}
 	if got := len(s.swarms[hash]); got > maxPorts {
 		t.Errorf("one host has %d peers of a torrent", got)
@@ -191,7 +191,7 @@ func TestFilters(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
 		for i := range hosts {
 			c := boundContact(i, i, r)
-			s.announce(start, ID{}, storedPeer{addr: c.Addr, group: c.Addr.group(), seed: true})
+			s.announce(start, ID{}, storedPeer{addr: c.Addr, group: groupOf(c.Addr), seed: true})
 		}
 		seeds, others := s.filters(ID{})
 		if got := countFilter(seeds); got < hosts*9/10 || got > hosts*11/10+1 {

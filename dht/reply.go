@@ -1,6 +1,11 @@
 package dht
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"braid/scionnet"
+)
 
 // reply answers a query.
 func (n *Node) reply(now time.Time, from Origin, m *Message) {
@@ -81,15 +86,11 @@ func (n *Node) nodesFor(m *Message) (out []Contact) {
 	if len(want) == 0 {
 		want = n.want()
 	}
-	use := map[Network][families]bool{}
-	for _, f := range want {
-		x := use[f.network()]
-		x[f] = true
-		use[f.network()] = x
-	}
-	for net := range networks {
-		if o := n.siblings[net]; o != nil && use[net] != [families]bool{} {
-			out = append(out, o.table.closest(m.Target, bucketSize, func(c Contact) bool { return use[net][c.Addr.Family()] })...)
+	wanted := func(c Contact) bool { return slices.Contains(want, c.Addr.Family()) }
+	for network, o := range n.siblings {
+		isNetwork := func(f scionnet.Family) bool { return networkOf(f) == Network(network) }
+		if o != nil && slices.ContainsFunc(want, isNetwork) {
+			out = append(out, o.table.closest(m.Target, bucketSize, wanted)...)
 		}
 	}
 	return out
@@ -108,18 +109,18 @@ func (m *Message) size() int {
 		n += 10 + len(m.Token)
 	}
 	if m.Seen.Port != 0 {
-		n += 8 + m.Seen.Family().size()
+		n += 8 + m.Seen.Family().Size()
 	}
-	var lists [families]bool
+	var lists [scionnet.Families]bool
 	for _, c := range m.Nodes {
-		n += 20 + c.Addr.Family().size()
+		n += 20 + c.Addr.Family().Size()
 		lists[c.Addr.Family()] = true
 	}
 	for _, has := range lists {
 		n += listSize * flag(has)
 	}
 	for _, v := range m.Values {
-		n += 3 + v.Family().size()
+		n += 3 + v.Family().Size()
 	}
 	n += listSize * flag(len(m.Values) > 0)
 	if m.Seeds != "" {

@@ -55,7 +55,7 @@ func ListenSCION(ctx context.Context, h *scionnet.Host, port uint16, allow func(
 
 func (s *scionSocket) Network() Network { return OverSCION }
 
-func (s *scionSocket) Addr() Addr { return Addr(s.Datagrams.Addr()) }
+func (s *scionSocket) Addr() Addr { return s.Datagrams.Addr() }
 
 func (s *scionSocket) Receive(b []byte) (int, Origin, net.Addr, error) {
 	for {
@@ -64,7 +64,7 @@ func (s *scionSocket) Receive(b []byte) (int, Origin, net.Addr, error) {
 			return 0, Origin{}, nil, err
 		}
 		if a, proven, ok := s.Sender(back); ok {
-			return n, Origin{Addr: Addr(a), Proven: proven}, back, nil
+			return n, Origin{Addr: a, Proven: proven}, back, nil
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (s *scionSocket) mayLookUp(ia pathsel.IA) bool {
 // sendOver sends over one of the paths, best first: announced latency, then hops.
 func (s *scionSocket) sendOver(b []byte, to Addr, paths []pathsel.Path, turn int) {
 	if paths = s.usable(paths); len(paths) > 0 {
-		_ = s.SendOver(s.ctx, b, scionnet.Addr(to), paths[turn%len(paths)]) // a lost message is repeated
+		_ = s.SendOver(s.ctx, b, to, paths[turn%len(paths)]) // a lost message is repeated
 	}
 }
 

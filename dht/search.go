@@ -112,11 +112,11 @@ func (n *Node) search(now time.Time, s *search) bool {
 func (s *search) plant(start []Contact) {
 	of := map[group]int{}
 	for _, c := range start {
-		of[c.Addr.group()] = -1
+		of[groupOf(c.Addr)] = -1
 	}
 	apart := len(of) >= len(s.branches)
 	for _, c := range start {
-		b, g := s.emptiest(), c.Addr.group()
+		b, g := s.emptiest(), groupOf(c.Addr)
 		if apart && g.limited() {
 			if of[g] < 0 {
 				of[g] = b
@@ -177,9 +177,9 @@ func (s *search) goal(branch, perGroup int) []*candidate {
 		if len(goal) == cap(goal) {
 			return goal
 		}
-		g, have := c.Addr.group(), 0
+		g, have := groupOf(c.Addr), 0
 		for _, x := range goal {
-			if x.Addr.group() == g {
+			if groupOf(x.Addr) == g {
 				have++
 			}
 		}
@@ -216,7 +216,7 @@ func (n *Node) advance(now time.Time, s *search) {
 			if busy || c.state != fresh {
 				continue
 			}
-			if g := c.Addr.group(); s.result.Queries >= maxAsked || g.limited() && s.groups[g] >= maxAskedGroup || !n.askMember(now, s, c) {
+			if g := groupOf(c.Addr); s.result.Queries >= maxAsked || g.limited() && s.groups[g] >= maxAskedGroup || !n.askMember(now, s, c) {
 				c.state = failedState
 				continue
 			}
@@ -235,7 +235,7 @@ func (n *Node) askMember(now time.Time, s *search, c *candidate) bool {
 		return false
 	}
 	c.state, c.at = asked, now
-	s.groups[c.Addr.group()]++
+	s.groups[groupOf(c.Addr)]++
 	s.result.Queries++
 	return true
 }
@@ -273,7 +273,7 @@ func (n *Node) memberAnswered(now time.Time, q *query, m *Message) {
 // than itself, such as a service of this machine.
 func (n *Node) mayContact(from, named Addr) bool {
 	switch {
-	case named.Network() != n.cfg.Network:
+	case NetworkOf(named) != n.cfg.Network:
 		return false
 	case !named.IsSCION():
 		return scionnet.ScopeOf(named.Host) >= scionnet.ScopeOf(from.Host)

@@ -90,7 +90,7 @@ func Serve(cfg ServerConfig) *Server {
 	now := time.Now()
 	for _, socket := range cfg.Sockets {
 		c := Config{Network: socket.Network(), Limits: cfg.Limits, ReadOnly: cfg.ReadOnly, Rand: newRand()}
-		if a := socket.Addr(); a.usable() {
+		if a := socket.Addr(); a.Dialable() {
 			c.Addr = a
 		}
 		var boot []Addr
@@ -98,7 +98,7 @@ func Serve(cfg ServerConfig) *Server {
 			if st.Addr.IsSCION() != (c.Network == OverSCION) {
 				continue
 			}
-			if c.ID == (ID{}) && st.ID != (ID{}) && (!c.Addr.usable() || IsBound(st.ID, c.Addr)) {
+			if c.ID == (ID{}) && st.ID != (ID{}) && (!c.Addr.Dialable() || IsBound(st.ID, c.Addr)) {
 				c.ID = st.ID
 			}
 			for _, k := range st.Nodes {
@@ -106,7 +106,7 @@ func Serve(cfg ServerConfig) *Server {
 			}
 		}
 		m := &member{Node: NewNode(now, c), socket: socket, groups: map[group]int{}}
-		m.boot = slices.DeleteFunc(boot, func(a Addr) bool { return !a.usable() || a.Network() != c.Network })
+		m.boot = slices.DeleteFunc(boot, func(a Addr) bool { return !a.Dialable() || NetworkOf(a) != c.Network })
 		s.members, nodes = append(s.members, m), append(nodes, m.Node)
 	}
 	Join(nodes...)

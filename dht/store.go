@@ -40,7 +40,7 @@ func (o Origin) group() group {
 	if !o.Proven {
 		return unproven
 	}
-	return o.Addr.group()
+	return groupOf(o.Addr)
 }
 
 type storedPeer struct {
@@ -211,7 +211,7 @@ func (s *store) filters(hash ID) (seeds, others string) {
 // addToFilter adds a host: two of 2048 bits. On SCION the ISD-AS stands before the host.
 func addToFilter(f *[filterLen]byte, a Addr) {
 	a.Port = 0
-	b := a.appendCompact(nil)
+	b := a.AppendCompact(nil)
 	h := sha1.Sum(b[:len(b)-2])
 	for i := range 2 {
 		bit := (int(h[2*i]) | int(h[2*i+1])<<8) % (8 * filterLen)

@@ -92,14 +92,14 @@ func (t *table) place(c Contact) int {
 			return -1
 		}
 	}
-	g := c.Addr.group()
+	g := groupOf(c.Addr)
 	if !g.limited() {
 		return free
 	}
 	inBucket, inTable := 0, 0
 	for b := range t.buckets {
 		for i := range t.buckets[b] {
-			if t.buckets[b][i].Addr.group() != g || b == at && i == free {
+			if groupOf(t.buckets[b][i].Addr) != g || b == at && i == free {
 				continue
 			}
 			if inTable++; b == at {
@@ -206,7 +206,7 @@ func pick(sorted []Contact, n, perGroup int) (out []Contact, full bool) {
 		if len(out) == n {
 			return out, true
 		}
-		if count(out, c.Addr.group()) >= perGroup {
+		if count(out, groupOf(c.Addr)) >= perGroup {
 			rest = append(rest, c)
 			continue
 		}
@@ -225,7 +225,7 @@ func count(cs []Contact, g group) (n int) {
 		return 0
 	}
 	for i := range cs {
-		if cs[i].Addr.group() == g {
+		if groupOf(cs[i].Addr) == g {
 			n++
 		}
 	}

@@ -24,7 +24,7 @@ func (t *tokens) at(epoch int64, a Addr) string {
 		b[i] = byte(epoch >> (8 * i))
 	}
 	h.Write(b[:])
-	h.Write(a.appendCompact(nil))
+	h.Write(a.AppendCompact(nil))
 	return string(h.Sum(nil)[:tokenLen])
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+
+	"braid/scionnet"
 )
 
 // udpSocket is a Socket on IP.
@@ -29,14 +31,14 @@ func ListenUDP(ctx context.Context, at netip.AddrPort) (Socket, error) {
 
 func (s *udpSocket) Network() Network { return s.network }
 
-func (s *udpSocket) Addr() Addr { return IPAddr(s.LocalAddr().(*net.UDPAddr).AddrPort()) }
+func (s *udpSocket) Addr() Addr { return scionnet.IPAddr(s.LocalAddr().(*net.UDPAddr).AddrPort()) }
 
 func (s *udpSocket) Receive(b []byte) (int, Origin, net.Addr, error) {
 	n, from, err := s.ReadFromUDPAddrPort(b)
 	if err != nil {
 		return 0, Origin{}, nil, err
 	}
-	return n, Origin{Addr: IPAddr(from), Proven: true}, net.UDPAddrFromAddrPort(from), nil
+	return n, Origin{Addr: scionnet.IPAddr(from), Proven: true}, net.UDPAddrFromAddrPort(from), nil
 }
 
 func (s *udpSocket) Send(b []byte, to Addr, _ bool) {

@@ -92,6 +92,7 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 	last := d.load()
 	for hash, k := range last.Peers {
 		if len(d.kept) < maxKeptTorrents && len(k.Peers) <= maxKeptPeers && time.Since(k.At) < keptFor {
+			k.Peers = slices.DeleteFunc(k.Peers, func(a dht.Addr) bool { return !a.Dialable() })
 			d.kept[hash] = k
 		}
 	}
@@ -141,7 +142,7 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 func (d *DHT) ports() client.DHT {
 	out := client.DHT{Heard: func(a scionnet.Addr) {
 		select {
-		case d.heard <- dht.Addr(a):
+		case d.heard <- a:
 		default:
 		}
 	}}
@@ -251,7 +252,7 @@ func (d *DHT) save() {
 // nodesOf are the nodes that were known in the network of an address.
 func (f dhtFile) nodesOf(a dht.Addr) []dht.Contact {
 	for _, x := range f.Nodes {
-		if x.Addr.Network() == a.Network() {
+		if dht.NetworkOf(x.Addr) == dht.NetworkOf(a) {
 			return x.Nodes
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/tracker"
-	"braid/tracker/wire"
 )
 
 // Source finds peers for torrents and makes this node known to others: trackers (trackers.go), DHTs
@@ -79,9 +78,9 @@ func PeerAt(a scionnet.Addr) (client.Peer, error) {
 }
 
 // peersAt returns the peers at the addresses that are usable.
-func peersAt[A dht.Addr | wire.Addr](found []A) (out []client.Peer) {
+func peersAt(found []scionnet.Addr) (out []client.Peer) {
 	for _, a := range found {
-		if p, err := PeerAt(scionnet.Addr(a)); err == nil {
+		if p, err := PeerAt(a); err == nil {
 			out = append(out, p)
 		}
 	}

@@ -139,7 +139,7 @@ func readHosts(r io.Reader, name string) ([]Addr, error) {
 		if len(fields) < 2 || !slices.ContainsFunc(fields[1:], func(s string) bool { return sameName(s, name) }) {
 			continue
 		}
-		if a, err := parseHostAddr(fields[0]); err == nil && len(out) < maxNamed {
+		if a, err := ParseHost(fields[0]); err == nil && len(out) < maxNamed {
 			out = append(out, a)
 		}
 	}
@@ -181,22 +181,22 @@ func parseTXT(text string) (out []Addr) {
 	if list, ok := strings.CutPrefix(text, "v1;"); ok {
 		for s := range strings.SplitSeq(list, "]") {
 			if s, ok := strings.CutPrefix(strings.TrimLeft(s, ", "), "["); ok {
-				if a, err := parseHostAddr(s); err == nil {
+				if a, err := ParseHost(s); err == nil {
 					out = append(out, a)
 				}
 			}
 		}
 		return out
 	}
-	if a, err := parseHostAddr(strings.TrimSpace(text)); err == nil {
+	if a, err := ParseHost(strings.TrimSpace(text)); err == nil {
 		out = append(out, a)
 	}
 	return out
 }
 
-// parseHostAddr reads an address without a port, such as 1-ff00:0:110,10.0.0.1. The host or the
+// ParseHost reads an address on SCION without a port, such as 1-ff00:0:110,10.0.0.1. The host or the
 // whole may stand in brackets.
-func parseHostAddr(s string) (Addr, error) {
+func ParseHost(s string) (Addr, error) {
 	s = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
 	ia, host, ok := strings.Cut(s, ",")
 	if !ok {

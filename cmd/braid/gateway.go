@@ -17,10 +17,10 @@ import (
 
 	"braid/node"
 	"braid/node/gateway"
+	"braid/scionnet"
 	"braid/tracker"
 	"braid/tracker/server"
 	"braid/tracker/swarm"
-	"braid/tracker/wire"
 	"braid/units"
 )
 
@@ -125,9 +125,9 @@ func (f *flags) gateway(log *slog.Logger) gateway.Config {
 		"--fellow: %d gateways, want at most %d", len(cfg.Fellows), maxFellows)
 	for _, text := range f.StringSlice("public") {
 		a, err := netip.ParseAddrPort(text)
-		f.want(err == nil && wire.IP(a).Dialable(),
+		f.want(err == nil && scionnet.IPAddr(a).Dialable(),
 			"--public %s: want an IP address and a port", text)
-		cfg.Public = append(cfg.Public, wire.IP(a))
+		cfg.Public = append(cfg.Public, scionnet.IPAddr(a))
 	}
 	return cfg
 }

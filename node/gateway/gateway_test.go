@@ -17,6 +17,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/webtest"
+	"braid/scionnet"
 	"braid/storage"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
@@ -56,7 +57,7 @@ func seeded(t *testing.T, dir, name string, size int) (client.Source, wire.Addr)
 	if _, err := n.Add(t.Context(), node.Options{Source: c.Source, Storage: node.Storage{Kind: storage.KindFile, Dir: dir, Complete: true}}); err != nil {
 		t.Fatal(err)
 	}
-	return c.Source, wire.IP(netip.MustParseAddrPort(n.Listening()[0].String()))
+	return c.Source, scionnet.IPAddr(netip.MustParseAddrPort(n.Listening()[0].String()))
 }
 
 // opened is a gateway that runs until the end of the test, with its tracker's memory.
@@ -139,7 +140,7 @@ func diskUsed(t *testing.T, dir string) (size int64) {
 }
 
 func clientAt(port uint16) wire.Addr {
-	return wire.IP(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port))
+	return scionnet.IPAddr(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port))
 }
 
 // A gateway is nowhere until somebody asks. Then it joins, is named first, and passes on what it gets. It
@@ -165,7 +166,7 @@ func TestJoinsOnDemand(t *testing.T) {
 	}
 	fetcher := openNode(t)
 	at := fetcher.Listening()[0].String()
-	peers, err := asks(t, s, src, wire.IP(netip.MustParseAddrPort(at)), false)
+	peers, err := asks(t, s, src, scionnet.IPAddr(netip.MustParseAddrPort(at)), false)
 	if err != nil || len(peers) != 2 || peers[0].ID != wire.PeerID(n.PeerID()) || peers[0].Addr.String() != n.Listening()[0].String() {
 		t.Fatalf("%+v, %v", peers, err)
 	}

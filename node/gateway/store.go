@@ -43,7 +43,7 @@ func peerAt(a wire.Addr) (client.Peer, bool) {
 	if !a.Dialable() {
 		return client.Peer{}, false
 	}
-	p, err := node.PeerAt(scionnet.Addr(a))
+	p, err := node.PeerAt(a)
 	return p, err == nil
 }
 
@@ -167,9 +167,9 @@ func (g *Gateway) addresses() (id wire.PeerID, out []wire.Addr) {
 	}
 	for _, p := range n.Listening() {
 		if a, ok := p.SCION(); ok {
-			out = append(out, wire.Addr(a))
+			out = append(out, a)
 		} else if at, err := netip.ParseAddrPort(p.String()); err == nil && len(g.cfg.Public) == 0 {
-			out = append(out, wire.IP(at))
+			out = append(out, scionnet.IPAddr(at))
 		}
 	}
 	out = append(out, g.cfg.Public...)

@@ -236,7 +236,7 @@ func TestBackoff(t *testing.T) {
 func TestPeersRunOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		addr := func(n int) wire.Peer {
-			return wire.Peer{Addr: wire.IP(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 1))}
+			return wire.Peer{Addr: scionnet.IPAddr(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), 1))}
 		}
 		a, d := play(t, Config{}, map[string]script{"a": func(n int, _ *wire.Announce) (wire.Answer, error) {
 			answer := wire.Answer{Interval: 30 * time.Minute, MinInterval: time.Minute}

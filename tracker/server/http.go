@@ -34,7 +34,7 @@ func clientAddr(over transport, r *http.Request) (wire.Addr, error) {
 	if !ok {
 		return wire.Addr{}, errors.New("the route to the client was dropped to make room")
 	}
-	return wire.Addr(a), nil
+	return a, nil
 }
 
 func (s *Server) route(w http.ResponseWriter, r *http.Request, from request) {

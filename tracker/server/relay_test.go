@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"braid/pathsel"
+	"braid/scionnet"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
@@ -76,7 +77,7 @@ func TestAnswersAreNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := &socket{seats: map[wire.InfoHash]wire.PeerID{}, out: make(chan []byte, 1)}
-		from := request{transport: overWebSocket, from: wire.IP(netip.MustParseAddrPort("10.0.0.1:1")), at: time.Now()}
+		from := request{transport: overWebSocket, from: scionnet.IPAddr(netip.MustParseAddrPort("10.0.0.1:1")), at: time.Now()}
 		const torrents = 3
 		go func() {
 			for n := range torrents {

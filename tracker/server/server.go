@@ -375,5 +375,5 @@ func clientHost(remote string) (wire.Addr, error) {
 	if err != nil {
 		return wire.Addr{}, err
 	}
-	return wire.IP(netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())), nil
+	return scionnet.IPAddr(netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())), nil
 }

@@ -55,7 +55,7 @@ func FuzzParseMember(f *testing.F) {
 func FuzzParseShared(f *testing.F) {
 	for _, m := range fuzzedMembers() {
 		value := append(append(append([]byte{}, m.id[:]...), binary.BigEndian.AppendUint64(nil, m.identity)...), 'p', 0, 0, 0, 9)
-		f.Add(addressBytes(m.addr()), value)
+		f.Add(m.addr().AppendCompact(nil), value)
 	}
 	f.Add([]byte{}, make([]byte, 33))
 	f.Fuzz(func(t *testing.T, address, value []byte) {
@@ -63,7 +63,7 @@ func FuzzParseShared(f *testing.F) {
 		if err != nil || !m.addr().Dialable() {
 			return
 		}
-		if got := addressBytes(m.addr()); len(got) == len(address) && !bytes.Equal(got, address) {
+		if got := m.addr().AppendCompact(nil); len(got) == len(address) && !bytes.Equal(got, address) {
 			t.Fatalf("%x is %v, which is %x", address, m.addr(), got)
 		}
 		if m.flags&isSeed != 0 || string(m.id[:]) != string(value[:20]) {

@@ -306,7 +306,7 @@ func (s *Shared) arguments(v *Visit) []string {
 	}
 	identity := binary.BigEndian.AppendUint64(nil, v.Identity)
 	return []string{
-		s.lifetime(), string(v.InfoHash[:]), todo, strconv.Itoa(kindOf(v.Addr) + 1), string(addressBytes(v.Addr)),
+		s.lifetime(), string(v.InfoHash[:]), todo, strconv.Itoa(kindOf(v.Addr) + 1), string(v.Addr.AppendCompact(nil)),
 		string(v.ID[:]), string(identity), kind, completed,
 		strconv.Itoa(s.limits.PerHost), strconv.Itoa(s.limits.PerAS),
 		strconv.Itoa(s.limits.Members), strconv.Itoa(s.limits.perASInAll()),
@@ -319,15 +319,6 @@ func countsOf(h wire.InfoHash, complete, incomplete, partial, downloaded int64) 
 		InfoHash: h, Complete: complete, Incomplete: incomplete,
 		Downloaded: downloaded, Downloaders: incomplete - partial,
 	}
-}
-
-// addressBytes are ISD-AS (8, on SCION only), host (4 or 16), port (2).
-func addressBytes(a wire.Addr) []byte {
-	var b []byte
-	if a.IsSCION() {
-		b = binary.BigEndian.AppendUint64(b, uint64(a.IA))
-	}
-	return binary.BigEndian.AppendUint16(append(b, a.Host.AsSlice()...), a.Port)
 }
 
 // Scrape implements Store.

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 
 	"github.com/valkey-io/valkey-go"
 
 	"braid/pathsel"
+	"braid/scionnet"
 	"braid/tracker/wire"
 )
 
@@ -150,24 +150,15 @@ func appendDrawn(to []member, got []valkey.ValkeyMessage, kind int, oldest int64
 	return to, nil
 }
 
-// parseShared reads a member as lua/swarm.lua writes it.
-func parseShared(address, value []byte) (member, error) {
+// parseShared reads a member as lua/swarm.lua writes it. It has no host if its address is impossible.
+func parseShared(address, value []byte) (m member, err error) {
 	const valueLen = 20 + 8 + 1 + 4
-	var m member
-	hostLen := 0
-	switch len(address) {
-	case 8 + 4 + 2, 8 + 16 + 2:
-		m.ia = pathsel.IA(binary.BigEndian.Uint64(address))
-		hostLen = len(address) - 10
-	case 4 + 2, 16 + 2:
-		hostLen = len(address) - 2
-	}
-	if hostLen == 0 || len(value) != valueLen {
+	if len(value) != valueLen {
 		return m, fmt.Errorf("the store has a member of %d and %d bytes: is it used for something else?", len(address), len(value))
 	}
-	port := len(address) - 2
-	host, _ := netip.AddrFromSlice(address[port-hostLen : port])
-	m.host, m.port = host.As16(), binary.BigEndian.Uint16(address[port:])
+	if a, ok := scionnet.ParseCompact(address); ok {
+		m.ia, m.host, m.port = a.IA, a.Host.As16(), a.Port
+	}
 	m.id, m.identity, m.seen = wire.PeerID(value[:20]), binary.BigEndian.Uint64(value[20:]), binary.BigEndian.Uint32(value[29:])
 	if value[28] == 'p' {
 		m.flags = isPaused

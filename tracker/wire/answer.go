@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"braid/scionnet"
 )
 
 // Append writes the answer to the announce over HTTP. SCION peers have keys of their own, which
@@ -17,7 +19,6 @@ func (a *Answer) Append(b []byte, to *Announce) []byte {
 	b = appendCount(b, "complete", a.Complete)
 	if a.External.IsValid() {
 		b = appendString(b, "external ip")
-		b = append(strconv.AppendInt(b, int64(a.External.BitLen()/8), 10), ':')
 		b = appendHost(b, a.External)
 	}
 	b = appendCount(b, "incomplete", a.Incomplete)
@@ -53,53 +54,35 @@ func (a *Answer) Append(b []byte, to *Announce) []byte {
 	return append(b, 'e')
 }
 
+// appendHost writes a host as a string of 4 or 16 bytes.
+func appendHost(b []byte, host netip.Addr) []byte {
+	v := host.As16()
+	if host.Is4() {
+		return appendString(b, v[12:])
+	}
+	return appendString(b, v[:])
+}
+
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
-// compactKind is one kind of compact peers and its key in an answer.
-type compactKind struct {
-	key     string
-	scion   bool
-	hostLen int
-}
-
-// compactKinds are in the order of their keys.
-var compactKinds = [...]compactKind{
-	{"peers", false, 4}, {"peers6", false, 16}, {"peers_scion4", true, 4}, {"peers_scion6", true, 16},
-}
-
-// size is the length of one peer in bytes.
-func (k compactKind) size() int {
-	if k.scion {
-		return 8 + k.hostLen + 2
-	}
-	return k.hostLen + 2
-}
-
-// compactKind is the index of the address's kind in compactKinds.
-func (a *Addr) compactKind() (k int) {
-	if !a.Host.Is4() {
-		k = 1
-	}
-	if a.IsSCION() {
-		k += 2
-	}
-	return k
-}
+// peerKeys are the keys of compact peers in an answer.
+var peerKeys = [scionnet.Families]string{"peers", "peers6", "peers_scion4", "peers_scion6"}
 
 func (a *Answer) appendCompact(b []byte, scion bool) []byte {
-	var counts [len(compactKinds)]int
+	var counts [scionnet.Families]int
 	for i := range a.Peers {
-		counts[a.Peers[i].Addr.compactKind()]++
+		counts[a.Peers[i].Addr.Family()]++
 	}
-	for kind, k := range compactKinds {
-		if k.scion && !scion || counts[kind] == 0 && k.key != "peers" { // clients expect "peers", even if empty
+	for i, key := range peerKeys {
+		f := scionnet.Family(i)
+		if f >= scionnet.SCION4 && !scion || counts[f] == 0 && f != scionnet.IP4 { // clients expect "peers", even if empty
 			continue
 		}
-		b = appendString(b, k.key)
-		b = append(strconv.AppendInt(b, int64(counts[kind]*k.size()), 10), ':')
+		b = appendString(b, key)
+		b = append(strconv.AppendInt(b, int64(counts[f]*f.Size()), 10), ':')
 		for i := range a.Peers {
-			if p := &a.Peers[i].Addr; p.compactKind() == kind {
-				b = p.appendCompact(b)
+			if p := &a.Peers[i].Addr; p.Family() == f {
+				b = p.AppendCompact(b)
 			}
 		}
 	}
@@ -113,7 +96,7 @@ func (a *Answer) appendDicts(b []byte, noID, scion bool) []byte {
 		if p.Addr.IsSCION() != scion {
 			continue
 		}
-		b = appendText(append(b, 'd'), "ip", p.Addr.host())
+		b = appendText(append(b, 'd'), "ip", hostOf(p.Addr))
 		if !noID {
 			b = appendText(b, "peer id", p.ID[:])
 		}
@@ -154,15 +137,13 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 	var retry time.Duration
 	d := decoder{b: b}
 	err = d.dict(func(key string) (err error) {
-		for _, k := range compactKinds {
-			if c, err := d.peek(); key == k.key && err == nil && c != 'l' {
-				v, err := d.bytes()
-				if err != nil {
-					return err
-				}
-				a.Peers, err = parseCompact(a.Peers, v, k)
+		if f := slices.Index(peerKeys[:], key); f >= 0 && !d.atList() {
+			v, err := d.bytes()
+			if err != nil {
 				return err
 			}
+			a.Peers, err = parseCompact(a.Peers, v, scionnet.Family(f))
+			return err
 		}
 		switch key {
 		case "peers", "peers6", "peers_scion":
@@ -214,7 +195,7 @@ func (d *decoder) upToInterval(unit time.Duration) (time.Duration, error) {
 
 // siblings reads a list of addresses. It skips long ones, and those beyond the first few.
 func (d *decoder) siblings() (out []string, err error) {
-	if c, err := d.peek(); err != nil || c != 'l' {
+	if !d.atList() {
 		return nil, d.skip()
 	}
 	err = d.each('l', func() error {
@@ -263,8 +244,8 @@ func (a *Answer) parseDicts(d *decoder) error {
 		}
 		// Host names and nonsense are left out: trackers pass on what strangers say.
 		addr, err := parseHost(host)
-		if err == nil && port > 0 && port < 1<<16 && len(a.Peers) < maxPeers {
-			addr.Port = uint16(port)
+		addr.Port = uint16(port)
+		if err == nil && port > 0 && port < 1<<16 && addr.Dialable() && len(a.Peers) < maxPeers {
 			p := Peer{Addr: addr}
 			if len(id) == len(p.ID) {
 				copy(p.ID[:], id)

@@ -30,6 +30,12 @@ func (d *decoder) atString() bool {
 	return err == nil && '0' <= c && c <= '9'
 }
 
+// atList reports whether a list comes next.
+func (d *decoder) atList() bool {
+	c, err := d.peek()
+	return err == nil && c == 'l'
+}
+
 // until takes the digits in front of the end mark.
 func (d *decoder) until(end byte) (string, error) {
 	const longest = 20 // digits of a number of 64 bits, with sign

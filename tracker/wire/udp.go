@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"braid/scionnet"
 )
 
 // Action of a UDP packet (BEP 15).
@@ -179,7 +181,7 @@ func (a *Answer) AppendUDP(b []byte, transaction uint32, v6 bool) []byte {
 	n := MaxUDPPeers(v6)
 	for i := range a.Peers {
 		if p := &a.Peers[i].Addr; !p.IsSCION() && p.Host.Is6() == v6 && n > 0 {
-			b = p.appendCompact(b)
+			b = p.AppendCompact(b)
 			n--
 		}
 	}
@@ -233,13 +235,13 @@ func ParseUDPAnswer(b []byte, v6 bool) (UDPAnswer, error) {
 		}
 		a.Answer.Interval = min(time.Duration(be.Uint32(b))*time.Second, maxInterval)
 		a.Answer.Incomplete, a.Answer.Complete = int64(be.Uint32(b[4:])), int64(be.Uint32(b[8:]))
-		k := compactKinds[0]
+		f := scionnet.IP4
 		if v6 {
-			k = compactKinds[1]
+			f = scionnet.IP6
 		}
 		b = b[12:]
 		var err error
-		a.Answer.Peers, err = parseCompact(nil, b[:len(b)-len(b)%k.size()], k)
+		a.Answer.Peers, err = parseCompact(nil, b[:len(b)-len(b)%f.Size()], f)
 		return a, err
 	case ScrapeUDP:
 		for ; len(b) >= 12; b = b[12:] {

@@ -8,15 +8,15 @@
 package wire
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	"braid/pathsel"
+	"braid/scionnet"
 )
 
 // InfoHash names a torrent.
@@ -25,102 +25,34 @@ type InfoHash [20]byte
 // PeerID is the name that a peer chose for itself.
 type PeerID [20]byte
 
-// Addr is where a peer listens: on SCION, or with a zero IA on IP. Its fields are those of
-// scionnet.Addr. It is comparable.
-type Addr struct {
-	IA   pathsel.IA
-	Host netip.Addr
-	Port uint16
-}
+// Addr is where a peer listens, on SCION or on IP.
+type Addr = scionnet.Addr
 
-// IP is the address on IP.
-func IP(a netip.AddrPort) Addr { return Addr{Host: a.Addr().Unmap(), Port: a.Port()} }
-
-// IsSCION reports whether the address is one on SCION.
-func (a Addr) IsSCION() bool { return a.IA != 0 }
-
-// String is 1-ff00:0:110,[10.0.0.1]:31000 on SCION, and netip's form on IP.
-func (a Addr) String() string {
-	if !a.IsSCION() {
-		return netip.AddrPortFrom(a.Host, a.Port).String()
-	}
-	return a.IA.String() + ",[" + a.Host.String() + "]:" + strconv.Itoa(int(a.Port))
-}
-
-// host is the address without its port, as in the dictionary form of peers.
-func (a Addr) host() string {
+// hostOf is the address without its port, as in the dictionary form of peers.
+func hostOf(a Addr) string {
 	if !a.IsSCION() {
 		return a.Host.String()
 	}
 	return a.IA.String() + "," + a.Host.String()
 }
 
-// parseHost reads what host writes.
-func parseHost(s string) (a Addr, err error) {
-	if ia, host, ok := strings.Cut(s, ","); ok {
-		if a.IA, err = pathsel.ParseIA(ia); err != nil {
-			return Addr{}, err
-		}
-		if a.IA.ISD() == 0 || a.IA.AS() == 0 {
-			return Addr{}, fmt.Errorf("%s is a wildcard", a.IA)
-		}
-		s = host
+// parseHost reads what hostOf writes.
+func parseHost(s string) (Addr, error) {
+	if strings.Contains(s, ",") {
+		return scionnet.ParseHost(s)
 	}
-	if a.Host, err = netip.ParseAddr(s); err != nil {
-		return Addr{}, err
-	}
-	a.Host = a.Host.Unmap()
-	return a, a.check()
+	host, err := netip.ParseAddr(s)
+	return Addr{Host: host.Unmap()}, err
 }
 
-// check refuses addresses that no single host has.
-func (a Addr) check() error {
-	if !a.Host.IsValid() || a.Host.IsUnspecified() || a.Host.IsMulticast() || a.Host.Zone() != "" {
-		return fmt.Errorf("%s is not the address of a host", a.Host)
-	}
-	return nil
-}
-
-// Dialable reports whether a peer can be at the address: it names a host in an AS or on IP, and a
-// port.
-func (a Addr) Dialable() bool {
-	return a.check() == nil && a.Port != 0 && (a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0)
-}
-
-// appendCompact writes host and port as in BEP 23 and BEP 7. On SCION the AS comes first.
-func (a Addr) appendCompact(b []byte) []byte {
-	if a.IsSCION() {
-		b = binary.BigEndian.AppendUint64(b, uint64(a.IA))
-	}
-	return binary.BigEndian.AppendUint16(appendHost(b, a.Host), a.Port)
-}
-
-// appendHost writes the 4 or 16 bytes of a host.
-func appendHost(b []byte, host netip.Addr) []byte {
-	if host.Is4() {
-		v := host.As4()
-		return append(b, v[:]...)
-	}
-	v := host.As16()
-	return append(b, v[:]...)
-}
-
-// parseCompact appends the peers of one kind to a list. It leaves out impossible addresses, since
+// parseCompact appends the peers of one family to a list. It leaves out impossible addresses, since
 // trackers pass on what strangers say.
-func parseCompact(to []Peer, b []byte, k compactKind) ([]Peer, error) {
-	size := k.size()
-	if len(b)%size != 0 {
-		return to, fmt.Errorf("compact peers of %d bytes: not a multiple of %d", len(b), size)
+func parseCompact(to []Peer, b []byte, f scionnet.Family) ([]Peer, error) {
+	if len(b)%f.Size() != 0 {
+		return to, fmt.Errorf("compact peers of %d bytes: not a multiple of %d", len(b), f.Size())
 	}
-	for ; len(b) > 0 && len(to) < maxPeers; b = b[size:] {
-		p := b[:size]
-		var a Addr
-		if k.scion {
-			a.IA, p = pathsel.IA(binary.BigEndian.Uint64(p)), p[8:]
-		}
-		host, _ := netip.AddrFromSlice(p[:k.hostLen])
-		a.Host, a.Port = host.Unmap(), binary.BigEndian.Uint16(p[k.hostLen:])
-		if a.Dialable() && a.IsSCION() == k.scion {
+	for one := range slices.Chunk(b, f.Size()) {
+		if a, ok := scionnet.ParseCompact(one); ok && len(to) < maxPeers {
 			to = append(to, Peer{Addr: a})
 		}
 	}

@@ -372,7 +372,7 @@ func FuzzParseAnswer(f *testing.F) {
 			return
 		}
 		for _, p := range a.Peers {
-			if p.Addr.Port == 0 || p.Addr.check() != nil || p.Addr.IsSCION() && (p.Addr.IA.AS() == 0 || p.Addr.IA.ISD() == 0) {
+			if !p.Addr.Dialable() {
 				t.Fatalf("%q gives the peer %+v", b, p)
 			}
 		}
@@ -394,7 +394,7 @@ func FuzzParseUDP(f *testing.F) {
 		for _, v6 := range []bool{false, true} {
 			if a, err := ParseUDPAnswer(b, v6); err == nil {
 				for _, p := range a.Answer.Peers {
-					if p.Addr.Port == 0 || p.Addr.check() != nil {
+					if !p.Addr.Dialable() {
 						t.Fatalf("%q gives the peer %+v", b, p)
 					}
 				}
