@@ -156,7 +156,7 @@ func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 			p.flags |= pexFlagReachable
 		}
 		known := slices.ContainsFunc(out, func(q pexPeer) bool { return q.at == p.at })
-		if isUsable(p.at) && !known {
+		if p.at.Dialable() && !known {
 			out = append(out, p)
 		}
 	}

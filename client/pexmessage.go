@@ -1,14 +1,12 @@
 package client
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 
 	pp "github.com/anacrolix/torrent/peer_protocol"
 
-	"braid/pathsel"
 	"braid/scionnet"
 )
 
@@ -29,44 +27,26 @@ var pexNames = [pexKinds]pp.ExtensionName{pexIP: pp.ExtensionNamePex, pexSCION: 
 
 // pexKey is the key of a list of addresses, and what the list contains.
 type pexKey struct {
-	name  string
-	kind  pexKind
-	v6    bool // hosts with IPv6 addresses
-	added bool // otherwise dropped
-	flags bool // a byte for each address of the list before
+	name   string
+	family scionnet.Family
+	added  bool // otherwise dropped
+	flags  bool // a byte for each address of the list before
 }
 
 // pexKeys are in the order in which bencode wants them.
 var pexKeys = []pexKey{
-	{name: "added", kind: pexIP, added: true},
-	{name: "added.f", kind: pexIP, added: true, flags: true},
-	{name: "added6", kind: pexIP, added: true, v6: true},
-	{name: "added6.f", kind: pexIP, added: true, v6: true, flags: true},
-	{name: "added_s4", kind: pexSCION, added: true},
-	{name: "added_s4.f", kind: pexSCION, added: true, flags: true},
-	{name: "added_s6", kind: pexSCION, added: true, v6: true},
-	{name: "added_s6.f", kind: pexSCION, added: true, v6: true, flags: true},
-	{name: "dropped", kind: pexIP},
-	{name: "dropped6", kind: pexIP, v6: true},
-	{name: "dropped_s4", kind: pexSCION},
-	{name: "dropped_s6", kind: pexSCION, v6: true},
-}
-
-// hostSize is the size of a host's address in bytes.
-func (k pexKey) hostSize() int {
-	if k.v6 {
-		return 16
-	}
-	return 4
-}
-
-// size is the size of an address in bytes: 6 or 18 on IP, 14 or 26 on SCION.
-func (k pexKey) size() int {
-	n := k.hostSize() + 2
-	if k.kind == pexSCION {
-		n += 8
-	}
-	return n
+	{name: "added", family: scionnet.IP4, added: true},
+	{name: "added.f", family: scionnet.IP4, added: true, flags: true},
+	{name: "added6", family: scionnet.IP6, added: true},
+	{name: "added6.f", family: scionnet.IP6, added: true, flags: true},
+	{name: "added_s4", family: scionnet.SCION4, added: true},
+	{name: "added_s4.f", family: scionnet.SCION4, added: true, flags: true},
+	{name: "added_s6", family: scionnet.SCION6, added: true},
+	{name: "added_s6.f", family: scionnet.SCION6, added: true, flags: true},
+	{name: "dropped", family: scionnet.IP4},
+	{name: "dropped6", family: scionnet.IP6},
+	{name: "dropped_s4", family: scionnet.SCION4},
+	{name: "dropped_s6", family: scionnet.SCION6},
 }
 
 // Flags of a peer (BEP 11).
@@ -122,17 +102,13 @@ func (m pexMessage) encode() []byte {
 		}
 		var list []byte
 		for _, p := range *k.of(&m) {
-			if p.kind() != k.kind || p.at.Host.Is6() != k.v6 {
-				continue
-			}
-			if k.flags {
+			switch {
+			case p.at.Family() != k.family:
+			case k.flags:
 				list = append(list, p.flags)
-				continue
+			default:
+				list = p.at.AppendCompact(list)
 			}
-			if k.kind == pexSCION {
-				list = binary.BigEndian.AppendUint64(list, uint64(p.at.IA))
-			}
-			list = binary.BigEndian.AppendUint16(append(list, p.at.Host.AsSlice()...), p.at.Port)
 		}
 		if len(list) > 0 {
 			b = fmt.Appendf(b, "%d:%s%d:%s", len(k.name), k.name, len(list), list)
@@ -178,15 +154,17 @@ func parsePEX(payload []byte) (m pexMessage, err error) {
 		if k.flags {
 			continue
 		}
-		if len(list)%k.size() != 0 {
+		size := k.family.Size()
+		if len(list)%size != 0 {
 			return pexMessage{}, fmt.Errorf("peer exchange: %s: %w", k.name, errPEX)
 		}
 		flags := lists[k.name+".f"]
 		for i := 0; len(list) > 0; i++ {
-			p := pexPeer{at: k.parse(list[:k.size()])}
-			list = list[k.size():]
+			at, ok := scionnet.ParseCompact(list[:size])
+			list = list[size:]
+			p := pexPeer{at: at}
 			switch into := k.of(&m); {
-			case len(*into) >= maxNamed || !isUsable(p.at) || p.at.Host.Is6() != k.v6 || p.kind() != k.kind:
+			case !ok || at.Family() != k.family || len(*into) >= maxNamed:
 			case k.added && i < len(flags):
 				p.flags = flags[i]
 				*into = append(*into, p)
@@ -204,25 +182,6 @@ func (k pexKey) of(m *pexMessage) *[]pexPeer {
 		return &m.added
 	}
 	return &m.dropped
-}
-
-// parse reads one address.
-func (k pexKey) parse(b []byte) (a scionnet.Addr) {
-	if k.kind == pexSCION {
-		a.IA, b = pathsel.IA(binary.BigEndian.Uint64(b)), b[8:]
-	}
-	a.Host, _ = netip.AddrFromSlice(b[:k.hostSize()])
-	a.Port = binary.BigEndian.Uint16(b[k.hostSize():])
-	return a
-}
-
-// isUsable tells whether somebody can be at the address.
-func isUsable(a scionnet.Addr) bool {
-	h := a.Host
-	if !h.IsValid() || h.IsUnspecified() || h.IsMulticast() || h.Zone() != "" || h.Is4In6() || a.Port == 0 {
-		return false
-	}
-	return a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0
 }
 
 // DHT is what a session tells peers of this program's DHT nodes, and hears of theirs (BEP 5; on SCION see

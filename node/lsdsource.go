@@ -35,7 +35,7 @@ func localAddresses(listening []client.Peer, tcp bool) (out []scionnet.Addr) {
 		if a, ok := p.SCION(); ok {
 			out = append(out, a)
 		} else if at, err := netip.ParseAddrPort(p.String()); err == nil && tcp {
-			out = append(out, scionnet.Addr{Host: at.Addr().Unmap(), Port: at.Port()})
+			out = append(out, scionnet.IPAddr(at))
 		}
 	}
 	return out

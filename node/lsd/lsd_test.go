@@ -87,7 +87,7 @@ func FuzzParse(f *testing.F) {
 		if len(m.Hashes) > maxMessage/len("Infohash:")/2 || len(m.Cookie) > maxCookie {
 			t.Fatalf("%d hashes, a cookie of %d bytes", len(m.Hashes), len(m.Cookie))
 		}
-		if m.SCION.IA != 0 && !isUsable(m.SCION) {
+		if m.SCION.IA != 0 && !m.SCION.Dialable() {
 			t.Fatalf("the address %s", m.SCION)
 		}
 	})

@@ -77,7 +77,7 @@ func parse(b []byte) (m Message, err error) {
 		if m.SCION, err = scionnet.ParseAddr(text); err != nil {
 			return m, fmt.Errorf("the SCION address of an announce: %w", err)
 		}
-		if !isUsable(m.SCION) {
+		if !m.SCION.Dialable() {
 			return m, fmt.Errorf("an announce with the address %s, at which no host can be", m.SCION)
 		}
 	}
@@ -95,11 +95,4 @@ func parse(b []byte) (m Message, err error) {
 		return m, fmt.Errorf("the cookie of an announce has %d bytes, at most %d are read", len(m.Cookie), maxCookie)
 	}
 	return m, nil
-}
-
-// isUsable tells whether a host can be at a SCION address.
-func isUsable(a scionnet.Addr) bool {
-	h := a.Host
-	return a.IA.ISD() != 0 && a.IA.AS() != 0 && a.Port != 0 &&
-		h.IsValid() && !h.IsUnspecified() && !h.IsMulticast() && h.Zone() == "" && !h.Is4In6()
 }
