@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"braid/pathsel"
 )
 
 // crowd is a listener with a bounded number of connections. When it is full, a new connection
@@ -18,7 +20,7 @@ type crowd struct {
 
 	mu    sync.Mutex
 	conns map[*crowdConn]struct{}
-	hosts map[block]int // number of connections
+	hosts map[string]int // number of connections
 	// silent are connections that have sent nothing yet, the oldest first. It may contain closed
 	// ones.
 	silent []*crowdConn
@@ -27,29 +29,20 @@ type crowd struct {
 type crowdConn struct {
 	net.Conn
 	crowd *crowd
-	host  block
+	host  string
 	heard atomic.Bool
 	once  sync.Once
 }
 
-// block is the host, or for IPv6 the /64 of one customer.
-type block [16]byte
-
-func blockOf(remote net.Addr) block {
-	a, err := netip.ParseAddrPort(remote.String())
-	if err != nil {
-		return block{}
-	}
-	b := a.Addr().Unmap().As16()
-	if a.Addr().Unmap().Is6() {
-		clear(b[8:])
-	}
-	return b
+// hostOf is the host, or for IPv6 the /64 of one customer.
+func hostOf(remote net.Addr) string {
+	a, _ := netip.ParseAddrPort(remote.String()) // others are one host
+	return pathsel.OriginIP(a.Addr(), "").Host
 }
 
 // Listen bounds the connections of a listener.
 func Listen(l net.Listener, most int) net.Listener {
-	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}, hosts: map[block]int{}}
+	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}, hosts: map[string]int{}}
 }
 
 // Accept implements net.Listener.
@@ -59,7 +52,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		k := &crowdConn{Conn: conn, crowd: c, host: blockOf(conn.RemoteAddr())}
+		k := &crowdConn{Conn: conn, crowd: c, host: hostOf(conn.RemoteAddr())}
 		victim, ok := c.enter(k)
 		if victim != nil {
 			victim.Close()
@@ -110,7 +103,7 @@ const crowdSample = 16
 
 // greedier is a connection of a host that has more of them than the other host would have with one
 // more, or nil.
-func (c *crowd) greedier(than block) (out *crowdConn) {
+func (c *crowd) greedier(than string) (out *crowdConn) {
 	examined, most := 0, c.hosts[than]+1
 	for k := range c.conns {
 		if n := c.hosts[k.host]; n > most {

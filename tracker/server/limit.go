@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"braid/pathsel"
+	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
 
@@ -32,30 +32,16 @@ const claimedRate = 100
 
 func (l *limiters) take(g *admission, r request) error {
 	if r.claimed {
-		if !l.claimed.take(limitKey{}, claimedRate, r.at) {
+		if !l.claimed.take(swarm.Origin{}, claimedRate, r.at) {
 			return tooManyClaimed
 		}
 		return nil
 	}
-	if !l.hosts.take(limitKey{r.from.IA, block(r.from)}, g.cfg.PerHostRate, r.at) ||
-		r.from.IsSCION() && !l.ases.take(limitKey{ia: r.from.IA}, g.cfg.PerASRate, r.at) {
+	if !l.hosts.take(swarm.HostOf(r.from), g.cfg.PerHostRate, r.at) ||
+		r.from.IsSCION() && !l.ases.take(swarm.Origin{IA: r.from.IA}, g.cfg.PerASRate, r.at) {
 		return tooMany
 	}
 	return nil
-}
-
-type limitKey struct {
-	ia    pathsel.IA
-	block [16]byte
-}
-
-// block is the host, or for IPv6 on IP the /64 of one customer.
-func block(a wire.Addr) [16]byte {
-	b := a.Host.As16()
-	if a.Host.Is6() && !a.IsSCION() {
-		clear(b[8:])
-	}
-	return b
 }
 
 // limiterSlots is the number of buckets, so memory is small and fixed. Two hosts may share a bucket
@@ -80,7 +66,7 @@ func (l *limiter) init(slots int) {
 
 // take counts one more request of the key, and reports whether it is within the rate in requests
 // per second. A rate of 0 is no limit.
-func (l *limiter) take(k limitKey, rate float64, at time.Time) bool {
+func (l *limiter) take(k swarm.Origin, rate float64, at time.Time) bool {
 	if rate <= 0 {
 		return true
 	}

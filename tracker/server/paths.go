@@ -165,8 +165,8 @@ func (s *Server) learn(w http.ResponseWriter, r *http.Request, from request) err
 		return err
 	}
 	now, taken, p := time.Now(), 0, s.paths
-	if p.hosts.take(limitKey{from.from.IA, block(from.from)}, reportsPerHost, now) &&
-		p.ases.take(limitKey{ia: from.from.IA}, reportsPerAS, now) {
+	if p.hosts.take(swarm.HostOf(from.from), reportsPerHost, now) &&
+		p.ases.take(swarm.Origin{IA: from.from.IA}, reportsPerAS, now) {
 		taken = p.base.Report(now, from.from, reports)
 	}
 	s.metrics.reports.Add(float64(taken))

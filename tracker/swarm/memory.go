@@ -130,7 +130,7 @@ func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
 		return ErrPerHost
 	case v.Addr.IsSCION() && as >= m.limits.PerAS:
 		return ErrPerAS
-	case v.Addr.IsSCION() && m.census.of(m.seed, origin{ia: v.Addr.IA}) >= m.limits.perASInAll():
+	case v.Addr.IsSCION() && m.census.of(m.seed, Origin{IA: v.Addr.IA}) >= m.limits.perASInAll():
 		return ErrASShare
 	case m.census.of(m.seed, networkOf(x.ia, x.host)) >= m.limits.PerNetwork:
 		return ErrNetworkShare

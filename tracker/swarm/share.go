@@ -18,27 +18,38 @@ import (
 //	evict    in a full memory, a member of a larger network or AS makes room for one of a smaller;
 //	         members that are alone in their swarm go first, since nobody uses them now
 
-// origin is a network or, with a zero block, an AS.
-type origin struct {
-	ia    pathsel.IA
+// Origin is a host, a network or, with a zero block, an AS.
+type Origin struct {
+	IA    pathsel.IA
 	block [16]byte
 }
 
+// HostOf is the unit of the quotas per host. On IPv6 it is a /64, since its owner can use any number
+// of addresses in it. On SCION it is a host, since the AS has a quota too.
+func HostOf(a wire.Addr) Origin { return hostOf(a.IA, a.Host.As16()) }
+
+func hostOf(ia pathsel.IA, host [16]byte) Origin {
+	if ia == 0 && !netip.AddrFrom16(host).Is4In6() {
+		clear(host[8:])
+	}
+	return Origin{ia, host}
+}
+
 // networkOf is the block of addresses that usually has a single owner.
-func networkOf(ia pathsel.IA, host [16]byte) origin {
+func networkOf(ia pathsel.IA, host [16]byte) Origin {
 	kept := 6
 	if netip.AddrFrom16(host).Is4In6() {
 		kept = 12 + 3
 	}
 	clear(host[kept:])
-	return origin{ia, host}
+	return Origin{ia, host}
 }
 
 // ownerOf is the origin whose members are counted for an eviction. On SCION it is the AS, since an
 // AS can have any number of networks.
-func ownerOf(ia pathsel.IA, host [16]byte) origin {
+func ownerOf(ia pathsel.IA, host [16]byte) Origin {
 	if ia != 0 {
-		return origin{ia: ia}
+		return Origin{IA: ia}
 	}
 	return networkOf(ia, host)
 }
@@ -51,12 +62,12 @@ const censusSlots = 1 << 16
 // too large only if other origins share both counters, which nobody can arrange without the seed.
 type census [2][censusSlots]atomic.Int32
 
-func (c *census) counters(s hashSeed, o origin) (*atomic.Int32, *atomic.Int32) {
+func (c *census) counters(s hashSeed, o Origin) (*atomic.Int32, *atomic.Int32) {
 	h := maphash.Comparable(s, o)
 	return &c[0][h%censusSlots], &c[1][h>>32%censusSlots]
 }
 
-func (c *census) of(s hashSeed, o origin) int {
+func (c *census) of(s hashSeed, o Origin) int {
 	a, b := c.counters(s, o)
 	return int(min(a.Load(), b.Load()))
 }
@@ -66,7 +77,7 @@ func (c *census) add(s hashSeed, ia pathsel.IA, host [16]byte, by int32) {
 	a.Add(by)
 	b.Add(by)
 	if ia != 0 {
-		a, b = c.counters(s, origin{ia: ia})
+		a, b = c.counters(s, Origin{IA: ia})
 		a.Add(by)
 		b.Add(by)
 	}

@@ -88,23 +88,7 @@ type hashSeed = maphash.Seed
 
 func addrKey(s hashSeed, a wire.Addr) uint64 { return maphash.Comparable(s, a) }
 
-func hostKey(s hashSeed, a wire.Addr) uint64 {
-	return maphash.Comparable(s, customer{a.IA, customerOf(a.IA, a.Host.As16())})
-}
-
-// customer is the unit of the quota per host. On IPv6 it is a /64, since its owner can use any
-// number of addresses in it. On SCION it is a host, since the AS has a quota too.
-type customer struct {
-	ia   pathsel.IA
-	host [16]byte
-}
-
-func customerOf(ia pathsel.IA, host [16]byte) [16]byte {
-	if a := netip.AddrFrom16(host); ia == 0 && !a.Is4In6() {
-		clear(host[8:])
-	}
-	return host
-}
+func hostKey(s hashSeed, a wire.Addr) uint64 { return maphash.Comparable(s, HostOf(a)) }
 
 // find is the index of the address in its group, or -1.
 func (t *table) find(s hashSeed, a wire.Addr) int {
@@ -155,11 +139,11 @@ func (t *table) occupied(s hashSeed, a wire.Addr) (host, as int) {
 	if t.index != nil {
 		return int(t.index.hosts[hostKey(s, a)]), int(t.index.ases[a.IA])
 	}
-	h := customerOf(a.IA, a.Host.As16())
+	h := HostOf(a)
 	t.each(func(m *member) {
 		if m.ia == a.IA {
 			as++
-			if customerOf(m.ia, m.host) == h {
+			if hostOf(m.ia, m.host) == h {
 				host++
 			}
 		}
