@@ -14,85 +14,11 @@ import (
 // DefaultCongestion is the congestion controller of connections for which none is chosen.
 const DefaultCongestion = congestion.BBR
 
-// controller is the congestion controller of one connection. QUIC calls it from the connection's goroutine; others look at
-// it, and tell it along which links the connection goes.
-type controller struct {
-	coupling *coupling // nil on IP, where links are not known
-
-	mu     sync.Mutex
-	flow   *congestion.Flow
-	joined joined
-}
-
-// joined is how much of a connection's path its group knows.
-type joined int
-
-const (
-	notJoined   joined = iota
-	joinedFirst        // the link by which it leaves this AS
-	joinedAll
-	left // the connection has ended
-)
-
-var _ quic.Controller = (*controller)(nil)
-
-// newController is the controller of a new connection, for quic.Control. Packets have that size, or more where QUIC finds
-// that out.
-func newController(a congestion.Algorithm, packetSize int, c *coupling) *controller {
-	a = cmp.Or(a, DefaultCongestion)
-	return &controller{coupling: c, flow: congestion.New(congestion.Config{Algorithm: a, PacketSize: packetSize, Seed: rand.Uint64()})}
-}
-
-func (k *controller) OnSent(now time.Duration, number int64, size, inflight int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.flow.OnSent(now, number, size, inflight)
-}
-
-func (k *controller) OnAck(now time.Duration, acked, lost []congestion.Packet, inflight int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.joined == joinedFirst || k.joined == joinedAll {
-		k.coupling.mu.Lock()
-		defer k.coupling.mu.Unlock()
-	}
-	k.flow.OnAck(now, acked, lost, inflight)
-}
-
-func (k *controller) CanSend(inflight int) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.flow.CanSend(inflight)
-}
-
-func (k *controller) HasBudget(now time.Duration) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.flow.HasBudget(now)
-}
-
-func (k *controller) NextSend() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.flow.NextSend()
-}
-
-func (k *controller) Window() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.flow.Window()
-}
-
-func (k *controller) SetPacketSize(bytes int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.flow.SetPacketSize(bytes)
-}
-
-func (k *controller) snapshot() congestion.Snapshot {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.flow.Snapshot()
+// newController is the controller of a new connection. Packets have that size, or more where QUIC finds that out. links is
+// nil on IP.
+func newController(a congestion.Algorithm, packetSize int, links *quic.Group) *quic.Controller {
+	c := congestion.Config{Algorithm: cmp.Or(a, DefaultCongestion), PacketSize: packetSize, Seed: rand.Uint64()}
+	return quic.NewController(c, links)
 }
 
 // statsOf are the statistics of a connection. QUIC counts losses only with its own controller.
@@ -102,77 +28,39 @@ func statsOf(qc *quic.Conn, s congestion.Snapshot) quic.ConnectionStats {
 	return q
 }
 
-// coupling is what the congestion controllers of a host have in common: the group of those whose connections cross the
-// same inter-domain links, and what paths have carried.
-type coupling struct {
-	mu    sync.Mutex
-	group *congestion.Group
-	paths memory
-}
-
-func newCoupling() *coupling { return &coupling{group: congestion.NewGroup()} }
-
-// join says that the connection crosses these links, of which each is named by the interface at its start.
-func (c *coupling) join(k *controller, links []pathsel.Interface, how joined) {
-	names := make([]congestion.Link, len(links))
-	for i, l := range links {
-		names[i] = congestion.Link(l.String())
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.joined >= how {
-		return
-	}
-	k.joined = how
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.group.Join(k.flow, names)
-}
-
-func (c *coupling) leave(k *controller) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.joined != notJoined {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.group.Leave(k.flow)
-	}
-	k.joined = left
-}
-
 // govern takes over a connection along the route, and has it start at what its path has carried lately.
-func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *controller {
-	c := e.host.coupling
-	k := newController(e.congestion, packetSize, c)
+func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *quic.Controller {
+	h := e.host
+	k := newController(e.congestion, packetSize, h.links)
 	key := r.hostPath()
-	if was, ok := c.paths.begin(key, time.Now()); ok {
-		k.flow.Resume(was.rate, was.rtt)
+	if was, ok := h.carried.begin(key, time.Now()); ok {
+		k.Resume(was.rate, was.rtt)
 	}
 	e.couple(k, r)
-	quic.Control(qc, k)
+	k.Govern(qc)
 	e.whenEnded(qc.Context(), func() {
-		c.paths.end(key)
-		c.leave(k)
+		h.carried.end(key)
+		k.Leave()
 	})
 	return k
 }
 
-// couple tells the host's group along which links the connection goes. Those of an accepted connection are known once the
-// control plane has told of its path; before that only the first one is.
-func (e *Endpoint) couple(k *controller, r *route) {
+// couple tells the host's group along which links the connection goes, each named by the interface at its start. Those of
+// an accepted connection are known once the control plane has told of its path; before that only the first one is.
+func (e *Endpoint) couple(k *quic.Controller, r *route) {
 	h := e.host
 	if len(r.trail) == 0 {
 		return
 	}
-	if ifs, ok := h.lookup.walk(h.ia, r.remote.IA, r.trail); ok {
-		starts := make([]pathsel.Interface, 0, len(ifs)/2)
-		for i := 0; i < len(ifs); i += 2 {
-			starts = append(starts, ifs[i])
-		}
-		h.coupling.join(k, starts, joinedAll)
-		return
+	ifs, all := h.lookup.walk(h.ia, r.remote.IA, r.trail)
+	if !all {
+		ifs = []pathsel.Interface{{IA: h.ia, ID: uint64(r.trail.first())}}
 	}
-	h.coupling.join(k, []pathsel.Interface{{IA: h.ia, ID: uint64(r.trail.first())}}, joinedFirst)
+	var links []congestion.Link
+	for i := 0; i < len(ifs); i += 2 {
+		links = append(links, congestion.Link(ifs[i].String()))
+	}
+	k.Join(links, all)
 }
 
 // memory is what paths have carried lately, so that a connection does not have to find it out again.

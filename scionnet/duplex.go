@@ -38,7 +38,7 @@ type duplex struct {
 	key        PeerKey
 	handshake  time.Duration
 	packetSize int // 0: QUIC finds it by itself
-	control    *controller
+	control    *quic.Controller
 	onFeatures func(byte)        // handles the peer's feature bits
 	spawn      func(func()) bool // runs a function for which the endpoint's Close waits; false if it is closed
 
@@ -103,7 +103,7 @@ type Congestion struct {
 
 // Stats may be called at any time, even after Close.
 func (c *duplex) Stats() Stats {
-	g := c.control.snapshot()
+	g := c.control.Snapshot()
 	q := statsOf(c.quic, g)
 	return Stats{
 		BytesRead: c.read.Load(), BytesWritten: c.written.Load(),

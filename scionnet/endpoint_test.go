@@ -377,7 +377,7 @@ func roughPath(t *testing.T, cfg ListenConfig) {
 	}
 	for _, conn := range []*Conn{d, c} {
 		s := conn.Stats()
-		if q := statsOf(conn.quic, conn.control.snapshot()); s.PacketsLost == 0 || q.BytesLost == 0 {
+		if q := statsOf(conn.quic, conn.control.Snapshot()); s.PacketsLost == 0 || q.BytesLost == 0 {
 			t.Errorf("no loss noticed: %+v, %d bytes lost", s, q.BytesLost)
 		}
 		if s.State == "" || s.DeliveryRate <= 0 || s.PacingRate <= 0 || s.Window < leastPacket {

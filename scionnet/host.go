@@ -50,6 +50,7 @@ import (
 	"github.com/scionproto/scion/pkg/snet/addrutil"
 
 	"braid/pathsel"
+	"braid/scionnet/quic"
 )
 
 // Host is a SCION end system in one AS.
@@ -66,7 +67,8 @@ type Host struct {
 	names     Names
 	mtus      mtus
 	anyPort   bool
-	coupling  *coupling
+	links     *quic.Group // of connections that cross the same links
+	carried   memory      // by paths, lately
 	nat       NAT
 	epic      bool
 	natWait   time.Duration    // natWait, except in tests
@@ -91,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, coupling: newCoupling(), nat: cfg.NAT, epic: cfg.EPIC, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{}}
+	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, links: quic.NewGroup(), nat: cfg.NAT, epic: cfg.EPIC, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{}}
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}

@@ -121,7 +121,7 @@ func (e *IPEndpoint) connection(qc *quic.Conn, handshake time.Duration, open fun
 	c.remote, c.handshake, c.spawn = net.UDPAddrFromAddrPort(c.peer), handshake, e.spawn
 	c.onFeatures = func(byte) {} // there are none on IP
 	c.control = newController(e.congestion, ipPacket, nil)
-	quic.Control(qc, c.control)
+	c.control.Govern(qc)
 	return c, c.begin(qc, 0, open)
 }
 

@@ -216,11 +216,11 @@ func (e *Endpoint) watch() {
 // checks the packet size.
 func (c *Conn) watch() {
 	e, o := c.endpoint, &c.loss
-	s := c.control.snapshot()
+	s := c.control.Snapshot()
 	now := time.Now()
 	if !o.at.IsZero() {
 		k := c.route.hostPath()
-		e.host.coupling.paths.note(k, float64(s.BytesAcked-o.acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
+		e.host.carried.note(k, float64(s.BytesAcked-o.acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
 	}
 	o.at, o.acked = now, s.BytesAcked
 	e.couple(c.control, c.route)
