@@ -44,9 +44,7 @@ var networkNames = [networks]string{"ip4", "ip6", "scion"}
 func (n Network) String() string { return networkNames[n] }
 
 // NetworkOf is the network of an address.
-func NetworkOf(a Addr) Network { return networkOf(a.Family()) }
-
-func networkOf(f scionnet.Family) Network { return min(Network(f), OverSCION) }
+func NetworkOf(a Addr) Network { return min(Network(a.Family()), OverSCION) }
 
 var errCompact = errors.New("compact addresses have a wrong length")
 

@@ -32,30 +32,30 @@ func (s *Server) Follow(hash ID, ports map[Network]uint16, found func([]Addr)) (
 	return f, nil
 }
 
-// Hungry says whether the torrent lacks peers.
-func (f *Followed) Hungry(hungry bool) {
+// each calls a function for the torrent at each node.
+func (f *Followed) each(do func(now time.Time, m *member, t *Torrent) Out) {
 	f.server.do(func(now time.Time) {
 		for m, t := range f.torrents {
-			f.server.carry(m, m.Node.Hungry(now, t, hungry), nil)
+			f.server.carry(m, do(now, m, t), nil)
 		}
 	})
+}
+
+// Hungry says whether the torrent lacks peers.
+func (f *Followed) Hungry(hungry bool) {
+	f.each(func(now time.Time, m *member, t *Torrent) Out { return m.Hungry(now, t, hungry) })
 }
 
 // Now searches at once, unless a search has just ended.
 func (f *Followed) Now() {
-	f.server.do(func(now time.Time) {
-		for m, t := range f.torrents {
-			f.server.carry(m, m.SearchNow(now, t), nil)
-		}
-	})
+	f.each(func(now time.Time, m *member, t *Torrent) Out { return m.SearchNow(now, t) })
 }
 
 // Seeding says that the torrent's data is complete.
 func (f *Followed) Seeding() {
-	f.server.do(func(time.Time) {
-		for m, t := range f.torrents {
-			m.Node.Seeding(t)
-		}
+	f.each(func(_ time.Time, m *member, t *Torrent) Out {
+		m.Seeding(t)
+		return Out{}
 	})
 }
 
@@ -224,7 +224,7 @@ func (s *Server) Status() (out []Status) {
 		}
 		for _, c := range m.Contacts() {
 			x.Nodes++
-			x.ByAS[groupOf(c.Addr).String()]++
+			x.ByAS[c.group().String()]++
 		}
 		x.Torrents, x.Peers, x.Items = m.Stored()
 		out = append(out, x)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/anacrolix/torrent/bencode"
 
@@ -15,6 +16,8 @@ type Contact struct {
 	ID   ID
 	Addr Addr
 }
+
+func (c Contact) group() group { return groupOf(c.Addr) }
 
 // Method of a query.
 type Method string
@@ -252,11 +255,8 @@ func (m *Message) readArgs(a *wireArgs) error {
 	}
 	m.Token, m.Scrape, m.Seed, m.ImpliedPort = a.Token, a.Scrape == 1, a.Seed == 1, a.Implied != 0
 	for f, name := range wants {
-		for _, s := range a.Want {
-			if s == name {
-				m.Want = append(m.Want, scionnet.Family(f))
-				break
-			}
+		if slices.Contains(a.Want, name) {
+			m.Want = append(m.Want, scionnet.Family(f))
 		}
 	}
 	switch m.Query {
@@ -283,13 +283,11 @@ func (m *Message) readArgs(a *wireArgs) error {
 		return nil
 	}
 	// BEP 5: an unknown query with a target is like find_node.
-	if len(a.Target) == len(m.Target) {
-		m.Query = FindNode
-		return setID(&m.Target, a.Target)
-	}
-	if len(a.InfoHash) == len(m.Target) {
-		m.Query = FindNode
-		return setID(&m.Target, a.InfoHash)
+	for _, target := range []string{a.Target, a.InfoHash} {
+		if len(target) == len(m.Target) {
+			m.Query = FindNode
+			return setID(&m.Target, target)
+		}
 	}
 	return nil
 }
@@ -307,8 +305,8 @@ func (m *Message) readAnswer(r *wireAnswer) error {
 		if len(*list)%size != 0 {
 			return errCompact
 		}
-		for b := []byte(*list); len(b) > 0; b = b[size:] {
-			if a, ok := scionnet.ParseCompact(b[20:size]); ok && a.Family() == scionnet.Family(f) {
+		for b := range slices.Chunk([]byte(*list), size) {
+			if a, ok := scionnet.ParseCompact(b[20:]); ok && a.Family() == scionnet.Family(f) {
 				m.Nodes = append(m.Nodes, Contact{ID(b[:20]), a})
 			}
 		}

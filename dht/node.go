@@ -126,7 +126,6 @@ type Node struct {
 	tokens   tokens
 	store    store
 	pending  []*query // oldest first
-	probes   int
 	verified map[Addr]time.Time
 	searches []*search
 	torrents []*Torrent
@@ -218,8 +217,8 @@ func (n *Node) Suggest(now time.Time, a Addr) Out {
 	case !a.Dialable() || NetworkOf(a) != n.cfg.Network:
 	case n.table.len() == 0:
 		return n.Bootstrap(now, []Addr{a})
-	case n.probes < maxProbes && !n.probing(a):
-		n.ask(now, &query{to: Contact{Addr: a}, m: &Message{Query: Ping}, probe: true})
+	default:
+		n.probe(now, Contact{Addr: a})
 	}
 	return n.take()
 }
@@ -239,27 +238,16 @@ func (n *Node) ask(now time.Time, q *query) bool {
 	}
 	n.pending = append(n.pending, q)
 	n.stats.Asked++
-	if q.probe {
-		n.probes++
-	}
 	n.out.Packets = append(n.out.Packets, Packet{To: q.to.Addr, Message: q.m})
 	return true
 }
 
-// want are the families that this node's network has.
+// want are the families of the nodes that an answer is to name. None stands for those of the network.
 func (n *Node) want() []scionnet.Family {
-	if n.cfg.Network == OverSCION {
-		return []scionnet.Family{scionnet.SCION4, scionnet.SCION6}
-	}
-	return []scionnet.Family{scionnet.Family(n.cfg.Network)}
-}
-
-// wantOnWire leaves out what the answer would have anyway.
-func (n *Node) wantOnWire() []scionnet.Family {
 	if n.cfg.Network == OverSCION {
 		return nil
 	}
-	return n.want()
+	return []scionnet.Family{scionnet.Family(n.cfg.Network)}
 }
 
 // Receive handles a message.
@@ -270,8 +258,8 @@ func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 	if m.IsQuery() {
 		n.stats.Queries++
 		n.reply(now, from, m)
-		if !m.ReadOnly {
-			n.newcomer(now, Contact{m.ID, from.Addr})
+		if c := (Contact{m.ID, from.Addr}); !m.ReadOnly && n.table.wants(c) {
+			n.probe(now, c)
 		}
 	} else if i := slices.IndexFunc(n.pending, func(q *query) bool { return q.m.T == m.T }); i >= 0 && n.pending[i].to.Addr == from.Addr {
 		q := n.pending[i]
@@ -281,27 +269,21 @@ func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 	return n.take()
 }
 
-// newcomer asks a node that is not in the table whether it really is at its address.
-func (n *Node) newcomer(now time.Time, c Contact) {
-	if n.probes < maxProbes && n.table.wants(c) && !n.probing(c.Addr) {
-		n.ask(now, &query{to: c, m: &Message{Query: Ping}, probe: true})
-	}
-}
-
-func (n *Node) probing(a Addr) bool {
+// probe asks a node that is not in the table whether it really is at its address, unless too many are
+// being asked. It reports whether it does.
+func (n *Node) probe(now time.Time, c Contact) bool {
+	probes := 0
 	for _, q := range n.pending {
-		if q.probe && q.to.Addr == a {
-			return true
+		if q.probe && q.to.Addr == c.Addr {
+			return false
 		}
+		probes += flag(q.probe)
 	}
-	return false
+	return probes < maxProbes && n.ask(now, &query{to: c, m: &Message{Query: Ping}, probe: true})
 }
 
 func (n *Node) remove(q *query) {
 	n.pending = slices.DeleteFunc(n.pending, func(x *query) bool { return x == q })
-	if q.probe {
-		n.probes--
-	}
 }
 
 // answered handles the answer to a query of ours, which proves that the sender receives at its
@@ -314,7 +296,7 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 		case q.member != nil:
 			n.memberFailed(now, q)
 		case q.keeps != nil && q.m.Query == AnnouncePeer: // the token was too old for it
-			n.ask(now, &query{to: q.to, m: &Message{Query: GetPeers, Target: q.keeps.hash, Want: n.wantOnWire()}, keeps: q.keeps})
+			n.ask(now, &query{to: q.to, m: &Message{Query: GetPeers, Target: q.keeps.hash, Want: n.want()}, keeps: q.keeps})
 		}
 		return
 	}
@@ -341,8 +323,7 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 func (n *Node) learn(now time.Time, named []Contact) {
 	asked := 0
 	for _, c := range named {
-		if asked < 3 && NetworkOf(c.Addr) == n.cfg.Network && n.table.wants(c) && !n.probing(c.Addr) && n.probes < maxProbes {
-			n.ask(now, &query{to: c, m: &Message{Query: Ping}, probe: true})
+		if asked < 3 && NetworkOf(c.Addr) == n.cfg.Network && n.table.wants(c) && n.probe(now, c) {
 			asked++
 		}
 	}
@@ -374,7 +355,7 @@ func (n *Node) vote(now time.Time, seen Addr, by Contact) {
 	if n.votes[seen] == nil {
 		n.votes[seen] = map[group]struct{}{}
 	}
-	n.votes[seen][groupOf(by.Addr)] = struct{}{}
+	n.votes[seen][by.group()] = struct{}{}
 	if len(n.votes[seen]) < 4 {
 		return
 	}
@@ -465,7 +446,7 @@ func (n *Node) check(now time.Time) {
 	e.asked = now
 	m := &Message{Query: Ping}
 	if room {
-		m = &Message{Query: FindNode, Target: n.id.randomIn(n.table.bucketOf(e.ID), n.cfg.Rand), Want: n.wantOnWire()}
+		m = &Message{Query: FindNode, Target: n.id.randomIn(n.table.bucketOf(e.ID), n.cfg.Rand), Want: n.want()}
 	}
 	n.ask(now, &query{to: e.Contact, m: m})
 }

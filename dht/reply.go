@@ -27,7 +27,7 @@ func (n *Node) reply(now time.Time, from Origin, m *Message) {
 		r.Nodes = n.nodesFor(m)
 	case GetPeers:
 		r.Token = n.tokens.give(now, from.Addr)
-		r.Values, r.Nodes = n.store.sample(m.Target, Addr{}, n.cfg.Rand), n.nodesFor(m)
+		r.Values, r.Nodes = n.store.sample(m.Target, n.cfg.Rand), n.nodesFor(m)
 		if m.Scrape && len(n.store.swarms[m.Target]) > 0 {
 			r.Seeds, r.Downloaders = n.store.filters(m.Target)
 		}
@@ -82,14 +82,12 @@ func (n *Node) put(now time.Time, from Origin, m *Message, valid bool) *badItem 
 
 // nodesFor returns the nodes near the target of a query, in the families that it wants.
 func (n *Node) nodesFor(m *Message) (out []Contact) {
-	want := m.Want
-	if len(want) == 0 {
-		want = n.want()
+	wanted := func(c Contact) bool { return slices.Contains(m.Want, c.Addr.Family()) }
+	if len(m.Want) == 0 {
+		wanted = func(c Contact) bool { return NetworkOf(c.Addr) == n.cfg.Network }
 	}
-	wanted := func(c Contact) bool { return slices.Contains(want, c.Addr.Family()) }
-	for network, o := range n.siblings {
-		isNetwork := func(f scionnet.Family) bool { return networkOf(f) == Network(network) }
-		if o != nil && slices.ContainsFunc(want, isNetwork) {
+	for _, o := range n.siblings {
+		if o != nil {
 			out = append(out, o.table.closest(m.Target, bucketSize, wanted)...)
 		}
 	}

@@ -112,11 +112,11 @@ func (n *Node) search(now time.Time, s *search) bool {
 func (s *search) plant(start []Contact) {
 	of := map[group]int{}
 	for _, c := range start {
-		of[groupOf(c.Addr)] = -1
+		of[c.group()] = -1
 	}
 	apart := len(of) >= len(s.branches)
 	for _, c := range start {
-		b, g := s.emptiest(), groupOf(c.Addr)
+		b, g := s.emptiest(), c.group()
 		if apart && g.limited() {
 			if of[g] < 0 {
 				of[g] = b
@@ -169,27 +169,14 @@ func (s *search) width() int { return bucketSize/len(s.branches) + 2 }
 // goal returns the nearest nodes of a branch, of which at most perGroup have one network as long as
 // there are others.
 func (s *search) goal(branch, perGroup int) []*candidate {
-	goal, rest := make([]*candidate, 0, s.width()), []*candidate(nil)
+	alive := make([]*candidate, 0, len(s.branches[branch]))
 	for _, c := range s.branches[branch] {
-		if c.state == failedState {
-			continue
+		if c.state != failedState {
+			alive = append(alive, c)
 		}
-		if len(goal) == cap(goal) {
-			return goal
-		}
-		g, have := groupOf(c.Addr), 0
-		for _, x := range goal {
-			if groupOf(x.Addr) == g {
-				have++
-			}
-		}
-		if perGroup > 0 && g.limited() && have >= perGroup {
-			rest = append(rest, c)
-			continue
-		}
-		goal = append(goal, c)
 	}
-	return append(goal, rest[:min(len(rest), cap(goal)-len(goal))]...)
+	goal, _ := pick(alive, s.width(), perGroup)
+	return goal
 }
 
 // advance asks the next nodes of a search, and ends it when each branch has answers from its nearest
@@ -216,7 +203,7 @@ func (n *Node) advance(now time.Time, s *search) {
 			if busy || c.state != fresh {
 				continue
 			}
-			if g := groupOf(c.Addr); s.result.Queries >= maxAsked || g.limited() && s.groups[g] >= maxAskedGroup || !n.askMember(now, s, c) {
+			if g := c.group(); s.result.Queries >= maxAsked || g.limited() && s.groups[g] >= maxAskedGroup || !n.askMember(now, s, c) {
 				c.state = failedState
 				continue
 			}
@@ -230,12 +217,12 @@ func (n *Node) advance(now time.Time, s *search) {
 }
 
 func (n *Node) askMember(now time.Time, s *search, c *candidate) bool {
-	m := &Message{Query: s.method, Target: s.target, Want: n.wantOnWire(), Scrape: s.scrape}
+	m := &Message{Query: s.method, Target: s.target, Want: n.want(), Scrape: s.scrape}
 	if !n.ask(now, &query{to: c.Contact, m: m, search: s, member: c}) {
 		return false
 	}
 	c.state, c.at = asked, now
-	s.groups[groupOf(c.Addr)]++
+	s.groups[c.group()]++
 	s.result.Queries++
 	return true
 }

@@ -1,6 +1,7 @@
 package dht
 
 import (
+	crand "crypto/rand"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -120,9 +121,7 @@ func Serve(cfg ServerConfig) *Server {
 // newRand is a generator that nobody can predict.
 func newRand() *rand.Rand {
 	var seed [32]byte
-	for i := range seed {
-		seed[i] = byte(rand.Uint32()) // ChaCha8, seeded by the system
-	}
+	_, _ = crand.Read(seed[:]) // never fails
 	return rand.New(rand.NewChaCha8(seed))
 }
 

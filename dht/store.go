@@ -3,6 +3,7 @@ package dht
 import (
 	"crypto/sha1"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -137,16 +138,11 @@ func oldest(swarm []storedPeer, g group) int {
 	return best
 }
 
-// sample returns some of a torrent's peers, but not the asker.
-func (s *store) sample(hash ID, not Addr, r *rand.Rand) (out []Addr) {
+// sample returns some of a torrent's peers.
+func (s *store) sample(hash ID, r *rand.Rand) (out []Addr) {
 	swarm := s.swarms[hash]
-	for _, i := range r.Perm(len(swarm)) {
-		if len(out) == maxValuesSent {
-			break
-		}
-		if swarm[i].addr != not {
-			out = append(out, swarm[i].addr)
-		}
+	for _, i := range r.Perm(len(swarm))[:min(len(swarm), maxValuesSent)] {
+		out = append(out, swarm[i].addr)
 	}
 	return out
 }
@@ -221,17 +217,15 @@ func addToFilter(f *[filterLen]byte, a Addr) {
 
 // countFilter estimates how many hosts are in a filter (BEP 33).
 func countFilter(f string) int {
-	zeros := 0
-	for i := range len(f) {
-		for bit := range 8 {
-			zeros += 1 - int(f[i]>>bit&1)
-		}
+	ones := 0
+	for _, b := range []byte(f) {
+		ones += bits.OnesCount8(b)
 	}
 	const m = 8 * filterLen
-	if len(f) != filterLen || zeros == m {
+	if len(f) != filterLen || ones == 0 {
 		return 0
 	}
-	c := min(m-1, max(zeros, 1))
+	c := min(m-1, max(m-ones, 1))
 	return int(math.Round(math.Log(float64(c)/m) / (2 * math.Log(1-1.0/m))))
 }
 

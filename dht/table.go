@@ -92,7 +92,7 @@ func (t *table) place(c Contact) int {
 			return -1
 		}
 	}
-	g := groupOf(c.Addr)
+	g := c.group()
 	if !g.limited() {
 		return free
 	}
@@ -154,11 +154,11 @@ func (t *table) remove(c Contact) {
 
 // failed notes that a node has not answered. It reports whether the node was dropped.
 func (t *table) failed(c Contact) bool {
-	byID, byAddr := t.find(c)
-	if byID == nil || byID != byAddr {
+	e := t.entry(c)
+	if e == nil {
 		return false
 	}
-	if byID.fails++; byID.fails < maxFails {
+	if e.fails++; e.fails < maxFails {
 		return false
 	}
 	t.remove(c)
@@ -195,41 +195,29 @@ func (t *table) closest(target ID, n int, use func(Contact) bool) []Contact {
 }
 
 // pick takes the first n of sorted contacts, of which at most perGroup have one network as long as
-// there are others. It reports whether more contacts behind these would change nothing.
-func pick(sorted []Contact, n, perGroup int) (out []Contact, full bool) {
+// there are others. These others come first. It reports whether more contacts behind these would change nothing.
+func pick[C interface{ group() group }](sorted []C, n, perGroup int) (out []C, full bool) {
 	if perGroup == 0 {
 		return sorted[:min(n, len(sorted))], len(sorted) >= n
 	}
-	out = make([]Contact, 0, n)
-	var rest []Contact
+	out = make([]C, 0, n)
+	var rest []C
 	for _, c := range sorted {
 		if len(out) == n {
 			return out, true
 		}
-		if count(out, groupOf(c.Addr)) >= perGroup {
+		g, same := c.group(), 0
+		for _, x := range out {
+			same += flag(g.limited() && x.group() == g)
+		}
+		if same >= perGroup {
 			rest = append(rest, c)
 			continue
 		}
 		out = append(out, c)
 	}
 	full = len(out) == n
-	if len(sorted) <= n {
-		return sorted, full
-	}
 	return append(out, rest[:min(len(rest), n-len(out))]...), full
-}
-
-// count counts the contacts of a network; none are of one without limits.
-func count(cs []Contact, g group) (n int) {
-	if !g.limited() {
-		return 0
-	}
-	for i := range cs {
-		if groupOf(cs[i].Addr) == g {
-			n++
-		}
-	}
-	return n
 }
 
 // stalest returns the entry that has been left alone for longest, and whether its bucket has room.
@@ -261,27 +249,29 @@ func (t *table) contacts() (out []Contact) {
 	return out
 }
 
+// entry returns the entry of a node, or nil.
+func (t *table) entry(c Contact) *entry {
+	if b := t.bucketOf(c.ID); b < len(t.buckets) {
+		for i := range t.buckets[b] {
+			if e := &t.buckets[b][i]; e.Contact == c {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
 // tokenOf returns the token that a node of the table has sent lately.
 func (t *table) tokenOf(now time.Time, c Contact) string {
-	b := t.bucketOf(c.ID)
-	if b >= len(t.buckets) {
-		return ""
-	}
-	for i := range t.buckets[b] {
-		if e := &t.buckets[b][i]; e.Contact == c && now.Sub(e.seen) < tokenLife {
-			return e.token
-		}
+	if e := t.entry(c); e != nil && now.Sub(e.seen) < tokenLife {
+		return e.token
 	}
 	return ""
 }
 
 // keepToken remembers the token that a node has sent.
 func (t *table) keepToken(c Contact, token string) {
-	if b := t.bucketOf(c.ID); b < len(t.buckets) && len(token) <= 2*tokenLen {
-		for i := range t.buckets[b] {
-			if e := &t.buckets[b][i]; e.Contact == c {
-				e.token = token
-			}
-		}
+	if e := t.entry(c); e != nil && len(token) <= 2*tokenLen {
+		e.token = token
 	}
 }

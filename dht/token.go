@@ -3,6 +3,7 @@ package dht
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"time"
 )
 
@@ -19,12 +20,7 @@ type tokens struct{ secret [16]byte }
 
 func (t *tokens) at(epoch int64, a Addr) string {
 	h := hmac.New(sha256.New, t.secret[:])
-	var b [8]byte
-	for i := range b {
-		b[i] = byte(epoch >> (8 * i))
-	}
-	h.Write(b[:])
-	h.Write(a.AppendCompact(nil))
+	h.Write(a.AppendCompact(binary.LittleEndian.AppendUint64(nil, uint64(epoch))))
 	return string(h.Sum(nil)[:tokenLen])
 }
 

@@ -147,7 +147,7 @@ func (n *Node) renew(now time.Time, t *Torrent) {
 		if now.Sub(k.at) < tokenLife {
 			n.announce(now, t, k.Contact, k.token)
 		} else {
-			n.ask(now, &query{to: k.Contact, m: &Message{Query: GetPeers, Target: t.hash, Want: n.wantOnWire()}, keeps: t})
+			n.ask(now, &query{to: k.Contact, m: &Message{Query: GetPeers, Target: t.hash, Want: n.want()}, keeps: t})
 		}
 	}
 }
