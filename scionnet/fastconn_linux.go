@@ -3,8 +3,6 @@ package scionnet
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -39,13 +37,9 @@ import (
 // next, so quic-go stops trying after ten packets. It does not verify the checksum of received
 // packets: the UDP of each hop has its own, and QUIC authenticates every packet.
 type fastConn struct {
-	*net.UDPConn // its deadlines, buffer sizes and Close are used
-	host         *Host
-	local        Addr
-	log          *slog.Logger
-	batches      *udpbatch.Conn
-	nat          *mapper
-	senders      sync.Pool // of *batchSender
+	*rawConn // its deadlines, buffer sizes and Close are used
+	batches  *udpbatch.Conn
+	senders  sync.Pool // of *batchSender
 
 	// frames are accepted from anybody, since there are no connections (Datagrams)
 	allFrames bool
@@ -80,25 +74,13 @@ const longTurn = time.Millisecond
 var _ quic.OOBCapablePacketConn = (*fastConn)(nil)
 
 func openFast(ctx context.Context, h *Host, port uint16) (packetConn, error) {
-	var conn *net.UDPConn
-	err := h.atPort(port, func(at *net.UDPAddr) (err error) {
-		conn, err = net.ListenUDP("udp", at)
-		return err
-	})
+	raw, err := h.openRaw(ctx, port)
 	if err != nil {
 		return nil, err
 	}
-	c := &fastConn{
-		UDPConn: conn, host: h, log: h.log,
-		local:   h.addrOf(conn),
-		headers: map[string]*parsedHeader{},
-		key:     make([]byte, 0, mostHeader),
-	}
-	if c.nat, err = h.newMapper(ctx, conn); err != nil {
-		return nil, errors.Join(fmt.Errorf("ask the routers for the address of port %d: %w", c.local.Port, err), conn.Close())
-	}
-	if c.batches, err = udpbatch.NewConn(conn); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	c := &fastConn{rawConn: raw, headers: map[string]*parsedHeader{}, key: make([]byte, 0, mostHeader)}
+	if c.batches, err = udpbatch.NewConn(raw.UDPConn); err != nil {
+		return nil, errors.Join(err, raw.Close())
 	}
 	c.in = &batchReceiver{Reader: udpbatch.NewReader(receiveMessages), conn: c.batches}
 	c.senders.New = func() any {
@@ -162,7 +144,7 @@ func (c *fastConn) receive() error {
 		if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		c.log.Debug("packets not read", "local", c.local, "error", err)
+		c.host.log.Debug("packets not read", "local", c.local, "error", err)
 	}
 }
 
@@ -237,7 +219,7 @@ func (c *fastConn) parseSlowly(p []byte) ([]byte, *route) {
 	}
 	c.slow.Bytes = p
 	if err := c.slow.Decode(); err != nil {
-		c.log.Debug("packet not accepted", "local", c.local, "error", err)
+		c.host.log.Debug("packet not accepted", "local", c.local, "error", err)
 		return nil, nil
 	}
 	if _, ok := c.slow.Payload.(snet.SCMPPayload); ok {
@@ -267,7 +249,7 @@ func (c *fastConn) handleFrame(r *route, b []byte) {
 		c.probe(r, false)
 	case kindAnswer:
 		if r.large.answerArrived(f.size, f.token) {
-			c.log.Debug("large packets arrive", "to", r.remote, "payload_bytes", f.size)
+			c.host.log.Debug("large packets arrive", "to", r.remote, "payload_bytes", f.size)
 		}
 	}
 }
@@ -310,7 +292,7 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 	local := c.nat.source(c.local, w)
 	t, err := r.templateFor(local, w)
 	if err != nil {
-		c.log.Debug("packet not sent", "to", r.remote, "error", err)
+		c.host.log.Debug("packet not sent", "to", r.remote, "error", err)
 		return nil
 	}
 	if size <= 0 || size > len(b) {
@@ -327,7 +309,7 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 		if err := s.send(c.batches); errors.Is(err, net.ErrClosed) {
 			return err
 		} else if err != nil {
-			c.log.Debug("packets not sent", "to", r.remote, "next_hop", t.nextHop, "bytes", n, "error", err)
+			c.host.log.Debug("packets not sent", "to", r.remote, "next_hop", t.nextHop, "bytes", n, "error", err)
 			if errors.Is(err, syscall.EMSGSIZE) {
 				r.large.disable() // the local interface does not carry them
 			}
@@ -351,12 +333,3 @@ func (r *route) templateFor(local Addr, w *way) (*template, error) {
 }
 
 func (c *fastConn) takeAllFrames() { c.allFrames = true }
-
-func (c *fastConn) mapper() *mapper { return c.nat }
-
-// Close frees the port.
-func (c *fastConn) Close() error {
-	err := c.UDPConn.Close()
-	c.nat.close()
-	return err
-}

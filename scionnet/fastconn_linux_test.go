@@ -291,11 +291,11 @@ func FuzzFastReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var cp controlPlane
 		h, _, _ := hostWithPath(t, &cp)
-		fast := &fastConn{host: h, local: us, log: h.log, headers: map[string]*parsedHeader{}}
+		fast := &fastConn{rawConn: &rawConn{host: h, local: us}, headers: map[string]*parsedHeader{}}
 		fast.in = &batchReceiver{Reader: udpbatch.NewReader(1)}
 		for _, p := range [][]byte{first, second, first} {
 			got, r := fast.parse(bytes.Clone(p))
-			slow := plainConn{raw: &rawConn{host: h, local: us}, log: h.log}
+			slow := plainConn{raw: &rawConn{host: h, local: us}}
 			slow.in.Bytes = bytes.Clone(p)
 			slow.from = netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 			if slow.in.Decode() != nil {

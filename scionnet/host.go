@@ -75,7 +75,7 @@ type Host struct {
 	routers   []netip.AddrPort // internal addresses of the AS's routers
 
 	workers   sync.WaitGroup
-	behindNAT atomic.Bool
+	behindNAT atomic.Bool // a router has seen a port of the host at another address
 	mu        sync.Mutex
 	onClose   []func()
 	natViews  map[netip.AddrPort]natView

@@ -59,8 +59,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 		return found{}, errors.New("hop fields and announced interfaces differ")
 	}
 	f.path.Expiry = hops.expiry
-	next := p.UnderlayNextHop().AddrPort()
-	f.way = way{raw: raw.Raw, expiry: hops.expiry, nextHop: netip.AddrPortFrom(next.Addr().Unmap(), next.Port())}
+	f.way = way{raw: raw.Raw, expiry: hops.expiry, nextHop: ipOf(p.UnderlayNextHop())}
 	if f.epic = meta.EpicAuths.SupportsEpic(); f.epic && h.epic {
 		f.way.epic, err = newEPIC(raw.Raw, meta.EpicAuths)
 	}

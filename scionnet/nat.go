@@ -64,10 +64,9 @@ const (
 type natView uint8
 
 const (
-	natUnknown natView = iota
-	natNone            // it sees this host at its own address
-	natBehind          // it sees another address
-	natMute            // it has not answered
+	natUnknown natView = iota // or at another address
+	natNone                   // it sees this host at its own address
+	natMute                   // it has not answered
 )
 
 // mapper knows under which addresses the AS's routers see one socket. A nil mapper is that of a
@@ -197,7 +196,7 @@ func (m *mapper) discover(ctx context.Context) error {
 			if err != nil {
 				break // the deadline, or a router that is down
 			}
-			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+			from = unmapped(from)
 			if a, ok := m.parse(b[:n], from); ok {
 				m.accept(a, time.Now())
 			}
@@ -306,7 +305,7 @@ func (m *mapper) parse(b []byte, from netip.AddrPort) (natAnswer, bool) {
 		return natAnswer{}, false
 	}
 	tx, at, err := stun.ParseResponse(b)
-	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	at = unmapped(at)
 	if err != nil || at.Port() == 0 || at.Addr().IsUnspecified() || at.Addr().Is4() != m.local.Host.Is4() {
 		return natAnswer{}, false
 	}
@@ -329,12 +328,12 @@ func (m *mapper) accept(a natAnswer, now time.Time) {
 		m.host.setNATView(x.router, natNone)
 	} else {
 		level := slog.LevelDebug
-		if !m.host.isBehindNAT() || was != nil {
+		if !m.host.behindNAT.Load() || was != nil {
 			level = slog.LevelInfo
 		}
 		m.log.Log(context.Background(), level, "the host is behind a NAT", "local", m.local, "seen_as", seen, "by_router", x.router)
 		m.translated.Store(true)
-		m.host.setNATView(x.router, natBehind)
+		m.host.setNATView(x.router, natUnknown)
 		m.host.behindNAT.Store(true)
 	}
 	if m.host.underlayPort(seen.Port) != seen.Port && seen != m.local {
@@ -370,16 +369,10 @@ func (m *mapper) source(local Addr, w *way) Addr {
 		return local
 	}
 	x := m.routers[w.nextHop]
-	if x == nil {
-		return local
-	}
-	if !x.sent.Load() {
+	if x != nil && !x.sent.Load() {
 		x.sent.Store(true)
 	}
-	if a := x.seen.Load(); a != nil {
-		return *a
-	}
-	return local
+	return x.seenOr(local)
 }
 
 // target is the address that packets from an underlay address name. It notes that one has arrived.
@@ -387,15 +380,19 @@ func (m *mapper) target(local Addr, from netip.AddrPort) Addr {
 	if !m.isOn() {
 		return local
 	}
-	x := m.routers[netip.AddrPortFrom(from.Addr().Unmap(), from.Port())]
-	if x == nil {
-		return local
-	}
-	if !x.heard.Load() {
+	x := m.routers[unmapped(from)]
+	if x != nil && !x.heard.Load() {
 		x.heard.Store(true)
 	}
-	if a := x.seen.Load(); a != nil {
-		return *a
+	return x.seenOr(local)
+}
+
+// seenOr is the address at which the router sees the socket, or the local one.
+func (x *mapping) seenOr(local Addr) Addr {
+	if x != nil {
+		if a := x.seen.Load(); a != nil {
+			return *a
+		}
 	}
 	return local
 }
@@ -454,9 +451,6 @@ func (h *Host) askAgain(but *mapper) {
 	}
 }
 
-// isBehindNAT tells whether a router has seen a port of the host at another address.
-func (h *Host) isBehindNAT() bool { return h.behindNAT.Load() }
-
 // loadRouters lists the internal addresses of the AS's routers.
 func (h *Host) loadRouters(ctx context.Context) error {
 	interfaces, err := h.connector.Interfaces(ctx)
@@ -464,7 +458,7 @@ func (h *Host) loadRouters(ctx context.Context) error {
 		return fmt.Errorf("list the local AS's interfaces: %w", err)
 	}
 	for _, a := range interfaces {
-		a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+		a = unmapped(a)
 		if !slices.Contains(h.routers, a) && a.Addr().Is4() == h.localIP.Is4() {
 			h.routers = append(h.routers, a)
 		}
@@ -525,11 +519,7 @@ type RouterView struct {
 
 // AskRouters asks all border routers of the AS at which address they see a new port of this host.
 func (h *Host) AskRouters(ctx context.Context) ([]RouterView, error) {
-	var socket *net.UDPConn
-	err := h.atPort(0, func(at *net.UDPAddr) (err error) {
-		socket, err = net.ListenUDP("udp", at)
-		return err
-	})
+	socket, err := h.listenUDP(0)
 	if err != nil {
 		return nil, err
 	}
@@ -540,11 +530,7 @@ func (h *Host) AskRouters(ctx context.Context) ([]RouterView, error) {
 	}
 	var out []RouterView
 	for _, x := range m.order {
-		v := RouterView{Router: x.router, Local: m.local}
-		if a := x.seen.Load(); a != nil {
-			v.Seen = *a
-		}
-		out = append(out, v)
+		out = append(out, RouterView{Router: x.router, Local: m.local, Seen: x.seenOr(Addr{})})
 	}
 	return out, nil
 }

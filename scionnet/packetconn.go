@@ -3,7 +3,6 @@ package scionnet
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -56,7 +55,6 @@ type packetIO func(ctx context.Context, h *Host, port uint16) (packetConn, error
 // packet.
 type plainConn struct {
 	raw *rawConn // not embedded: quic-go would find its methods and go past snet
-	log *slog.Logger
 
 	// Only one goroutine reads.
 	in      snet.Packet
@@ -76,7 +74,7 @@ func openPlain(ctx context.Context, h *Host, port uint16) (packetConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &plainConn{raw: raw, log: h.log}
+	c := &plainConn{raw: raw}
 	raw.nat.start()
 	c.in.Bytes = make(snet.Bytes, common.SupportedMTU)
 	c.out.New = func() any {
@@ -97,7 +95,7 @@ func (c *plainConn) ReadFrom(b []byte) (int, net.Addr, error) {
 			continue
 		}
 		if err != nil {
-			c.log.Debug("packet not read", "local", c.raw.local, "error", err)
+			c.raw.host.log.Debug("packet not read", "local", c.raw.local, "error", err)
 			continue
 		}
 		payload, r := c.parse()
@@ -131,12 +129,12 @@ func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scra
 		return nil, nil, scratch
 	}
 	// A neighbour names the address at which it sees us, which is unknown here behind a NAT.
-	anyName := len(raw.Raw) == 0 && h.isBehindNAT()
+	anyName := len(raw.Raw) == 0 && h.behindNAT.Load()
 	if p.Destination.IA != addr.IA(local.IA) ||
 		!anyName && (p.Destination.Host.IP().Unmap() != local.Host || udp.DstPort != local.Port) {
 		return nil, nil, scratch
 	}
-	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+	from = unmapped(from)
 	src := Addr{pathsel.IA(p.Source.IA), p.Source.Host.IP().Unmap(), udp.SrcPort}
 	if len(raw.Raw) == 0 && src.IA == h.ia && from.Addr() != src.Host && from.IsValid() && !h.routes.isShim(from) {
 		src.Host, src.Port = from.Addr(), from.Port() // a neighbour behind a NAT, which knows only its own name for itself
@@ -166,7 +164,7 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 		return 0, err
 	}
 	if err != nil {
-		c.log.Debug("packet not sent", "to", r.remote, "next_hop", w.nextHop, "error", err)
+		c.raw.host.log.Debug("packet not sent", "to", r.remote, "next_hop", w.nextHop, "error", err)
 	}
 	return len(b), nil
 }

@@ -53,40 +53,33 @@ func (h *Host) mayListen(port uint16) error {
 // leastPort is the first port that needs no privileges.
 const leastPort = 1024
 
-// atPort opens a socket at the port. For port 0 it takes a free port that the AS delivers to: the
-// system's choice if that is one of them, otherwise a random one.
-func (h *Host) atPort(port uint16, open func(*net.UDPAddr) error) error {
+// listenUDP opens a socket at the port. For port 0 it takes a free port that the AS delivers to: the
+// system's choice if that is one of them, otherwise one from a random place on.
+func (h *Host) listenUDP(port uint16) (*net.UDPConn, error) {
 	at := net.UDPAddr{IP: h.localIP.AsSlice(), Port: int(port)}
+	c, err := net.ListenUDP("udp", &at)
 	from, to := max(leastPort, int(h.topo.PortRange.Start)), int(h.topo.PortRange.End)
-	if port != 0 || to < from {
-		return h.opened(at.Port, open(&at))
-	}
-	if free, err := net.ListenUDP("udp", &at); err != nil {
-		return h.opened(0, err)
-	} else {
-		at.Port = free.LocalAddr().(*net.UDPAddr).Port
-		free.Close()
-	}
 	n := to - from + 1
-	start := rand.IntN(n)
-	if at.Port >= from && at.Port <= to {
-		start = at.Port - from
-	}
-	var err error
-	for i := range n {
-		at.Port = from + (start+i)%n
-		if err = open(&at); !errors.Is(err, syscall.EADDRINUSE) {
-			return h.opened(at.Port, err)
+	if err == nil && port == 0 && n > 0 {
+		if free := c.LocalAddr().(*net.UDPAddr).Port; free >= from && free <= to {
+			return c, nil
+		}
+		c.Close()
+		start := rand.IntN(n)
+		for i := range n {
+			at.Port = from + (start+i)%n
+			if c, err = net.ListenUDP("udp", &at); !errors.Is(err, syscall.EADDRINUSE) {
+				break
+			}
+		}
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("open a UDP port of %s: all ports from %d to %d are taken: %w", h.localIP, from, to, err)
 		}
 	}
-	return fmt.Errorf("open a UDP port of %s: all ports from %d to %d are taken: %w", h.localIP, from, to, err)
-}
-
-func (h *Host) opened(port int, err error) error {
 	if err != nil {
-		return fmt.Errorf("open UDP port %d of %s: %w", port, h.localIP, err)
+		return nil, fmt.Errorf("open UDP port %d of %s: %w", at.Port, h.localIP, err)
 	}
-	return nil
+	return c, nil
 }
 
 // Ports is the range of ports to which the AS delivers. Without a range, both are 0: every host of

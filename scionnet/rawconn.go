@@ -11,7 +11,7 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 )
 
-// rawConn is a UDP socket for SCION packets, which snet parses and writes one by one.
+// rawConn is a UDP socket for SCION packets. It has snet parse and write them one by one.
 type rawConn struct {
 	*net.UDPConn
 	host  *Host
@@ -24,17 +24,13 @@ var errSCMP = errors.New("SCMP message")
 
 // openRaw opens a port of the host; 0 is any free one.
 func (h *Host) openRaw(ctx context.Context, port uint16) (*rawConn, error) {
-	c := &rawConn{host: h}
-	err := h.atPort(port, func(at *net.UDPAddr) (err error) {
-		c.UDPConn, err = net.ListenUDP("udp", at)
-		return err
-	})
+	socket, err := h.listenUDP(port)
 	if err != nil {
 		return nil, err
 	}
-	c.local = h.addrOf(c)
-	if c.nat, err = h.newMapper(ctx, c.UDPConn); err != nil {
-		return nil, errors.Join(fmt.Errorf("ask the routers for the address of port %d: %w", c.local.Port, err), c.UDPConn.Close())
+	c := &rawConn{UDPConn: socket, host: h, local: h.addrOf(socket)}
+	if c.nat, err = h.newMapper(ctx, socket); err != nil {
+		return nil, errors.Join(fmt.Errorf("ask the routers for the address of port %d: %w", c.local.Port, err), socket.Close())
 	}
 	return c, nil
 }
@@ -49,7 +45,7 @@ func (c *rawConn) readPacket(p *snet.Packet) (from netip.AddrPort, err error) {
 			return from, err
 		}
 		p.Bytes = p.Bytes[:n]
-		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+		from = unmapped(from)
 		if isSTUN(p.Bytes) {
 			c.nat.handle(p.Bytes, from)
 			continue
@@ -76,6 +72,8 @@ func (c *rawConn) writePacket(p *snet.Packet, to netip.AddrPort) error {
 	_, err := c.WriteToUDPAddrPort(p.Bytes, to)
 	return err
 }
+
+func (c *rawConn) mapper() *mapper { return c.nat }
 
 // Close frees the port.
 func (c *rawConn) Close() error {

@@ -284,7 +284,7 @@ func FuzzPacket(f *testing.F) {
 	// believed.
 	take := func(t testing.TB, b []byte) (acted bool) {
 		h, daemon, f := host(t)
-		c := &plainConn{raw: &rawConn{host: h, local: us}, log: h.log}
+		c := &plainConn{raw: &rawConn{host: h, local: us}}
 		c.in.Bytes = b
 		if err := c.in.Decode(); err != nil {
 			return false
