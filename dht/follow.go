@@ -185,11 +185,11 @@ func (s *Server) States() (out []State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.members {
-		a := m.Addr()
-		if own := m.socket.Addr(); !a.Dialable() {
-			a = own
+		a := m.cfg.Addr
+		if !a.Dialable() {
+			a = m.socket.Addr()
 		}
-		out = append(out, State{ID: m.ID(), Addr: a, Nodes: m.Contacts()})
+		out = append(out, State{ID: m.id, Addr: a, Nodes: m.Contacts()})
 	}
 	return out
 }
@@ -219,14 +219,14 @@ func (s *Server) Status() (out []Status) {
 	defer s.mu.Unlock()
 	for _, m := range s.members {
 		x := Status{
-			Network: m.cfg.Network.String(), Listen: m.socket.Addr().String(), ID: m.ID(), ByAS: map[string]int{},
-			Stats: m.Stats(), Dropped: s.dropped, Received: m.in, Sent: m.out,
+			Network: m.cfg.Network.String(), Listen: m.socket.Addr().String(), ID: m.id, ByAS: map[string]int{},
+			Stats: m.stats, Dropped: s.dropped, Received: m.in, Sent: m.out,
+			Torrents: len(m.store.swarms), Peers: m.store.peers, Items: len(m.store.items),
 		}
 		for _, c := range m.Contacts() {
 			x.Nodes++
 			x.ByAS[c.group().String()]++
 		}
-		x.Torrents, x.Peers, x.Items = m.Stored()
 		out = append(out, x)
 	}
 	return out

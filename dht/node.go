@@ -166,22 +166,8 @@ func Join(nodes ...*Node) {
 	}
 }
 
-// ID returns the node's ID.
-func (n *Node) ID() ID { return n.id }
-
-// Addr returns where others see the node; zero: not known yet.
-func (n *Node) Addr() Addr { return n.cfg.Addr }
-
 // Contacts returns the nodes in the table.
 func (n *Node) Contacts() []Contact { return n.table.contacts() }
-
-// Stats returns what the node has done so far.
-func (n *Node) Stats() Stats { return n.stats }
-
-// Stored returns the numbers of torrents, peers and items that the node keeps for others.
-func (n *Node) Stored() (torrents, peers, items int) {
-	return len(n.store.swarms), n.store.peers, len(n.store.items)
-}
 
 // jitter is d, give or take a quarter, so that nodes that start together do not stay in step.
 func (n *Node) jitter(d time.Duration) time.Duration {
@@ -451,16 +437,12 @@ func (n *Node) check(now time.Time) {
 	n.ask(now, &query{to: e.Contact, m: m})
 }
 
-func minTime(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
+// minTime is the earliest of some times.
+func minTime(t ...time.Time) time.Time { return slices.MinFunc(t, time.Time.Compare) }
 
 // NextWake is when Wake has something to do next.
 func (n *Node) NextWake() time.Time {
-	next := minTime(minTime(n.nextCheck, n.nextSelf), n.nextExpire)
+	next := minTime(n.nextCheck, n.nextSelf, n.nextExpire)
 	for _, q := range n.pending {
 		at := q.sent.Add(failAfter)
 		if !q.again {
