@@ -53,25 +53,19 @@ func ParseAnnounce(query string) (Announce, error) {
 				return refusef("numwant: want a number of peers")
 			}
 			a.NumWant = int(n)
-		case "compact":
-			a.Compact = v == "1"
-		case "no_peer_id":
-			a.NoPeerID = v == "1"
-		case "scion":
-			a.SCION = v == "1"
 		case "peers":
 			a.Peers, err = ParseOrder(v)
 			return err
-		case "hints":
-			a.Hints = v == "1"
-		case "fellow":
-			a.Fellow = v == "1"
-		case "key":
-			return token(&a.Key, name, v)
-		case "trackerid":
-			return token(&a.TrackerID, name, v)
-		case "passkey":
-			return token(&a.Passkey, name, v)
+		}
+		for _, x := range a.switches() {
+			if x.name == name {
+				*x.value = v == "1"
+			}
+		}
+		for _, x := range a.texts() {
+			if x.name == name {
+				return token(x.value, name, v)
+			}
 		}
 		return nil
 	})
@@ -87,6 +81,24 @@ func ParseAnnounce(query string) (Announce, error) {
 	}
 	a.Key = canonicalKey(a.Key)
 	return a, nil
+}
+
+// parameter is the name of a parameter, and where its value is.
+type parameter[T any] struct {
+	name  string
+	value *T
+}
+
+// switches are the parameters that are 1 or missing.
+func (a *Announce) switches() [5]parameter[bool] {
+	return [...]parameter[bool]{
+		{"compact", &a.Compact}, {"no_peer_id", &a.NoPeerID}, {"scion", &a.SCION}, {"hints", &a.Hints}, {"fellow", &a.Fellow},
+	}
+}
+
+// texts are the parameters that are short texts or missing.
+func (a *Announce) texts() [3]parameter[string] {
+	return [...]parameter[string]{{"key", &a.Key}, {"trackerid", &a.TrackerID}, {"passkey", &a.Passkey}}
 }
 
 // canonicalKey turns a key of hexadecimal digits, as most are, into its form over UDP.
@@ -128,16 +140,14 @@ func (a *Announce) Query() string {
 		}
 	}
 	set("event", a.Event.String(), a.Event != Periodic)
-	set("key", a.Key, a.Key != "")
-	set("trackerid", a.TrackerID, a.TrackerID != "")
-	set("passkey", a.Passkey, a.Passkey != "")
+	for _, x := range a.texts() {
+		set(x.name, *x.value, *x.value != "")
+	}
 	set("peers", a.Peers.String(), a.Peers != Random)
 	set("numwant", strconv.Itoa(a.NumWant), a.NumWant != NoCount)
-	set("compact", "1", a.Compact)
-	set("no_peer_id", "1", a.NoPeerID)
-	set("scion", "1", a.SCION)
-	set("hints", "1", a.Hints)
-	set("fellow", "1", a.Fellow)
+	for _, x := range a.switches() {
+		set(x.name, "1", *x.value)
+	}
 	return q
 }
 

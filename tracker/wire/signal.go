@@ -57,32 +57,36 @@ const (
 // latin are bytes in JSON (ISO 8859-1, so to speak): a string with one character from U+0000 to U+00FF for each byte.
 type latin []byte
 
-func (b latin) MarshalJSON() ([]byte, error) {
+func (b latin) String() string {
 	r := make([]rune, len(b))
 	for i, c := range b {
 		r[i] = rune(c)
 	}
-	return json.Marshal(string(r))
+	return string(r)
 }
+
+// latinOf reads what String writes.
+func latinOf(s string) (b latin, err error) {
+	for _, r := range s {
+		if r > 0xff {
+			return nil, errNotLatin
+		}
+		b = append(b, byte(r))
+	}
+	return b, nil
+}
+
+func (b latin) MarshalJSON() ([]byte, error) { return json.Marshal(b.String()) }
 
 var errNotLatin = errors.New("want a string of characters up to U+00FF, one for each byte")
 
-func (b *latin) UnmarshalJSON(j []byte) error {
-	var s *string
-	if err := json.Unmarshal(j, &s); err != nil {
+func (b *latin) UnmarshalJSON(j []byte) (err error) {
+	var s string // null leaves it empty
+	if json.Unmarshal(j, &s) != nil {
 		return errNotLatin
 	}
-	*b = nil
-	if s == nil {
-		return nil
-	}
-	for _, r := range *s {
-		if r > 0xff {
-			return errNotLatin
-		}
-		*b = append(*b, byte(r))
-	}
-	return nil
+	*b, err = latinOf(s)
+	return err
 }
 
 func (b latin) fill(to []byte, name string) error {
@@ -280,10 +284,7 @@ func (s *Signal) parseScrape(j *signalJSON) error {
 		s.Counts = append(s.Counts, c)
 	}
 	for name, f := range j.Files {
-		var h latin
-		for _, r := range name {
-			h = append(h, byte(min(r, 0xff)))
-		}
+		h, _ := latinOf(name) // other names have a wrong length
 		c := Counts{Complete: f.Complete.or(0), Incomplete: f.Incomplete.or(0), Downloaded: f.Downloaded.or(0)}
 		if err := h.fill(c.InfoHash[:], "files"); err != nil {
 			return err
@@ -319,11 +320,7 @@ func (s *Signal) Reply() []byte {
 	if s.Scrape {
 		j.Files = map[string]countsJSON{}
 		for _, c := range s.Counts {
-			name := make([]rune, len(c.InfoHash))
-			for i, b := range c.InfoHash {
-				name[i] = rune(b)
-			}
-			j.Files[string(name)] = countsJSON{amount(c.Complete), amount(c.Incomplete), amount(c.Downloaded)}
+			j.Files[latin(c.InfoHash[:]).String()] = countsJSON{amount(c.Complete), amount(c.Incomplete), amount(c.Downloaded)}
 		}
 		return encode(j)
 	}
