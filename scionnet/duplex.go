@@ -53,7 +53,7 @@ type duplex struct {
 // the peer's key.
 func (c *duplex) begin(qc *quic.Conn, features byte, open func() (*quic.Stream, error)) (err error) {
 	c.quic = qc
-	if c.key, err = keyOf(qc.ConnectionState().TLS); err != nil {
+	if c.key, err = KeyOf(qc.ConnectionState().TLS); err != nil {
 		return err
 	}
 	if c.stream, err = open(); err != nil {

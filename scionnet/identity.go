@@ -165,7 +165,7 @@ func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 		ClientAuth:             tls.RequireAnyClientCert,
 		SessionTicketsDisabled: true, // a resumed session would skip the proof of the key
 		VerifyConnection: func(s tls.ConnectionState) error {
-			got, err := keyOf(s)
+			got, err := KeyOf(s)
 			if err != nil {
 				return err
 			}
@@ -182,11 +182,8 @@ func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 	}
 }
 
-// KeyOf is the key whose possession the peer has proved in the handshake of a finished connection.
-func KeyOf(s tls.ConnectionState) (PeerKey, error) { return keyOf(s) }
-
-// keyOf is the key whose possession the peer has proved in the handshake.
-func keyOf(s tls.ConnectionState) (PeerKey, error) {
+// KeyOf is the key whose possession the peer has proved in the handshake.
+func KeyOf(s tls.ConnectionState) (PeerKey, error) {
 	if len(s.PeerCertificates) != 1 {
 		return PeerKey{}, fmt.Errorf("peer sent %d certificates, want 1", len(s.PeerCertificates))
 	}

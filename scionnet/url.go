@@ -43,7 +43,7 @@ func ParseServerURL(s string) (u ServerURL, ok bool, err error) {
 	}
 	port := uint16(defaultSCIONPort)
 	if p := r.Port(); p != "" {
-		if port, err = parsePort(p); err != nil {
+		if port, err = ParsePort(p); err != nil {
 			return u, true, err
 		}
 	}
@@ -81,13 +81,8 @@ func parseSCIONURL(rest string) (u ServerURL, err error) {
 	return u, nil
 }
 
-// CheckPort finds a port in a URL that is none.
-func CheckPort(s string) error {
-	_, err := parsePort(s)
-	return err
-}
-
-func parsePort(s string) (uint16, error) {
+// ParsePort reads the port in a URL.
+func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("port %q: want a number from 1 to 65535", s)
@@ -105,7 +100,7 @@ func parseSCION(s string) (a Addr, name string, err error) {
 		}
 		return a, "", err
 	}
-	if a.Port, err = parsePort(port); err != nil {
+	if a.Port, err = ParsePort(port); err != nil {
 		return a, "", err
 	}
 	return a, host, nil

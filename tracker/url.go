@@ -65,7 +65,7 @@ func parseURL(s string) (URL, error) {
 		return URL{}, errors.New("the host is missing")
 	}
 	if p := u.Port(); p != "" {
-		if err := scionnet.CheckPort(p); err != nil {
+		if _, err := scionnet.ParsePort(p); err != nil {
 			return URL{}, err
 		}
 	} else if u.Scheme == "udp" {
