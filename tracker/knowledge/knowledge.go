@@ -50,25 +50,17 @@ type Limits struct {
 	HalfLife, Forget time.Duration
 }
 
-// The default limits.
-const (
-	DefaultPaths   = 16_384
-	DefaultPerAS   = 512
-	DefaultPerPair = 32
-	DefaultVotes   = 16
-	DefaultASes    = 16_384
-	// DefaultHalfLife is about an announce interval, so a vote counts half when its host comes
-	// back.
-	DefaultHalfLife = 20 * time.Minute
-	DefaultForget   = 2 * time.Hour
-)
+// DefaultForget is the default of Limits.Forget.
+const DefaultForget = 2 * time.Hour
 
 func (l Limits) withDefaults() Limits {
-	l.Paths, l.PerAS = cmp.Or(l.Paths, DefaultPaths), cmp.Or(l.PerAS, DefaultPerAS)
-	l.PerPair = cmp.Or(l.PerPair, DefaultPerPair)
-	l.Votes, l.ASes = cmp.Or(l.Votes, DefaultVotes), cmp.Or(l.ASes, DefaultASes)
-	l.HalfLife, l.Forget = cmp.Or(l.HalfLife, DefaultHalfLife), cmp.Or(l.Forget, DefaultForget)
-	return l
+	return Limits{
+		Paths: cmp.Or(l.Paths, 16_384), PerAS: cmp.Or(l.PerAS, 512), PerPair: cmp.Or(l.PerPair, 32),
+		Votes: cmp.Or(l.Votes, 16), ASes: cmp.Or(l.ASes, 16_384),
+		// About an announce interval, so a vote counts half when its host comes back.
+		HalfLife: cmp.Or(l.HalfLife, 20*time.Minute),
+		Forget:   cmp.Or(l.Forget, DefaultForget),
+	}
 }
 
 // Base is all path knowledge of a tracker. All methods may be called at once. A caller's times must

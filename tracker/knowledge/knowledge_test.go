@@ -508,7 +508,7 @@ func TestFull(t *testing.T) {
 		b.Hints(epoch, as(n), []pathsel.IA{as(200 + n)}, 8, random)
 	}
 	answer := time.Since(began) / asked
-	if k := b.Known(); k.Paths > DefaultPaths || k.Paths < 10_000 || worked > 20*time.Second || answer > 200*ms {
+	if k := b.Known(); k.Paths > b.limits.Paths || k.Paths < 10_000 || worked > 20*time.Second || answer > 200*ms {
 		t.Errorf("%+v: a refresh took %v, an answer %v", k, worked, answer)
 	}
 }
