@@ -69,42 +69,28 @@ func (s *Server) acceptSocket(ctx context.Context, w http.ResponseWriter, r *htt
 	defer s.relay.leaveAll(k)
 	defer stop()
 	all.Go(func() { defer stop(); k.write(ctx, c) })
-	all.Go(func() { defer stop(); ping(ctx, c) })
 	s.readSocket(ctx, c, k, request{transport: overWebSocket, from: from}, key)
 }
 
-// write sends what is queued.
+// write sends what is queued, and asks for signs of life. It returns when the client does not take a
+// message, or gives none.
 func (k *socket) write(ctx context.Context, c *websocket.Conn) {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
 	for {
+		send := c.Ping
 		select {
 		case <-ctx.Done():
 			return
 		case b := <-k.out:
-			ctx, cancel := context.WithTimeout(ctx, writePatience)
-			err := c.Write(ctx, websocket.MessageText, b)
-			cancel()
-			if err != nil {
-				return
-			}
-		}
-	}
-}
-
-// ping returns when the client does not answer.
-func ping(ctx context.Context, c *websocket.Conn) {
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
+			send = func(ctx context.Context) error { return c.Write(ctx, websocket.MessageText, b) }
 		case <-tick.C:
-			ctx, cancel := context.WithTimeout(ctx, writePatience)
-			err := c.Ping(ctx)
-			cancel()
-			if err != nil {
-				return
-			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, writePatience)
+		err := send(ctx)
+		cancel()
+		if err != nil {
+			return
 		}
 	}
 }
