@@ -137,7 +137,7 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 	var retry time.Duration
 	d := decoder{b: b}
 	err = d.dict(func(key string) (err error) {
-		if f := slices.Index(peerKeys[:], key); f >= 0 && !d.atList() {
+		if f := slices.Index(peerKeys[:], key); f >= 0 && d.kind() != 'l' {
 			v, err := d.bytes()
 			if err != nil {
 				return err
@@ -195,11 +195,11 @@ func (d *decoder) upToInterval(unit time.Duration) (time.Duration, error) {
 
 // siblings reads a list of addresses. It skips long ones, and those beyond the first few.
 func (d *decoder) siblings() (out []string, err error) {
-	if !d.atList() {
+	if d.kind() != 'l' {
 		return nil, d.skip()
 	}
 	err = d.each('l', func() error {
-		if !d.atString() {
+		if d.kind() != '0' {
 			return d.skip()
 		}
 		v, err := d.bytes()
@@ -212,7 +212,7 @@ func (d *decoder) siblings() (out []string, err error) {
 }
 
 func (d *decoder) retryIn() (time.Duration, error) {
-	if !d.atString() {
+	if d.kind() != '0' {
 		return d.upToInterval(time.Minute)
 	}
 	v, err := d.bytes()

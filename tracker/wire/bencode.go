@@ -17,23 +17,29 @@ type decoder struct {
 
 var errShort = errors.New("bencoding ends too early")
 
-func (d *decoder) peek() (byte, error) {
-	if len(d.b) == 0 {
-		return 0, errShort
+// kinds are the kinds of values, by what kind returns.
+var kinds = map[byte]string{'i': "number", '0': "string", 'l': "list", 'd': "dictionary"}
+
+// kind is that of the next value; 'e' at the end of a list or dictionary, 0 at that of the input.
+func (d *decoder) kind() byte {
+	switch {
+	case len(d.b) == 0:
+		return 0
+	case '0' <= d.b[0] && d.b[0] <= '9':
+		return '0'
 	}
-	return d.b[0], nil
+	return d.b[0]
 }
 
-// atString reports whether a string comes next.
-func (d *decoder) atString() bool {
-	c, err := d.peek()
-	return err == nil && '0' <= c && c <= '9'
-}
-
-// atList reports whether a list comes next.
-func (d *decoder) atList() bool {
-	c, err := d.peek()
-	return err == nil && c == 'l'
+// want returns an error unless a value of that kind comes next.
+func (d *decoder) want(kind byte) error {
+	switch d.kind() {
+	case kind:
+		return nil
+	case 0:
+		return errShort
+	}
+	return fmt.Errorf("want a bencoded %s", kinds[kind])
 }
 
 // until takes the digits in front of the end mark.
@@ -50,8 +56,8 @@ func (d *decoder) until(end byte) (string, error) {
 }
 
 func (d *decoder) integer() (int64, error) {
-	if c, err := d.peek(); err != nil || c != 'i' {
-		return 0, errors.Join(err, errors.New("want a bencoded number"))
+	if err := d.want('i'); err != nil {
+		return 0, err
 	}
 	d.b = d.b[1:]
 	s, err := d.until('e')
@@ -66,9 +72,8 @@ func (d *decoder) integer() (int64, error) {
 }
 
 func (d *decoder) bytes() ([]byte, error) {
-	if !d.atString() {
-		_, err := d.peek()
-		return nil, errors.Join(err, errors.New("want a bencoded string"))
+	if err := d.want('0'); err != nil {
+		return nil, err
 	}
 	s, err := d.until(':')
 	if err != nil {
@@ -100,27 +105,24 @@ func (d *decoder) message() (string, error) {
 
 // each calls f before every element of a list or, if kind is 'd', before every key of a dictionary.
 func (d *decoder) each(kind byte, f func() error) error {
-	if c, err := d.peek(); err != nil || c != kind {
-		return errors.Join(err, fmt.Errorf("want a bencoded %q", kind))
+	if err := d.want(kind); err != nil {
+		return err
 	}
 	if d.depth++; d.depth > maxDepth {
 		return errors.New("bencoding is nested too deeply")
 	}
 	defer func() { d.depth-- }()
 	d.b = d.b[1:]
-	for {
-		c, err := d.peek()
-		if err != nil {
-			return err
-		}
-		if c == 'e' {
-			d.b = d.b[1:]
-			return nil
+	for d.kind() != 'e' {
+		if len(d.b) == 0 {
+			return errShort
 		}
 		if err := f(); err != nil {
 			return err
 		}
 	}
+	d.b = d.b[1:]
+	return nil
 }
 
 // dict calls f with every key; f reads the value. Keys may come in any order, as in other
@@ -135,12 +137,8 @@ func (d *decoder) dict(f func(key string) error) error {
 	})
 }
 
-func (d *decoder) skip() error {
-	c, err := d.peek()
-	if err != nil {
-		return err
-	}
-	switch c {
+func (d *decoder) skip() (err error) {
+	switch d.kind() {
 	case 'i':
 		_, err = d.integer()
 	case 'l':
