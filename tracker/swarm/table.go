@@ -151,20 +151,17 @@ func (t *table) occupied(s hashSeed, a wire.Addr) (host, as int) {
 	return host, as
 }
 
-// count updates the numbers of peers after a change of one peer's tally.
-func (t *table) count(before, after tally) {
-	step := func(n *int32, was, is bool) {
-		if is && !was {
-			*n++
-		}
-		if was && !is {
-			*n--
-		}
+// count adds a peer with that tally to the numbers of peers, or takes it away.
+func (t *table) count(n tally, by int32) {
+	switch {
+	case n.seeds > 0:
+		t.complete += by
+	case n.leechers > 0:
+		t.incomplete += by
+	case n.paused > 0:
+		t.incomplete += by
+		t.partial += by
 	}
-	step(&t.complete, before.seeds > 0, after.seeds > 0)
-	step(&t.incomplete, before.seeds == 0 && !before.zero(), after.seeds == 0 && !after.zero())
-	partial := func(n tally) bool { return n.seeds == 0 && n.leechers == 0 && n.paused > 0 }
-	step(&t.partial, partial(before), partial(after))
 }
 
 // add adds a new member.
@@ -195,7 +192,8 @@ func (t *table) add(s hashSeed, m member) {
 		t.swap(s, g, i, g.seeds)
 		g.seeds++
 	}
-	t.count(before, before.add(m.flags, 1))
+	t.count(before, -1)
+	t.count(before.add(m.flags, 1), 1)
 }
 
 // remove removes a member from its group.
@@ -220,7 +218,8 @@ func (t *table) remove(s hashSeed, g *group, i int) {
 	if t.index != nil && t.size < fewMembers/2 {
 		t.index = nil
 	}
-	t.count(before, before.add(m.flags, -1))
+	t.count(before, -1)
+	t.count(before.add(m.flags, -1), 1)
 }
 
 func (t *table) swap(s hashSeed, g *group, i, j int) {
