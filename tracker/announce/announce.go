@@ -206,10 +206,7 @@ func (a *Announcer) wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, t := range a.tiers {
-		select {
-		case t.wake <- struct{}{}:
-		default: // awake already
-		}
+		t.wakeUp()
 	}
 }
 

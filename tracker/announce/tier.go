@@ -129,6 +129,10 @@ func (t *tier) wait(s *source, next, soon, least time.Time) {
 // again has the tier ask before the regular time, since a tracker has ended a connection that it needs.
 func (t *tier) again() {
 	t.broken.Store(true)
+	t.wakeUp()
+}
+
+func (t *tier) wakeUp() {
 	select {
 	case t.wake <- struct{}{}:
 	default: // awake already

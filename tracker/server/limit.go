@@ -11,13 +11,7 @@ import (
 
 // limiters bound the requests of each host and each AS, and of all hosts together whose AS is not
 // proven.
-type limiters struct{ hosts, ases, claimed limiter }
-
-func (l *limiters) init() {
-	l.hosts.init(limiterSlots)
-	l.ases.init(limiterSlots)
-	l.claimed.init(1)
-}
+type limiters struct{ hosts, ases, claimed *limiter }
 
 // Refusals of too many requests. A minute is the shortest time that BEP 31 can express.
 var (
@@ -60,8 +54,8 @@ type limiter struct {
 	epoch time.Time
 }
 
-func (l *limiter) init(slots int) {
-	l.seed, l.slots, l.epoch = maphash.MakeSeed(), make([]atomic.Int64, slots), time.Now()
+func newLimiter(slots int) *limiter {
+	return &limiter{seed: maphash.MakeSeed(), slots: make([]atomic.Int64, slots), epoch: time.Now()}
 }
 
 // take counts one more request of the key, and reports whether it is within the rate in requests

@@ -25,7 +25,7 @@ type paths struct {
 	log         *slog.Logger
 	version     uint64 // of the base in the last note; belongs to exchange
 	failing     bool   // the last exchange failed; belongs to exchange
-	hosts, ases limiter
+	hosts, ases *limiter
 }
 
 const (
@@ -47,11 +47,11 @@ const (
 )
 
 func newPaths(store swarm.Store, log *slog.Logger) *paths {
-	p := &paths{base: knowledge.New(knowledge.Limits{}), log: log}
-	p.keeper, _ = store.(swarm.Keeper)
-	p.hosts.init(limiterSlots)
-	p.ases.init(limiterSlots)
-	return p
+	keeper, _ := store.(swarm.Keeper)
+	return &paths{
+		base: knowledge.New(knowledge.Limits{}), keeper: keeper, log: log,
+		hosts: newLimiter(limiterSlots), ases: newLimiter(limiterSlots),
+	}
 }
 
 // run keeps the figures of links up to date until the context ends, and what is in the store too if

@@ -65,7 +65,7 @@ func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
 	if s.id == "" {
 		s.id = fmt.Sprintf("%016x", rand.Uint64())
 	}
-	s.limits.init()
+	s.limits = limiters{newLimiter(limiterSlots), newLimiter(limiterSlots), newLimiter(1)}
 	s.metrics = newMetrics(store, s.paths.base)
 	if err := s.Reload(cfg); err != nil {
 		return nil, err
