@@ -104,22 +104,12 @@ func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) 
 func introduce(gateways []wire.Peer, v swarm.Visit, others []wire.Peer) []wire.Peer {
 	var out []wire.Peer
 	for _, p := range gateways {
-		if v.Reaches&networkBit(p.Addr) != 0 {
+		if v.Reaches&swarm.NetworkOf(p.Addr) != 0 {
 			out = append(out, p)
 		}
 	}
 	out = append(out, others...)
 	return out[:min(len(out), max(v.Want, 0))]
-}
-
-func networkBit(a wire.Addr) swarm.Networks {
-	switch {
-	case a.IsSCION():
-		return swarm.SCION
-	case a.Host.Is6():
-		return swarm.IPv6
-	}
-	return swarm.IPv4
 }
 
 // Scrape counts the peers of torrents that are allowed.

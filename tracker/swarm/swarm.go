@@ -88,16 +88,11 @@ const (
 
 const kinds = 3
 
-// kindOf numbers the network of an address: the bit in Networks.
-func kindOf(a wire.Addr) int {
-	switch {
-	case a.IsSCION():
-		return 2
-	case a.Host.Is6():
-		return 1
-	}
-	return 0
-}
+// kindOf numbers the network of an address: the bit in Networks. Both families of SCION are one.
+func kindOf(a wire.Addr) int { return min(int(a.Family()), kinds-1) }
+
+// NetworkOf is the network of an address.
+func NetworkOf(a wire.Addr) Networks { return 1 << kindOf(a) }
 
 // View is the answer to a Visit.
 type View struct {
