@@ -149,10 +149,8 @@ func (f Fetch) way() (*url.URL, transport, *redirectGuard, error) {
 		return nil, nil, nil, err
 	case ok && f.SCION == nil:
 		return nil, nil, nil, errors.New("a server on SCION, to which this host has no connection")
-	case ok && server.Name != "":
-		return &server.Request, onSCION{f.SCION.ClientByName(server.Name, server.Addr.Port)}, nil, nil
 	case ok:
-		return &server.Request, onSCION{f.SCION.Client(server.Addr)}, nil, nil
+		return &server.Request, onSCION{f.SCION.ClientOf(server.Addr, server.Name)}, nil, nil
 	}
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Host == "" || !isURL(f.URL) {

@@ -145,7 +145,7 @@ func TestClientByName(t *testing.T) {
 	}()
 	// The first address is in an unreachable AS.
 	h.names = Names{DNS: answerTXT(t, map[string][]string{"tracker.test.": {"scion=v1;[1-ff00:0:999,127.0.0.1],[1-ff00:0:110,127.0.0.1]"}})}
-	tr := client.ClientByName("tracker.test", server.Addr().Port)
+	tr := client.ClientOf(Addr{Port: server.Addr().Port}, "tracker.test")
 	defer tr.Close()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://tracker.test/x", nil)
 	if err != nil {
@@ -159,7 +159,7 @@ func TestClientByName(t *testing.T) {
 	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "tracker.test" {
 		t.Errorf("%q, %v", b, err)
 	}
-	none := client.ClientByName("absent.test", 80)
+	none := client.ClientOf(Addr{Port: 80}, "absent.test")
 	defer none.Close()
 	if res, err := none.RoundTrip(req.Clone(ctx)); err == nil {
 		res.Body.Close()

@@ -337,10 +337,7 @@ func ask(ctx context.Context, h *scionnet.Host, u tracker.URL) error {
 			return err
 		}
 		defer port.Close()
-		t := port.Client(at)
-		if u.Name() != "" {
-			t = port.ClientByName(u.Name(), at.Port)
-		}
+		t := port.ClientOf(at, u.Name())
 		defer t.Close()
 		client = &http.Client{Transport: t}
 	}

@@ -36,10 +36,8 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 			return nil, errors.New("it is on SCION, and this host has no connection to SCION")
 		}
 		o := &overSCION{url: u, at: scionnet.ScopePublic}
-		t := cfg.SCION.Client(addr)
-		if name := u.Name(); name != "" {
-			t = cfg.SCION.ClientByName(name, addr.Port)
-		} else if addr.IA == cfg.SCION.Addr().IA { // in another AS the same address is another host
+		t := cfg.SCION.ClientOf(addr, u.Name())
+		if u.Name() == "" && addr.IA == cfg.SCION.Addr().IA { // in another AS the same address is another host
 			o.at = scionnet.ScopeOf(addr.Host)
 		}
 		o.client, o.end = http.Client{Transport: t, CheckRedirect: noRedirect}, t.Close
