@@ -53,7 +53,7 @@ func (d *Datagrams) SendOver(ctx context.Context, b []byte, remote Addr, path pa
 	if len(b) > min(f.path.MTU-f.way.headerLen(d.local, remote), mostPacket) {
 		return errors.New("the path's MTU has no room for the message")
 	}
-	r := d.host.routes.dial(remote, f.trail, &f.way)
+	r := d.host.routes.dial(remote, f.trail, f.way)
 	defer d.host.routes.unpin(r)
 	return d.Send(b, len(b), r.pseudo)
 }
@@ -82,7 +82,7 @@ func (d *Datagrams) Route(ctx context.Context, remote Addr, path pathsel.Path) (
 	if room <= 0 {
 		return nil, 0, errors.New("the path's MTU has no room for a payload")
 	}
-	return d.host.routes.dial(remote, f.trail, &f.way).pseudo, min(room, mostPacket), nil
+	return d.host.routes.dial(remote, f.trail, f.way).pseudo, min(room, mostPacket), nil
 }
 
 // Large lets several payloads travel in one SCION packet of up to mtu bytes (bundle.go). The

@@ -151,7 +151,7 @@ func (h *Host) routeTo(ctx context.Context, local, remote Addr, path pathsel.Pat
 	if err != nil {
 		return nil, pathsel.Path{}, 0, err
 	}
-	return h.routes.dial(remote, f.trail, &f.way), path, size, nil
+	return h.routes.dial(remote, f.trail, f.way), path, size, nil
 }
 
 // smallAfter is how long a handshake with full packets may take before one with the smallest

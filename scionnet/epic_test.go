@@ -145,7 +145,7 @@ func TestEPICRoutes(t *testing.T) {
 				t.Fatal("no EPIC although a connection was opened with it")
 			}
 		}
-		rs.renew(remote.IA, map[trail]*way{h.trail: &renewed})
+		rs.learn(remote.IA, []found{{trail: h.trail, way: &renewed}})
 		if now := r.way.Load(); now.expiry != renewed.expiry || (now.epic != nil) != dialled {
 			t.Errorf("opened with EPIC: %v; after the renewal: %v, until %v", dialled, now.epic != nil, now.expiry)
 		}

@@ -93,12 +93,16 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, links: quic.NewGroup(), nat: cfg.NAT, epic: cfg.EPIC, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{}}
+	h := &Host{
+		log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, epic: cfg.EPIC,
+		nat: cfg.NAT, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{},
+		links: quic.NewGroup(),
+	}
 	if err := h.load(ctx, cfg); err != nil {
 		return nil, errors.Join(err, connector.Close())
 	}
 	h.routes = newRoutes(h.ia, h.localIP, h.topo.Interface, h.underlayPort)
-	h.lookup = newLookup(h.query, h.afterLookup, h.routes.inUse, log)
+	h.lookup = newLookup(h.query, h.routes.learn, h.routes.inUse, log)
 	h.claims = h.newClaims()
 	return h, nil
 }
@@ -221,16 +225,6 @@ func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found
 	}
 	sortFound(out)
 	return out, nil
-}
-
-// afterLookup renews the hop fields of live connections after a lookup.
-func (h *Host) afterLookup(dst pathsel.IA, paths []found) {
-	ways := make(map[trail]*way, len(paths))
-	for i := range paths {
-		ways[paths[i].trail] = &paths[i].way
-	}
-	h.routes.renew(dst, ways)
-	h.routes.markProven(dst, linksOf(paths))
 }
 
 // localPath is the path inside the host's own AS. It has no hop fields and so never expires;

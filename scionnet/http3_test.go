@@ -93,7 +93,7 @@ func TestHTTPSlowClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := h.routes.dial(server.Addr(), f.trail, &f.way)
+	r := h.routes.dial(server.Addr(), f.trail, f.way)
 	defer h.routes.unpin(r)
 	c, err := client.quic.DialEarly(t.Context(), r.pseudo, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http3.NextProtoH3}}, config) //nolint:gosec // like the client
 	if err != nil {

@@ -23,7 +23,7 @@ var ErrNoPath = errors.New("no path")
 type found struct {
 	path  pathsel.Path
 	trail trail
-	way   way
+	way   *way
 	// latency is the announced latency from each interface to the next; negative if not announced.
 	latency []time.Duration
 	epic    bool // the path offers EPIC
@@ -59,7 +59,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 		return found{}, errors.New("hop fields and announced interfaces differ")
 	}
 	f.path.Expiry = hops.expiry
-	f.way = way{raw: raw.Raw, expiry: hops.expiry, nextHop: ipOf(p.UnderlayNextHop())}
+	f.way = &way{raw: raw.Raw, expiry: hops.expiry, nextHop: ipOf(p.UnderlayNextHop())}
 	if f.epic = meta.EpicAuths.SupportsEpic(); f.epic && h.epic {
 		f.way.epic, err = newEPIC(raw.Raw, meta.EpicAuths)
 	}
@@ -154,7 +154,7 @@ func (h *Host) resolvePath(ctx context.Context, remote Addr, path pathsel.Path) 
 	}
 	if remote.IA == h.ia {
 		nextHop := netip.AddrPortFrom(remote.Host, h.underlayPort(remote.Port))
-		return found{path: h.localPath(), way: way{nextHop: nextHop}}, nil
+		return found{path: h.localPath(), way: &way{nextHop: nextHop}}, nil
 	}
 	t := trailOf(path.Interfaces)
 	if f, ok := h.lookup.find(remote.IA, t); ok {

@@ -70,7 +70,7 @@ func (c *controlPlane) start(t *testing.T) *lookup {
 func to(dst pathsel.IA, id uint64, life time.Duration) found {
 	p := pathsel.Path{Src: 1, Dst: dst, MTU: 1400, Interfaces: []pathsel.Interface{{IA: 1, ID: id}, {IA: dst, ID: id}}, Expiry: time.Now().Add(life)}
 	p.Fingerprint = pathsel.FingerprintOf(p.Interfaces)
-	return found{path: p, trail: trailOf(p.Interfaces), way: way{raw: []byte{byte(id)}, expiry: p.Expiry}}
+	return found{path: p, trail: trailOf(p.Interfaces), way: &way{raw: []byte{byte(id)}, expiry: p.Expiry}}
 }
 
 const dst = pathsel.IA(7)

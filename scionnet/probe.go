@@ -53,7 +53,7 @@ func (h *Host) Probe(ctx context.Context, dst pathsel.IA, host netip.Addr, paths
 			continue
 		}
 		if err == nil {
-			err = c.send(&f.way, host, i, -1)
+			err = c.send(f.way, host, i, -1)
 		}
 		results[i] = Probe{Status: PathTimeout}
 		if err != nil {
@@ -106,7 +106,7 @@ func (h *Host) Trace(ctx context.Context, dst pathsel.IA, paths []pathsel.Path) 
 		f, err := h.resolvePath(ctx, Addr{IA: dst}, p)
 		results[i].Unknown = err != nil
 		for at := 0; err == nil && at < len(p.Interfaces) && len(c.sent) < maxTraced; at++ {
-			err = c.send(&f.way, netip.Addr{}, i, at)
+			err = c.send(f.way, netip.Addr{}, i, at)
 		}
 	}
 	open := func() bool {

@@ -13,7 +13,7 @@ import (
 // along is a path through those interfaces.
 func along(ifs ...pathsel.Interface) found {
 	p := pathsel.Path{Src: ifs[0].IA, Dst: ifs[len(ifs)-1].IA, Interfaces: ifs, Expiry: time.Now().Add(time.Hour)}
-	return found{path: p, trail: trailOf(ifs), way: way{expiry: p.Expiry}}
+	return found{path: p, trail: trailOf(ifs), way: &way{expiry: p.Expiry}}
 }
 
 func TestTrailLeads(t *testing.T) {
@@ -115,7 +115,7 @@ func TestClaimIsWaitedFor(t *testing.T) {
 			t.Errorf("waited %v, want %v", d, c.delay)
 		}
 		// A liar waits for one answer. After that nobody waits until the question may be repeated.
-		h.routes.markProven(peerIA, nil)
+		h.routes.learn(peerIA, nil)
 		liar := meet(peerIA+5, 1)
 		if liar.prove(t.Context(), 10*time.Second) {
 			t.Error("a lie is proven")

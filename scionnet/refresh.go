@@ -384,7 +384,7 @@ func merge(before, answer []found, now time.Time) []found {
 			continue
 		}
 		seen[f.trail] = true
-		if k, ok := known[f.trail]; ok && k.way.outlasts(&f.way) {
+		if k, ok := known[f.trail]; ok && k.way.outlasts(f.way) {
 			f = k
 		}
 		out = append(out, f)

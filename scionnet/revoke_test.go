@@ -47,12 +47,12 @@ func hostWithPath(t testing.TB, c *controlPlane) (*Host, *revocations, found) {
 		{IA: usIA, ID: 41}, {IA: otherIA, ID: 51}, {IA: otherIA, ID: 61}, {IA: peerIA, ID: 81},
 	}}
 	raw := rawPath(t, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 61}, {81, 0}}})
-	f := found{path: p, trail: trailOf(p.Interfaces), way: way{raw: raw, expiry: p.Expiry}}
+	f := found{path: p, trail: trailOf(p.Interfaces), way: &way{raw: raw, expiry: p.Expiry}}
 	c.paths = []found{f}
 	daemon := &revocations{}
 	h := &Host{ia: usIA, localIP: netip.MustParseAddr("10.0.0.1"), log: slog.New(slog.DiscardHandler), connector: daemon}
 	h.routes = testRoutes()
-	h.lookup = newLookup(c.query, h.afterLookup, h.routes.inUse, h.log)
+	h.lookup = newLookup(c.query, h.routes.learn, h.routes.inUse, h.log)
 	h.claims = h.newClaims()
 	t.Cleanup(h.lookup.close)
 	return h, daemon, f
@@ -74,7 +74,7 @@ func newSCMPCase(t testing.TB, h *Host, f found, about func(quote []byte) snet.P
 	w := &scmpCase{h: h, f: f, from: router,
 		us: Addr{usIA, netip.MustParseAddr("10.0.0.1"), 1000}, peer: Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}}
 	f.way.nextHop = router
-	w.r = h.routes.dial(w.peer, f.trail, &f.way)
+	w.r = h.routes.dial(w.peer, f.trail, f.way)
 	w.message = snet.Packet{PacketInfo: snet.PacketInfo{
 		Source:      snet.SCIONAddress{IA: otherIA, Host: addr.HostIP(netip.MustParseAddr("10.0.0.99"))},
 		Destination: snet.SCIONAddress{IA: usIA, Host: addr.HostIP(w.us.Host)},
@@ -197,9 +197,9 @@ var honest = map[string]func(t testing.TB, w *scmpCase){
 		w.from = netip.AddrPortFrom(router.Addr(), 1)
 	},
 	"about hop fields that have just been renewed": func(t testing.TB, w *scmpCase) {
-		w.h.routes.renew(peerIA, map[trail]*way{w.f.trail: {
+		w.h.routes.learn(peerIA, []found{{trail: w.f.trail, way: &way{
 			raw: edited(t, w.f.way.raw, otherMAC), nextHop: router, expiry: w.f.way.expiry.Add(time.Hour),
-		}})
+		}}})
 	},
 }
 
@@ -277,7 +277,7 @@ func FuzzPacket(f *testing.F) {
 			t.Fatal(err)
 		}
 		f.way.nextHop = router
-		h.routes.dial(peer, f.trail, &f.way)
+		h.routes.dial(peer, f.trail, f.way)
 		return h, daemon, f
 	}
 	// take does what the reader of the socket does. acted tells whether an SCMP message was

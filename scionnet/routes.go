@@ -246,23 +246,22 @@ func (t *routes) addReplyRoute(src Addr, raw []byte, from netip.AddrPort, key st
 	return r, nil
 }
 
-// renew replaces the ways of the routes to ia by those of the control plane.
-func (t *routes) renew(ia pathsel.IA, ways map[trail]*way) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	now := time.Now()
-	for k, r := range t.byKey {
-		if w := ways[k.trail]; k.remote.IA == ia && w != nil && w.beats(r.way.Load(), now) {
+// learn takes in the control plane's paths to ia: it replaces the ways of the routes there, and marks
+// those as proven along which the links of the paths lead.
+func (t *routes) learn(ia pathsel.IA, paths []found) {
+	now, links := time.Now(), linksOf(paths)
+	ways := make(map[trail]*way, len(paths))
+	for _, f := range paths {
+		ways[f.trail] = f.way
+	}
+	t.each(func(r *route) {
+		if r.remote.IA != ia {
+			return
+		}
+		if w := ways[r.trail]; w != nil && w.beats(r.way.Load(), now) {
 			r.setWay(w)
 		}
-	}
-}
-
-// markProven marks the routes to ia along these links as proven. The links are those of paths to
-// ia.
-func (t *routes) markProven(ia pathsel.IA, l links) {
-	t.each(func(r *route) {
-		if r.remote.IA == ia && !r.proven.Load() && l.leadTo(t.local, ia, r.trail) {
+		if !r.proven.Load() && links.leadTo(t.local, ia, r.trail) {
 			r.proven.Store(true)
 		}
 	})

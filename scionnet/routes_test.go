@@ -116,11 +116,11 @@ func TestRenew(t *testing.T) {
 	b := rs.dial(mustAddr(t, "1-3,[10.0.0.2]:1000"), tr, old)
 	c := rs.dial(mustAddr(t, "1-2,[10.0.0.2]:1000"), other, old)
 	later := &way{raw: []byte{2}, expiry: now.Add(time.Hour)}
-	rs.renew(a.remote.IA, map[trail]*way{tr: later})
+	rs.learn(a.remote.IA, []found{{trail: tr, way: later}})
 	if a.way.Load() != later || b.way.Load() != old || c.way.Load() != old {
 		t.Error("renewed other routes than the one that it is about")
 	}
-	rs.renew(a.remote.IA, map[trail]*way{tr: old})
+	rs.learn(a.remote.IA, []found{{trail: tr, way: old}})
 	if a.way.Load() != later {
 		t.Error("went back to hop fields that end earlier")
 	}
@@ -189,7 +189,7 @@ func TestTheControlPlaneWins(t *testing.T) {
 		}
 		offer := &way{raw: []byte{1}, nextHop: router, expiry: time.Now().Add(time.Hour)}
 		for name, give := range map[string]func(){
-			"renewal":  func() { rs.renew(peerIA, map[trail]*way{r.trail: offer}) },
+			"renewal":  func() { rs.learn(peerIA, []found{{trail: r.trail, way: offer}}) },
 			"dialling": func() { rs.unpin(rs.dial(peer, r.trail, offer)) },
 		} {
 			r.way.Store(invented)
