@@ -153,7 +153,7 @@ func (s *Server) PutItem(ctx context.Context, i *Item) (Found, error) {
 func (s *Server) AddNodes(addrs ...Addr) {
 	s.do(func(now time.Time) {
 		for _, m := range s.members {
-			if slices.ContainsFunc(addrs, func(a Addr) bool { return NetworkOf(a) == m.cfg.Network }) {
+			if slices.ContainsFunc(addrs, m.inNetwork) {
 				s.carry(m, m.Bootstrap(now, addrs), nil)
 			}
 		}
@@ -219,7 +219,8 @@ func (s *Server) Status() (out []Status) {
 	defer s.mu.Unlock()
 	for _, m := range s.members {
 		x := Status{
-			Network: m.cfg.Network.String(), Listen: m.socket.Addr().String(), ID: m.id, ByAS: map[string]int{},
+			Network: m.cfg.Network.String(), Listen: m.socket.Addr().String(), ID: m.id,
+			ByAS:  map[string]int{},
 			Stats: m.stats, Dropped: s.dropped, Received: m.in, Sent: m.out,
 			Torrents: len(m.store.swarms), Peers: m.store.peers, Items: len(m.store.items),
 		}

@@ -181,11 +181,14 @@ func (n *Node) take() Out {
 	return out
 }
 
+// inNetwork reports whether somebody can be at the address, in this node's network.
+func (n *Node) inNetwork(a Addr) bool { return a.Dialable() && NetworkOf(a) == n.cfg.Network }
+
 // Bootstrap names addresses at which nodes may be, and looks for this node's neighbours through
 // them.
 func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
 	for _, a := range addrs {
-		if a.Dialable() && NetworkOf(a) == n.cfg.Network && len(n.boot) < 200 && !slices.Contains(n.boot, a) {
+		if n.inNetwork(a) && len(n.boot) < 200 && !slices.Contains(n.boot, a) {
 			n.boot = append(n.boot, a)
 		}
 	}
@@ -200,7 +203,7 @@ func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
 // enters the table as any other node.
 func (n *Node) Suggest(now time.Time, a Addr) Out {
 	switch {
-	case !a.Dialable() || NetworkOf(a) != n.cfg.Network:
+	case !n.inNetwork(a):
 	case n.table.len() == 0:
 		return n.Bootstrap(now, []Addr{a})
 	default:
@@ -228,7 +231,8 @@ func (n *Node) ask(now time.Time, q *query) bool {
 	return true
 }
 
-// want are the families of the nodes that an answer is to name. None stands for those of the network.
+// want are the families of the nodes that an answer is to name. None stands for those of the
+// network.
 func (n *Node) want() []scionnet.Family {
 	if n.cfg.Network == OverSCION {
 		return nil
@@ -238,7 +242,7 @@ func (n *Node) want() []scionnet.Family {
 
 // Receive handles a message.
 func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
-	if NetworkOf(from.Addr) != n.cfg.Network || !from.Addr.Dialable() || m.ID == n.id && m.Code == 0 {
+	if !n.inNetwork(from.Addr) || m.ID == n.id && m.Code == 0 {
 		return Out{}
 	}
 	if m.IsQuery() {
@@ -255,8 +259,8 @@ func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 	return n.take()
 }
 
-// probe asks a node that is not in the table whether it really is at its address, unless too many are
-// being asked. It reports whether it does.
+// probe asks a node that is not in the table whether it really is at its address, unless too many
+// are being asked. It reports whether it does.
 func (n *Node) probe(now time.Time, c Contact) bool {
 	probes := 0
 	for _, q := range n.pending {
@@ -282,7 +286,7 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 		case q.member != nil:
 			n.memberFailed(now, q)
 		case q.keeps != nil && q.m.Query == AnnouncePeer: // the token was too old for it
-			n.ask(now, &query{to: q.to, m: &Message{Query: GetPeers, Target: q.keeps.hash, Want: n.want()}, keeps: q.keeps})
+			n.askToken(now, q.keeps, q.to)
 		}
 		return
 	}
@@ -309,7 +313,7 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 func (n *Node) learn(now time.Time, named []Contact) {
 	asked := 0
 	for _, c := range named {
-		if asked < 3 && NetworkOf(c.Addr) == n.cfg.Network && n.table.wants(c) && n.probe(now, c) {
+		if asked < 3 && n.inNetwork(c.Addr) && n.table.wants(c) && n.probe(now, c) {
 			asked++
 		}
 	}
@@ -331,7 +335,7 @@ func (n *Node) verify(now time.Time, a Addr) {
 // vote counts who sees this node at which address. Four networks that agree decide, unless the node
 // knows its address.
 func (n *Node) vote(now time.Time, seen Addr, by Contact) {
-	if n.cfg.Addr.Dialable() || !seen.Dialable() || NetworkOf(seen) != n.cfg.Network || len(n.votes) > 16 {
+	if n.cfg.Addr.Dialable() || !n.inNetwork(seen) || len(n.votes) > 16 {
 		return
 	}
 	seen.Port = 1 // only the host matters
@@ -432,7 +436,8 @@ func (n *Node) check(now time.Time) {
 	e.asked = now
 	m := &Message{Query: Ping}
 	if room {
-		m = &Message{Query: FindNode, Target: n.id.randomIn(n.table.bucketOf(e.ID), n.cfg.Rand), Want: n.want()}
+		target := n.id.randomIn(n.table.bucketOf(e.ID), n.cfg.Rand)
+		m = &Message{Query: FindNode, Target: target, Want: n.want()}
 	}
 	n.ask(now, &query{to: e.Contact, m: m})
 }

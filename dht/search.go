@@ -203,7 +203,9 @@ func (n *Node) advance(now time.Time, s *search) {
 			if busy || c.state != fresh {
 				continue
 			}
-			if g := c.group(); s.result.Queries >= maxAsked || g.limited() && s.groups[g] >= maxAskedGroup || !n.askMember(now, s, c) {
+			g := c.group()
+			enough := s.result.Queries >= maxAsked || g.limited() && s.groups[g] >= maxAskedGroup
+			if enough || !n.askMember(now, s, c) {
 				c.state = failedState
 				continue
 			}

@@ -107,7 +107,7 @@ func Serve(cfg ServerConfig) *Server {
 			}
 		}
 		m := &member{Node: NewNode(now, c), socket: socket, groups: map[group]int{}}
-		m.boot = slices.DeleteFunc(boot, func(a Addr) bool { return !a.Dialable() || NetworkOf(a) != c.Network })
+		m.boot = slices.DeleteFunc(boot, func(a Addr) bool { return !m.inNetwork(a) })
 		s.members, nodes = append(s.members, m), append(nodes, m.Node)
 	}
 	Join(nodes...)

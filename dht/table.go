@@ -195,7 +195,8 @@ func (t *table) closest(target ID, n int, use func(Contact) bool) []Contact {
 }
 
 // pick takes the first n of sorted contacts, of which at most perGroup have one network as long as
-// there are others. These others come first. It reports whether more contacts behind these would change nothing.
+// there are others. These others come first. It reports whether more contacts behind these would
+// change nothing.
 func pick[C interface{ group() group }](sorted []C, n, perGroup int) (out []C, full bool) {
 	if perGroup == 0 {
 		return sorted[:min(n, len(sorted))], len(sorted) >= n

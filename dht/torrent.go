@@ -147,9 +147,15 @@ func (n *Node) renew(now time.Time, t *Torrent) {
 		if now.Sub(k.at) < tokenLife {
 			n.announce(now, t, k.Contact, k.token)
 		} else {
-			n.ask(now, &query{to: k.Contact, m: &Message{Query: GetPeers, Target: t.hash, Want: n.want()}, keeps: t})
+			n.askToken(now, t, k.Contact)
 		}
 	}
+}
+
+// askToken asks a node that keeps our announcement for a new token, and so for peers.
+func (n *Node) askToken(now time.Time, t *Torrent, of Contact) {
+	m := &Message{Query: GetPeers, Target: t.hash, Want: n.want()}
+	n.ask(now, &query{to: of, m: m, keeps: t})
 }
 
 // keptAnswered handles the answer of a node that keeps our announcement.

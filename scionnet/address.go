@@ -34,10 +34,8 @@ func (a Addr) IsSCION() bool { return a.IA != 0 }
 // IP, and a port.
 func (a Addr) Dialable() bool {
 	h := a.Host
-	if !h.IsValid() || h.IsUnspecified() || h.IsMulticast() || h.Zone() != "" || h.Is4In6() || a.Port == 0 {
-		return false
-	}
-	return a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0
+	single := h.IsValid() && !h.IsUnspecified() && !h.IsMulticast() && h.Zone() == "" && !h.Is4In6()
+	return single && a.Port != 0 && (a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0)
 }
 
 // Network implements net.Addr.
@@ -60,8 +58,8 @@ func (a Addr) String() string {
 // MarshalText writes the form of String.
 func (a Addr) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what ParseAddr reads, and an address on IP. It may be one that is not Dialable,
-// such as the 0.0.0.0 of a socket.
+// UnmarshalText reads what ParseAddr reads, and an address on IP. It may be one that is not
+// Dialable, such as the 0.0.0.0 of a socket.
 func (a *Addr) UnmarshalText(b []byte) error {
 	s := string(b)
 	if strings.Contains(s, ",") {
@@ -79,8 +77,8 @@ func (a *Addr) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// ParseAddr reads an address on SCION: 1-ff00:0:111,[127.0.0.1]:31000, [1-ff00:0:111,127.0.0.1]:31000 and, for IPv4
-// hosts only, 1-ff00:0:111,127.0.0.1:31000.
+// ParseAddr reads an address on SCION: 1-ff00:0:111,[127.0.0.1]:31000,
+// [1-ff00:0:111,127.0.0.1]:31000 and, for IPv4 hosts only, 1-ff00:0:111,127.0.0.1:31000.
 func ParseAddr(s string) (Addr, error) {
 	a, err := parseAddr(s)
 	if err != nil {

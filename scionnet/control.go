@@ -14,10 +14,11 @@ import (
 // DefaultCongestion is the congestion controller of connections for which none is chosen.
 const DefaultCongestion = congestion.BBR
 
-// newController is the controller of a new connection. Packets have that size, or more where QUIC finds that out. links is
-// nil on IP.
+// newController is the controller of a new connection. Packets have that size, or more where QUIC
+// finds that out. links is nil on IP.
 func newController(a congestion.Algorithm, packetSize int, links *quic.Group) *quic.Controller {
-	c := congestion.Config{Algorithm: cmp.Or(a, DefaultCongestion), PacketSize: packetSize, Seed: rand.Uint64()}
+	a = cmp.Or(a, DefaultCongestion)
+	c := congestion.Config{Algorithm: a, PacketSize: packetSize, Seed: rand.Uint64()}
 	return quic.NewController(c, links)
 }
 
@@ -28,7 +29,8 @@ func statsOf(qc *quic.Conn, s congestion.Snapshot) quic.ConnectionStats {
 	return q
 }
 
-// govern takes over a connection along the route, and has it start at what its path has carried lately.
+// govern takes over a connection along the route, and has it start at what its path has carried
+// lately.
 func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *quic.Controller {
 	h := e.host
 	k := newController(e.congestion, packetSize, h.links)
@@ -45,8 +47,9 @@ func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *quic.Control
 	return k
 }
 
-// couple tells the host's group along which links the connection goes, each named by the interface at its start. Those of
-// an accepted connection are known once the control plane has told of its path; before that only the first one is.
+// couple tells the host's group along which links the connection goes, each named by the interface
+// at its start. Those of an accepted connection are known once the control plane has told of its
+// path; before that only the first one is.
 func (e *Endpoint) couple(k *quic.Controller, r *route) {
 	h := e.host
 	if len(r.trail) == 0 {

@@ -309,7 +309,8 @@ func (c *fastConn) send(r *route, b []byte, size int) error {
 		if err := s.send(c.batches); errors.Is(err, net.ErrClosed) {
 			return err
 		} else if err != nil {
-			c.host.log.Debug("packets not sent", "to", r.remote, "next_hop", t.nextHop, "bytes", n, "error", err)
+			c.host.log.Debug("packets not sent",
+				"to", r.remote, "next_hop", t.nextHop, "bytes", n, "error", err)
 			if errors.Is(err, syscall.EMSGSIZE) {
 				r.large.disable() // the local interface does not carry them
 			}

@@ -278,14 +278,16 @@ func (p *HTTP) ClientOver(server Addr, path pathsel.Path) HTTPClient {
 	return t
 }
 
-// ClientOf is a Client of the server with that name, which is looked up for every new connection; of
-// server only the port counts then. Of several addresses, the first that answers is used. Without a
-// name it is Client.
+// ClientOf is a Client of the server with that name, which is looked up for every new connection;
+// of server only the port counts then. Of several addresses, the first that answers is used.
+// Without a name it is Client.
 func (p *HTTP) ClientOf(server Addr, name string) HTTPClient {
 	if name == "" {
 		return p.Client(server)
 	}
-	return p.client(func(ctx context.Context) ([]Addr, error) { return p.host.names.Lookup(ctx, name, server.Port) })
+	return p.client(func(ctx context.Context) ([]Addr, error) {
+		return p.host.names.Lookup(ctx, name, server.Port)
+	})
 }
 
 func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Transport {

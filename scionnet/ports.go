@@ -73,7 +73,8 @@ func (h *Host) listenUDP(port uint16) (*net.UDPConn, error) {
 			}
 		}
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("open a UDP port of %s: all ports from %d to %d are taken: %w", h.localIP, from, to, err)
+			return nil, fmt.Errorf("open a UDP port of %s: all ports from %d to %d are taken: %w",
+				h.localIP, from, to, err)
 		}
 	}
 	if err != nil {

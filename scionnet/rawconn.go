@@ -30,7 +30,8 @@ func (h *Host) openRaw(ctx context.Context, port uint16) (*rawConn, error) {
 	}
 	c := &rawConn{UDPConn: socket, host: h, local: h.addrOf(socket)}
 	if c.nat, err = h.newMapper(ctx, socket); err != nil {
-		return nil, errors.Join(fmt.Errorf("ask the routers for the address of port %d: %w", c.local.Port, err), socket.Close())
+		err = fmt.Errorf("ask the routers for the address of port %d: %w", c.local.Port, err)
+		return nil, errors.Join(err, socket.Close())
 	}
 	return c, nil
 }

@@ -11,7 +11,8 @@ import (
 	"braid/scionnet/congestion"
 )
 
-// Group is the group of those controllers of a host whose connections cross the same inter-domain links.
+// Group is the group of those controllers of a host whose connections cross the same inter-domain
+// links.
 type Group struct {
 	mu    sync.Mutex
 	group *congestion.Group
@@ -20,8 +21,8 @@ type Group struct {
 // NewGroup returns an empty group.
 func NewGroup() *Group { return &Group{group: congestion.NewGroup()} }
 
-// Controller is the congestion controller of one connection. QUIC calls it from the connection's goroutine; others look at
-// it, and tell it along which links the connection goes.
+// Controller is the congestion controller of one connection. QUIC calls it from the connection's
+// goroutine; others look at it, and tell it along which links the connection goes.
 type Controller struct {
 	group *Group // nil on IP, where links are not known
 
@@ -100,7 +101,8 @@ var _ quiccc.CongestionControlEx = (*control)(nil)
 // since is a moment of quic-go's as the controller counts time.
 func since(t monotime.Time) time.Duration { return time.Duration(t) }
 
-func (k *control) OnPacketSent(now monotime.Time, inflight quiccc.ByteCount, n quiccc.PacketNumber, size quiccc.ByteCount, ackEliciting bool) {
+func (k *control) OnPacketSent(now monotime.Time, inflight quiccc.ByteCount, n quiccc.PacketNumber,
+	size quiccc.ByteCount, ackEliciting bool) {
 	if ackEliciting {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -112,19 +114,24 @@ func (k *control) OnPacketAcked(n quiccc.PacketNumber, size, _ quiccc.ByteCount,
 	k.acked = append(k.acked, congestion.Packet{Number: int64(n), Size: int(size)})
 }
 
-// OnCongestionEvent hears of a lost packet; of size 0, of congestion marks (ECN), which SCION does not carry.
+// OnCongestionEvent hears of a lost packet; of size 0, of congestion marks (ECN), which SCION does
+// not carry.
 func (k *control) OnCongestionEvent(n quiccc.PacketNumber, size, _ quiccc.ByteCount) {
 	if size > 0 {
 		k.lost = append(k.lost, congestion.Packet{Number: int64(n), Size: int(size)})
 	}
 }
 
-// OnCongestionEventEx ends what one acknowledgement or timer has to say. What is lost beyond the packets that
-// OnCongestionEvent was told of are probes of path MTU discovery: they say nothing of congestion.
-func (k *control) OnCongestionEventEx(inflight quiccc.ByteCount, now monotime.Time, _ []quiccc.AckedPacketInfo, lost []quiccc.LostPacketInfo) {
+// OnCongestionEventEx ends what one acknowledgement or timer has to say. What is lost beyond the
+// packets that OnCongestionEvent was told of are probes of path MTU discovery: they say nothing of
+// congestion.
+func (k *control) OnCongestionEventEx(inflight quiccc.ByteCount, now monotime.Time,
+	_ []quiccc.AckedPacketInfo, lost []quiccc.LostPacketInfo) {
 	if len(lost) > len(k.lost) {
 		for _, p := range lost {
-			if n := int64(p.PacketNumber); !slices.ContainsFunc(k.lost, func(l congestion.Packet) bool { return l.Number == n }) {
+			n := int64(p.PacketNumber)
+			known := slices.ContainsFunc(k.lost, func(l congestion.Packet) bool { return l.Number == n })
+			if !known {
 				k.lost = append(k.lost, congestion.Packet{Number: n}) // of size 0: to be forgotten
 			}
 		}

@@ -1,5 +1,6 @@
-// Package quic names the QUIC implementation of the data plane, and puts braid's congestion controllers into it. Nothing
-// else in braid names it, so that another one is a change to this package.
+// Package quic names the QUIC implementation of the data plane, and puts braid's congestion
+// controllers into it. Nothing else in braid names it, so that another one is a change to this
+// package.
 //
 // It is a fork of quic-go, because quic-go has no interface for congestion control, and its NewReno stays far below
 // the rate of a path that is long and loses packets. The fork keeps close to quic-go: beside the interface it adds what

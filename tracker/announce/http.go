@@ -37,7 +37,8 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 		}
 		o := &overSCION{url: u, at: scionnet.ScopePublic}
 		t := cfg.SCION.ClientOf(addr, u.Name())
-		if u.Name() == "" && addr.IA == cfg.SCION.Addr().IA { // in another AS the same address is another host
+		// In another AS the same address is another host.
+		if u.Name() == "" && addr.IA == cfg.SCION.Addr().IA {
 			o.at = scionnet.ScopeOf(addr.Host)
 		}
 		o.client, o.end = http.Client{Transport: t, CheckRedirect: noRedirect}, t.Close

@@ -75,7 +75,8 @@ func (a *Answer) appendCompact(b []byte, scion bool) []byte {
 	}
 	for i, key := range peerKeys {
 		f := scionnet.Family(i)
-		if f >= scionnet.SCION4 && !scion || counts[f] == 0 && f != scionnet.IP4 { // clients expect "peers", even if empty
+		// Clients expect "peers", even if empty.
+		if f >= scionnet.SCION4 && !scion || counts[f] == 0 && f != scionnet.IP4 {
 			continue
 		}
 		b = appendString(b, key)

@@ -92,7 +92,8 @@ type parameter[T any] struct {
 // switches are the parameters that are 1 or missing.
 func (a *Announce) switches() [5]parameter[bool] {
 	return [...]parameter[bool]{
-		{"compact", &a.Compact}, {"no_peer_id", &a.NoPeerID}, {"scion", &a.SCION}, {"hints", &a.Hints}, {"fellow", &a.Fellow},
+		{"compact", &a.Compact}, {"no_peer_id", &a.NoPeerID}, {"scion", &a.SCION},
+		{"hints", &a.Hints}, {"fellow", &a.Fellow},
 	}
 }
 

@@ -320,7 +320,8 @@ func (s *Signal) Reply() []byte {
 	if s.Scrape {
 		j.Files = map[string]countsJSON{}
 		for _, c := range s.Counts {
-			j.Files[latin(c.InfoHash[:]).String()] = countsJSON{amount(c.Complete), amount(c.Incomplete), amount(c.Downloaded)}
+			counts := countsJSON{amount(c.Complete), amount(c.Incomplete), amount(c.Downloaded)}
+			j.Files[latin(c.InfoHash[:]).String()] = counts
 		}
 		return encode(j)
 	}
