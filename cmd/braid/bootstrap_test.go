@@ -35,6 +35,7 @@ func discovery(t *testing.T, dir string, change func(path string, b []byte) []by
 // A host without SCION configuration gets one from the stock control service and finds paths with it,
 // by itself if a command needs SCION. An AS that shows another TRC is refused.
 func TestBootstrap(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
 	api := n.API(from).String()

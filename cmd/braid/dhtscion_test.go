@@ -20,6 +20,7 @@ import (
 // A node of the DHT in one AS, a seed there that tells it of a torrent, and a download in another AS
 // that has the hash alone.
 func TestMagnetOverSCION(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir, out := t.TempDir(), t.TempDir()
 	data := randomFile(t, dir, 10, 1<<20)
@@ -45,6 +46,7 @@ func TestMagnetOverSCION(t *testing.T) {
 // The tracker of a running swarm is killed. A download goes on, and a newcomer in another AS, which
 // knows only a node of the DHT, finds the swarm all the same.
 func TestTrackerDies(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
 	data := randomFile(t, dir, 11, 3<<20)
@@ -103,6 +105,7 @@ func listen(t *testing.T, cmd *exec.Cmd) func(right func(line []byte) bool) {
 // A node on SCION publishes itself in the DHT over IP. A host in another AS knows a node on IP and the
 // publisher's key. So it gets into the DHT over SCION, and finds what was announced there only.
 func TestFirstNodesThroughItem(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir, out := t.TempDir(), t.TempDir()
 	data := randomFile(t, dir, 12, 1<<20)
@@ -133,6 +136,7 @@ func TestFirstNodesThroughItem(t *testing.T) {
 // A download knows one peer on SCION and no node of the DHT. The peer tells where its node is. Through that
 // node the download finds the peers of another torrent, of which it has the hash alone.
 func TestPeerTellsOfItsNode(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir, out := t.TempDir(), t.TempDir()
 	var magnets []string

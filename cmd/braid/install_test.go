@@ -14,6 +14,7 @@ func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")
 	}
+	t.Parallel()
 	script, err := filepath.Abs("../../scripts/install")
 	if err != nil {
 		t.Fatal(err)

@@ -99,6 +99,7 @@ func TestMirrorCommand(t *testing.T) {
 
 // A feed on SCION, its torrents and their data come over SCION.
 func TestMirrorOverSCION(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
 	data := randomFile(t, dir, 32, 1<<20)

@@ -185,6 +185,7 @@ func TestSendResumes(t *testing.T) {
 
 // SCION carries the data where both hosts have it, TCP where one of them does not.
 func TestSendOverSCION(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
 	data := randomFile(t, dir, 23, 4<<20)

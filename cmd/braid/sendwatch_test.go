@@ -80,6 +80,7 @@ func TestSendWatch(t *testing.T) {
 
 // The same over SCION.
 func TestSendWatchOverSCION(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "set"), 0o755); err != nil {

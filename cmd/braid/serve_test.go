@@ -93,6 +93,7 @@ func TestServe(t *testing.T) {
 // Files are served over HTTP/3 on SCION, and a download uses such a server over all paths to it: a web
 // seed that the torrent names.
 func TestServeOverSCION(t *testing.T) {
+	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
 	data := randomFile(t, dir, 11, 3<<20)

@@ -67,6 +67,7 @@ func (x *terminal) shows(what string, wanted func(screen string) bool) string {
 // A download on a real terminal: through resizes, log lines and a stop there is one frame, below
 // everything else, and none in what has scrolled off.
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	randomFile(t, dir, 70, 500<<10) // at its rate it takes longer than the test
 	must(t, dir, "create", "file")
@@ -98,6 +99,7 @@ func TestTerminal(t *testing.T) {
 
 // A terminal that only prints gets lines, and a user who wants no colours none.
 func TestPlainTerminals(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	smallTorrent(t, dir)
 	peer := smallSeed(t, dir)
