@@ -22,6 +22,7 @@ import (
 // The web page shows a real download over a real network: what it says of each path is true, its map has the
 // links of the network, and forbidding an interface on the map moves the download to the other paths.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	n := startNetwork(t, "two-paths", testbed.Options{})
 	s := startSwarm(t, n, 48<<20)
 	url, torrent := s.daemon(t)
