@@ -28,7 +28,8 @@ import (
 )
 
 // patience bounds what should take moments, or a few seconds where routers have to notice something.
-const patience = time.Minute
+// A machine with much other work needs more.
+const patience = 3 * time.Minute
 
 // pollInterval is the time between two looks of eventually.
 const pollInterval = 20 * time.Millisecond
@@ -354,6 +355,7 @@ func (n ends) staysOnItsPath(t *testing.T) {
 		d, a := conformance.Connect(t, p, path)
 		other := p.Paths[1-i].Interfaces[0]
 		mine, others := n.traffic(t, path.Interfaces[0]), n.traffic(t, other)
+		start := time.Now()
 		for _, way := range []struct{ from, to *scionnet.Conn }{{d, a}, {a, d}} {
 			sent := make(chan error, 1)
 			go func() {
@@ -368,8 +370,9 @@ func (n ends) staysOnItsPath(t *testing.T) {
 			}
 		}
 		mine, others = n.traffic(t, path.Interfaces[0])-mine, n.traffic(t, other)-others
-		// Beacons, BFD and lookups cross both links all the time.
-		if mine < 2*size || others > size/8 {
+		// Beacons, BFD and lookups cross both links all the time, so a slow machine counts more of them.
+		background := size/8 + uint64(32<<10*time.Since(start).Seconds())
+		if mine < 2*size || others > min(background, size/2) {
 			t.Errorf("path %d: %d bytes on its link, %d on the other, for %d both ways together", i, mine, others, 2*size)
 		}
 	}
