@@ -151,7 +151,7 @@ func TestNoAmplification(t *testing.T) {
 func TestStoreBounds(t *testing.T) {
 	var s store
 	r := rand.New(rand.NewPCG(3, 4))
-	for i := range 3 * maxPeers {
+	for i := range 3 * maxPeers / share {
 		c := boundContact(7, i%20000, r)
 		s.announce(start, randomID(r), storedPeer{addr: c.Addr, group: groupOf(c.Addr)})
 	}
@@ -177,7 +177,7 @@ func TestStoreBounds(t *testing.T) {
 	if s.peers != 0 || len(s.swarms) != 0 {
 		t.Errorf("%d peers of %d torrents stay", s.peers, len(s.swarms))
 	}
-	for i := range 3 * maxItems {
+	for i := range 3 * maxItems / share {
 		_ = s.put(start, &Item{Value: Text(fmt.Sprint(i))}, group{ia: 5})
 	}
 	if len(s.items) > maxItems/share {
