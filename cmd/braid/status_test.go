@@ -18,7 +18,7 @@ func TestStatus(t *testing.T) {
 	smallTorrent(t, dir)
 	_, seed := started(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--json", "--status", "now")
 	name := filepath.Join(dir, "now")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if b, err := os.ReadFile(name); err == nil && !json.Valid(b) {
 			t.Fatalf("a part of the status: %s", b)
 		} else if err == nil {

@@ -55,7 +55,7 @@ func (x *terminal) resize(columns, rows int) {
 func (x *terminal) shows(what string, wanted func(screen string) bool) string {
 	x.t.Helper()
 	screen := ""
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if screen = strings.TrimRight(x.tmux("capture-pane", "-p", "-S", "-"), "\n"); wanted(screen) {
 			return screen
 		}

@@ -22,7 +22,7 @@ import (
 	"braid/tracker/wire"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // running is a tracker on real sockets of loopback.
 type running struct {
