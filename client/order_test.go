@@ -32,6 +32,7 @@ var fileOrder = strings.Fields(`
 // A dependency between two files counts once: file A uses a name, a method or a field that file B
 // declares. It points upward if B stands before A in fileOrder. Test files do not count.
 func TestFilesDependDownward(t *testing.T) {
+	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -49,6 +49,7 @@ func TestKilledBraidIsNotDialled(t *testing.T) {
 // A download on IP is started again on another port, while the tracker still names the old one. The
 // old address is neither dialled nor blamed for the lack of data.
 func TestOldOwnAddressOnIP(t *testing.T) {
+	t.Parallel()
 	for kind, transport := range map[string]IPTransport{"tcp": TCP, "quic": QUIC} {
 		t.Run(kind, func(t *testing.T) {
 			dir := t.TempDir()

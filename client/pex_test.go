@@ -175,6 +175,7 @@ func exchangingPeer(src Source, hello string, heard func(time.Duration, pexMessa
 
 // Messages come at most once a minute, and name at most 50 peers.
 func TestPeerExchangeIsSlow(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		writeRandom(t, filepath.Join(dir, "file"), 100_000)

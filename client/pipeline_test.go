@@ -172,6 +172,7 @@ func overLink(t *testing.T, src Source, name string, bytesPerSecond int, trip ti
 
 // A single connection fills a long link soon, and keeps it full.
 func TestPipelineOnALongLink(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const size, rate, trip = 10_000_000, 5_000_000, 200 * time.Millisecond
 		dir := t.TempDir()
@@ -190,6 +191,7 @@ func TestPipelineOnALongLink(t *testing.T) {
 // A player on a line of 20 Mbit/s starts, turns to the middle, and back. What was requested before has
 // to come first.
 func TestSeekOnALongLink(t *testing.T) {
+	t.Parallel()
 	for _, trip := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			const size, rate, most = 40_000_000, 20e6 / 8, 1500 * time.Millisecond
@@ -227,6 +229,7 @@ func TestSeekOnALongLink(t *testing.T) {
 // A player turns to another place again and again. Peers are told to forget the requests for earlier places, and all
 // of them send blocks of the wanted piece. The peers have 20 Mbit/s together.
 func TestSeekTakesRequestsBack(t *testing.T) {
+	t.Parallel()
 	const size, rate, trip, seeks = 60_000_000, 20e6 / 8, 40 * time.Millisecond, 12
 	for _, c := range []struct{ pieceLength, peers int }{{256 << 10, 1}, {256 << 10, 2}, {1 << 20, 1}, {1 << 20, 2}} {
 		t.Run(fmt.Sprintf("pieces of %d KiB from %d peers", c.pieceLength>>10, c.peers), func(t *testing.T) {

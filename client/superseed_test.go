@@ -71,6 +71,7 @@ func TestSuperSeeding(t *testing.T) {
 
 // Who wants one file of many gets it, though the seed does not know which.
 func TestSuperSeedingOfAPart(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	randomFiles(t, data, "set", 1<<20, 1<<20, 1<<20, 300_000)
 	c := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{PieceLength: 16 << 10})

@@ -18,6 +18,7 @@ import (
 // Peers that send wrong blocks are banned after at most three wrong pieces, alone and where others have a part in every
 // piece; an honest peer never is.
 func TestLiars(t *testing.T) {
+	t.Parallel()
 	const most, length, pieces = 3, 512 << 10, 12
 	for name, c := range map[string]struct {
 		liars, honest int
