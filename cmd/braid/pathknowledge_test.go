@@ -95,12 +95,19 @@ func TestPathKnowledge(t *testing.T) {
 	if second := download("--max-paths", "1"); second[0].Fingerprint != good || !strings.Contains(second[0].Reason, "hint 1") {
 		t.Errorf("the second download begins with %+v, want %s by hint", second[0], good)
 	}
-	before := trackerStats(t, urls[1]).Paths
-	if third := download("--max-paths", "3", "--path-knowledge", "off"); slices.ContainsFunc(third, hinted) {
-		t.Errorf("hints that nobody has asked for: %+v", third)
-	}
-	if after := trackerStats(t, urls[1]).Paths; after.Reports != before.Reports || after.PassedOver != before.PassedOver {
-		t.Errorf("reports by one that shares nothing: %+v, then %+v", before, after)
+	for tries := 0; ; tries++ {
+		before := trackerStats(t, urls[1]).Paths
+		if third := download("--max-paths", "3", "--path-knowledge", "off"); slices.ContainsFunc(third, hinted) {
+			t.Errorf("hints that nobody has asked for: %+v", third)
+		}
+		after := trackerStats(t, urls[1]).Paths
+		if after.Pairs > before.Pairs && tries == 0 {
+			continue // a minute after its start the seed has reported, since the machine is slow
+		}
+		if after.Reports != before.Reports || after.PassedOver != before.PassedOver {
+			t.Errorf("reports by one that shares nothing: %+v, then %+v", before, after)
+		}
+		break
 	}
 	// The seed tells at its end how the packets fared that it has sent.
 	if err := seed.Process.Signal(os.Interrupt); err != nil {
@@ -109,8 +116,8 @@ func TestPathKnowledge(t *testing.T) {
 	if err := seed.Wait(); err != nil {
 		t.Error(err)
 	}
-	if after := trackerStats(t, urls[1]).Paths; after.Pairs != 2 || after.Paths <= before.Paths {
-		t.Errorf("the seed reports nothing: %+v, then %+v", before, after)
+	if s := trackerStats(t, urls[1]).Paths; s.Pairs != 2 || s.Paths <= 3 {
+		t.Errorf("the seed reports nothing: %+v", s)
 	}
 }
 

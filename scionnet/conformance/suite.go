@@ -24,7 +24,7 @@ type Pair struct {
 }
 
 // patience bounds operations that take moments. Only a failure takes as long.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // Run runs the suite. start is called once for each test and cleans up after itself.
 func Run(t *testing.T, start func(t *testing.T) Pair) {

@@ -147,10 +147,14 @@ func (n ends) pair(t *testing.T) conformance.Pair {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	paths, err := n.a.Paths(ctx, n.b.IA())
-	if err != nil {
-		t.Fatal(err)
-	}
+	var paths []pathsel.Path
+	eventually(t, "paths to "+n.b.IA().String(), func() bool { // a busy control service may tell none
+		var err error
+		if paths, err = n.a.Paths(ctx, n.b.IA()); err != nil && !errors.Is(err, scionnet.ErrNoPath) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return conformance.Pair{Dialer: listenWith(t, n.a, n.listen), Acceptor: listenWith(t, n.b, n.listen), Paths: paths, Short: true}
 }
 
@@ -210,13 +214,22 @@ func (n ends) firstAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 100 {
+	busy := 0
+	for answers := 0; answers < 100; answers++ {
 		h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: n.network.ConfigDir(n.a.IA()), LocalIP: n.network.HostIP(n.a.IA())})
 		if err != nil {
 			t.Fatal(err)
 		}
+		start := time.Now()
 		paths, err := h.Paths(t.Context(), n.b.IA())
 		h.Close()
+		// On a busy machine a control service gives up asking others, after seconds. An answer that lacks
+		// paths comes at once.
+		if errors.Is(err, scionnet.ErrNoPath) && time.Since(start) > time.Second && busy < 10 {
+			busy++
+			answers--
+			continue
+		}
 		if err != nil || len(paths) != len(all) {
 			t.Fatalf("%d of %d paths, %v", len(paths), len(all), err)
 		}
@@ -355,7 +368,6 @@ func (n ends) staysOnItsPath(t *testing.T) {
 		d, a := conformance.Connect(t, p, path)
 		other := p.Paths[1-i].Interfaces[0]
 		mine, others := n.traffic(t, path.Interfaces[0]), n.traffic(t, other)
-		start := time.Now()
 		for _, way := range []struct{ from, to *scionnet.Conn }{{d, a}, {a, d}} {
 			sent := make(chan error, 1)
 			go func() {
@@ -370,9 +382,8 @@ func (n ends) staysOnItsPath(t *testing.T) {
 			}
 		}
 		mine, others = n.traffic(t, path.Interfaces[0])-mine, n.traffic(t, other)-others
-		// Beacons, BFD and lookups cross both links all the time, so a slow machine counts more of them.
-		background := size/8 + uint64(32<<10*time.Since(start).Seconds())
-		if mine < 2*size || others > min(background, size/2) {
+		// Beacons, BFD and lookups cross both links all the time, and the same number of them.
+		if mine < 2*size || others > mine-2*size+size/8 {
 			t.Errorf("path %d: %d bytes on its link, %d on the other, for %d both ways together", i, mine, others, 2*size)
 		}
 	}
