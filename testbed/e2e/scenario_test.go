@@ -49,13 +49,16 @@ func TestScenarios(t *testing.T) {
 			lanes[lane] = append(lanes[lane], part)
 		}
 	}
-	// Runs on SCION mostly wait, for the start of a network above all. Two at a time: the halves have few networks in common.
-	all, err := scenario.ByNetwork(lanes["scion"])
-	if err != nil {
-		t.Fatal(err)
+	// Runs mostly wait, for limited links and the start of networks. Two at a time: the halves have
+	// few networks in common.
+	for _, lane := range []string{"scion", "ip"} {
+		all, err := scenario.ByNetwork(lanes[lane])
+		if err != nil {
+			t.Fatal(err)
+		}
+		half := len(all) / 2
+		lanes[lane], lanes["more-"+lane] = all[:half], all[half:]
 	}
-	half := len(all) / 2
-	lanes["scion"], lanes["more-scion"] = all[:half], all[half:]
 	for lane, all := range lanes {
 		t.Run(lane, func(t *testing.T) {
 			t.Parallel()
