@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,8 +13,9 @@ import (
 const raised = 10
 
 // RaisePriority raises this process above others if it may (as root), because its emulated links must send each packet
-// in time. It tells whether it has. Launchers must know that, because processes inherit their parent's priority.
-func RaisePriority() (bool, error) {
+// in time. It tells whether it has; only the first call does anything. Launchers must know that, because processes
+// inherit their parent's priority.
+var RaisePriority = sync.OnceValues(func() (bool, error) {
 	tasks, err := os.ReadDir("/proc/self/task") // each thread has its priority, and new threads inherit it
 	if err != nil {
 		return false, fmt.Errorf("raise priority: %w", err)
@@ -28,7 +30,7 @@ func RaisePriority() (bool, error) {
 		}
 	}
 	return true, nil
-}
+})
 
 // lowerThread undoes that for the calling thread, which must be locked.
 func lowerThread() error { return reniceThread(0, raised) }
