@@ -83,7 +83,8 @@ func TestAnnounceLists(t *testing.T) {
 	}
 }
 
-// The decoder behind the scan takes the same bytes for a value as the scan does, so that nothing gets past the bounds.
+// The decoder behind the scan takes the same bytes for a value as the scan does, so that nothing
+// gets past the bounds.
 func FuzzBencoded(f *testing.F) {
 	for _, s := range []string{"d1:al0:e1:bd1:ci2eee", "li-7ei0e3:abce", "i01e", "d1:a", "llleee", "d1:b0:1:a0:e"} {
 		f.Add([]byte(s))

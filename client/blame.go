@@ -24,7 +24,8 @@ const (
 	// maxRounds is the number of unfinished pieces whose senders are remembered. There are more
 	// only if somebody begins pieces and leaves them; the engine alone then judges the oldest.
 	maxRounds = 4096
-	// maxSenders is the number of senders of a piece that are remembered for its trial, see trial.go.
+	// maxSenders is the number of senders of a piece that are remembered for its trial, see
+	// trial.go.
 	maxSenders = 32
 	// maxWrong is the number of hosts and keys whose wrong pieces are counted.
 	maxWrong = 1024
@@ -140,8 +141,8 @@ func (r *round) count() (blocks int) {
 	return blocks
 }
 
-// sendersOf are the senders of all blocks of a piece with so many; nil if some of it came from elsewhere,
-// or is missing.
+// sendersOf are the senders of all blocks of a piece with so many; nil if some of it came from
+// elsewhere, or is missing.
 func (b *blame) sendersOf(piece, blocks int) []suspect {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -62,9 +62,9 @@ func until(t *testing.T, tr *Transfer, what string, wanted func(Progress) bool) 
 	}
 }
 
-// A peer that sends wrong pieces over several path-level connections is banned over all of them, whoever has opened
-// them, and the download completes from an honest peer. The engine panics here if it is shown addresses
-// without an IP.
+// A peer that sends wrong pieces over several path-level connections is banned over all of them,
+// whoever has opened them, and the download completes from an honest peer. The engine panics here
+// if it is shown addresses without an IP.
 func TestWrongPieces(t *testing.T) {
 	t.Parallel()
 	const pieceLength, pieces = 32 << 10, 64
@@ -127,8 +127,8 @@ func TestWrongPieces(t *testing.T) {
 	}
 }
 
-// A peer that sends wrong blocks, alone or of pieces that three peers have a part in, is banned, and the others
-// are not. After how many wrong pieces is tested in simulated time: see TestLiars.
+// A peer that sends wrong blocks, alone or of pieces that three peers have a part in, is banned,
+// and the others are not. After how many wrong pieces is tested in simulated time: see TestLiars.
 func TestWrongBlocksInSharedPieces(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -206,8 +206,8 @@ func wrongBlocks(t *testing.T, pieceLength int, at []string) {
 	sameFiles(t, src, good, out)
 }
 
-// piecework is a torrent in the engine's hands, as blame sees it: blocks come, and a piece whose last one has come is right
-// or begins anew.
+// piecework is a torrent in the engine's hands, as blame sees it: blocks come, and a piece whose
+// last one has come is right or begins anew.
 type piecework struct {
 	blame  *blame
 	blocks int
@@ -327,8 +327,9 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// Whatever the order of events: nobody is blamed who has sent nothing wrong, and what is remembered is bounded. Each event
-// is three bytes: who, which piece, which block; the last of the peers send wrong blocks, as do their keys from elsewhere.
+// Whatever the order of events: nobody is blamed who has sent nothing wrong, and what is remembered
+// is bounded. Each event is three bytes: who, which piece, which block; the last of the peers send
+// wrong blocks, as do their keys from elsewhere.
 func FuzzBlame(f *testing.F) {
 	f.Add([]byte{7, 0, 0, 7, 0, 1, 7, 0, 2, 7, 0, 3, 7, 0, 0, 7, 0, 1, 7, 0, 2, 7, 0, 3, 7, 0, 0, 255, 0, 0})
 	f.Add([]byte{6, 1, 0, 1, 1, 1, 1, 1, 2, 1, 1, 3, 1, 1, 0, 255, 0, 0, 254, 1, 9, 6, 1, 0})
@@ -362,7 +363,8 @@ func FuzzBlame(f *testing.F) {
 	})
 }
 
-// disguise is TCP whose accepted connections show a key, and claim to come from somebody else's address.
+// disguise is TCP whose accepted connections show a key, and claim to come from somebody else's
+// address.
 type disguise struct {
 	*tcpTransport
 	as Peer
@@ -385,8 +387,8 @@ func (d disguised) Peer() Peer             { return d.as }
 func (d disguised) Key() *scionnet.PeerKey { return &scionnet.PeerKey{1} }
 func (d disguised) Proven() bool           { return false }
 
-// A peer that claims another's address sends wrong pieces. It is banned by its key, and the other one is not: the download
-// completes from it.
+// A peer that claims another's address sends wrong pieces. It is banned by its key, and the other
+// one is not: the download completes from it.
 func TestWrongPiecesInAnothersName(t *testing.T) {
 	t.Parallel()
 	const pieceLength, pieces = 32 << 10, 32
@@ -424,7 +426,8 @@ func TestWrongPiecesInAnothersName(t *testing.T) {
 	sameFiles(t, src, good, out)
 }
 
-// What is remembered of engine addresses and bans does not grow with the connections that have ended.
+// What is remembered of engine addresses and bans does not grow with the connections that have
+// ended.
 func TestOffersForget(t *testing.T) {
 	o := newOffers()
 	for i := range 2 * maxBanned {

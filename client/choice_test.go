@@ -19,7 +19,8 @@ import (
 	"braid/storage"
 )
 
-// script is a selector whose decisions the test makes. It opens every path that is there at the start.
+// script is a selector whose decisions the test makes. It opens every path that is there at the
+// start.
 type script struct {
 	mu   sync.Mutex
 	last pathsel.View
@@ -66,7 +67,8 @@ func (s *script) at(k pathsel.Key) pathsel.Candidate {
 	return pathsel.Candidate{}
 }
 
-// limitedSeed serves a new file of that size, at a rate that can be changed, over all connections together.
+// limitedSeed serves a new file of that size, at a rate that can be changed, over all connections
+// together.
 func limitedSeed(t *testing.T, size int, bytesPerSecond int) (src Source, peers []Peer, dir string, limit *rate.Limiter) {
 	t.Helper()
 	return limitedSeedWith(t, Config{}, size, bytesPerSecond)
@@ -188,8 +190,8 @@ func TestDecisionsAreCarriedOut(t *testing.T) {
 	}
 }
 
-// hole is a fan one of whose paths can be made to swallow everything. As QUIC does, it counts packets, some of which
-// come also when there is nothing to read.
+// hole is a fan one of whose paths can be made to swallow everything. As QUIC does, it counts
+// packets, some of which come also when there is nothing to read.
 type hole struct {
 	fan
 	down *atomic.Bool
@@ -321,8 +323,8 @@ func replays(t *testing.T, sel pathsel.Selector, trace *bytes.Buffer) {
 	}
 }
 
-// The adaptive selector sees more paths than it may open, so that it can try them in turn; the others see what they
-// open.
+// The adaptive selector sees more paths than it may open, so that it can try them in turn; the
+// others see what they open.
 func TestMapping(t *testing.T) {
 	data := t.TempDir()
 	randomFiles(t, data, "set", 4<<20)
@@ -385,8 +387,8 @@ func (f told) Revoked(p pathsel.Path) time.Time {
 	return unixTime(f.at.Load())
 }
 
-// A path that the network says is down is left at once, and taken again: the word of then says nothing of a connection
-// that could be opened since.
+// A path that the network says is down is left at once, and taken again: the word of then says
+// nothing of a connection that could be opened since.
 func TestRevokedPath(t *testing.T) {
 	t.Parallel()
 	src, peers, _, limit := limitedSeed(t, 16<<20, 1<<20)

@@ -49,7 +49,8 @@ func (c *chooser) preference() pathsel.Preference {
 
 // choose asks the selector, and returns its decisions.
 func (c *chooser) choose() []pathsel.Decision {
-	// The engine is about to say that all is complete, and has let go of peers that are complete too.
+	// The engine is about to say that all is complete, and has let go of peers that are complete
+	// too.
 	if c.isDone || c.hasAll() {
 		return nil
 	}

@@ -11,8 +11,9 @@ import (
 	"braid/storage"
 )
 
-// seedPart is a session that serves so many bytes of a torrent, and all of it once rest was called. It answers requests in
-// random order, so that many pieces may lack a block: of 7 MiB in 8, three fifths are in pieces of four blocks that are whole.
+// seedPart is a session that serves so many bytes of a torrent, and all of it once rest was called.
+// It answers requests in random order, so that many pieces may lack a block: of 7 MiB in 8, three
+// fifths are in pieces of four blocks that are whole.
 func seedPart(t *testing.T, src Source, data string, size int64) (seeder *Session, rest func()) {
 	t.Helper()
 	var gate sync.RWMutex
@@ -28,8 +29,8 @@ func seedPart(t *testing.T, src Source, data string, size int64) (seeder *Sessio
 	return seeder, rest
 }
 
-// What happens to a file in the middle of a download is noticed before the download says that it is complete, and what is gone
-// is fetched again.
+// What happens to a file in the middle of a download is noticed before the download says that it is
+// complete, and what is gone is fetched again.
 func TestFilesThatGoAway(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "other") // written before the download, which does not wait for it

@@ -121,12 +121,12 @@ func (c *connector) onAccepted(l *link) {
 }
 
 // offerPatience is how long the engine may ignore an offer before it counts as failed. The engine
-// dials at once unless it has enough connections or the torrent needs none. It forgets an offer that
-// it has not dialled, which must then be made again.
+// dials at once unless it has enough connections or the torrent needs none. It forgets an offer
+// that it has not dialled, which must then be made again.
 const offerPatience = 45 * time.Second
 
-// look finds connections that have changed and offers that the engine ignores, and measures. It tells
-// whether a connection is silent.
+// look finds connections that have changed and offers that the engine ignores, and measures. It
+// tells whether a connection is silent.
 func (c *connector) look() (silent bool) {
 	now := time.Now()
 	var ended []*link

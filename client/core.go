@@ -65,8 +65,8 @@ func (c *common) Listening() []Peer {
 	return out
 }
 
-// ListeningInside are the addresses that peers on the same network may dial. They differ from Listening
-// behind a NAT.
+// ListeningInside are the addresses that peers on the same network may dial. They differ from
+// Listening behind a NAT.
 func (c *common) ListeningInside() []Peer {
 	var out []Peer
 	for _, t := range c.transports {
@@ -79,8 +79,8 @@ func (c *common) ListeningInside() []Peer {
 	return out
 }
 
-// core is what the parts of a transfer share. It belongs to the transfer's goroutine, except where a
-// field says otherwise.
+// core is what the parts of a transfer share. It belongs to the transfer's goroutine, except where
+// a field says otherwise.
 type core struct {
 	*common
 	log     *slog.Logger
@@ -99,8 +99,8 @@ type core struct {
 
 	fail func(error) // ends the transfer because of the error, if there is one and it is the first
 
-	// conceals: connections that begin now tell their peers only of pieces that superSeeder reveals.
-	// Any goroutine may read it.
+	// conceals: connections that begin now tell their peers only of pieces that superSeeder
+	// reveals. Any goroutine may read it.
 	conceals atomic.Bool
 	// described is what is in the torrent; nil until that is known. Any goroutine may read it.
 	described atomic.Pointer[description]
@@ -126,8 +126,8 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 	return c
 }
 
-// firstPeers are those that the user names and those of the source. A peer that no transport reaches
-// is an error.
+// firstPeers are those that the user names and those of the source. A peer that no transport
+// reaches is an error.
 func (c *core) firstPeers(named []Peer) ([]Peer, error) {
 	peers := slices.Clone(named)
 	for _, p := range c.source.Peers {
@@ -186,8 +186,8 @@ func (c *core) hasAll() bool {
 // connections.
 const DefaultMaxPaths = 8
 
-// describedSource is the source, with the info dictionary of a magnet link once a peer has sent it. Any
-// goroutine may call it.
+// describedSource is the source, with the info dictionary of a magnet link once a peer has sent it.
+// Any goroutine may call it.
 func (c *core) describedSource() (Source, error) {
 	if !c.source.IsMagnet() {
 		return c.source, nil

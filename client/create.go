@@ -30,7 +30,8 @@ type CreateOptions struct {
 	// Exclude are patterns of files and directories below the root that are left out, as in
 	// Selection.Select but without numbers.
 	Exclude []string
-	// Only are paths below the root, as the system writes them: everything else is left out. None: all.
+	// Only are paths below the root, as the system writes them: everything else is left out. None:
+	// all.
 	Only []string
 	// Progress, if not nil, is called with the bytes hashed so far and the size, from several
 	// goroutines.
@@ -137,8 +138,8 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 	return total, err
 }
 
-// EachFile calls visit for each regular file of which Create makes a torrent, with its path below the
-// root. The path of a root that is a file is ".".
+// EachFile calls visit for each regular file of which Create makes a torrent, with its path below
+// the root. The path of a root that is a file is ".".
 func EachFile(ctx context.Context, root string, opts CreateOptions, visit func(rel string, st fs.FileInfo)) (err error) {
 	skipped := opts.Skipped
 	if skipped == nil {

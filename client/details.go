@@ -22,7 +22,8 @@ const (
 	PieceRight              // it is there and verified
 )
 
-// Pieces are the pieces of a torrent. Both slices are empty until it is known what is in the torrent.
+// Pieces are the pieces of a torrent. Both slices are empty until it is known what is in the
+// torrent.
 type Pieces struct {
 	State []PieceState
 	Peers []int // connected peers that have it

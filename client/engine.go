@@ -20,8 +20,8 @@ type engineClient interface {
 	Close() []error
 }
 
-// engineTorrent is what a transfer uses of the BitTorrent engine. It is small so that a test can play
-// the engine in simulated time.
+// engineTorrent is what a transfer uses of the BitTorrent engine. It is small so that a test can
+// play the engine in simulated time.
 type engineTorrent interface {
 	Name() string
 	SetInfoBytes([]byte) error

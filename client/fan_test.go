@@ -11,7 +11,8 @@ import (
 	"braid/scionnet"
 )
 
-// fan is TCP that claims to have several paths to every peer, so that path-level peers can be had without a network.
+// fan is TCP that claims to have several paths to every peer, so that path-level peers can be had
+// without a network.
 type fan struct {
 	*tcpTransport
 	paths int
@@ -40,7 +41,8 @@ type fanWire struct {
 
 func (w fanWire) Path() pathsel.Path { return w.path }
 
-// openFan opens a session that listens on the host's loopback address and sees that many paths to everybody.
+// openFan opens a session that listens on the host's loopback address and sees that many paths to
+// everybody.
 func openFan(t *testing.T, cfg Config, host string, paths int) *Session {
 	t.Helper()
 	log := testLog(t)

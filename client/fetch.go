@@ -109,8 +109,8 @@ func (f Fetched) Source() (Source, error) {
 // maxValidator bounds an ETag and a date that are sent back to a server, in bytes.
 const maxValidator = 1024
 
-// Do sends the request. An answer that is larger than MaxTorrentFile is an error. Errors name only the
-// host, which comes first in them: the rest of a URL may hold the user's key.
+// Do sends the request. An answer that is larger than MaxTorrentFile is an error. Errors name only
+// the host, which comes first in them: the rest of a URL may hold the user's key.
 func (f Fetch) Do(ctx context.Context) (Fetched, error) {
 	u, transport, g, err := f.way()
 	if err != nil {
@@ -233,8 +233,8 @@ func (g *redirectGuard) dial(ctx context.Context, network, address string) (net.
 	return g.Dial(ctx, net.Dialer{Timeout: connectTimeout}, network, address)
 }
 
-// check notes that the server contacted last sends us on. Without a guard, on SCION, a redirect could
-// lead to any host of the AS.
+// check notes that the server contacted last sends us on. Without a guard, on SCION, a redirect
+// could lead to any host of the AS.
 func (g *redirectGuard) check(r *http.Request, via []*http.Request) error {
 	if g == nil {
 		return errors.New("a server on SCION must not redirect")

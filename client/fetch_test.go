@@ -16,7 +16,8 @@ import (
 	"braid/scionnet"
 )
 
-// A torrent is read from where its URL leads, as long as that is a torrent and no redirect leads nearer.
+// A torrent is read from where its URL leads, as long as that is a torrent and no redirect leads
+// nearer.
 func TestFetchTorrent(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "file")
 	writeRandom(t, data, 100_000)

@@ -123,13 +123,14 @@ const (
 	// have it: a round trip between continents, and the time of a block on the link. What has been
 	// sent cannot be called back, and would arrive twice.
 	stealGrace = 300 * time.Millisecond
-	// scarceGrace is for swarms that wait for pieces that nobody has yet. Connections are idle all the
-	// time there, not only at the end. They took blocks from peers that had sent them already: a fifth
-	// of the data came twice, and on slow links all of it came later.
+	// scarceGrace is for swarms that wait for pieces that nobody has yet. Connections are idle all
+	// the time there, not only at the end. They took blocks from peers that had sent them already:
+	// a fifth of the data came twice, and on slow links all of it came later.
 	scarceGrace = 2 * time.Second
 )
 
-// gauges of all connections by their engine address. The engine calls most of this with its lock held.
+// gauges of all connections by their engine address. The engine calls most of this with its lock
+// held.
 type gauges struct {
 	byAddr  sync.Map // engineAddr to *gauge
 	watched sync.Map // metainfo.Hash of a torrent to watched
@@ -187,8 +188,8 @@ func (g *gauges) install(config *torrent.ClientConfig, linkAt func(engineAddr) *
 	}
 }
 
-// onUseful has f told of each useful block of a torrent, and where the block comes from. It is called
-// with the engine's lock held, and must not block. With nil nobody is told.
+// onUseful has f told of each useful block of a torrent, and where the block comes from. It is
+// called with the engine's lock held, and must not block. With nil nobody is told.
 func (g *gauges) onUseful(torrent metainfo.Hash, f func(piece, begin, length int, from pathsel.Origin)) {
 	if f == nil {
 		g.useful.Delete(torrent)

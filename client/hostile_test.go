@@ -23,7 +23,8 @@ type rawPeer struct {
 	in   *bufio.Reader
 }
 
-// greeting is a handshake with the bits for extended messages, the fast extension, a DHT and BEP 52.
+// greeting is a handshake with the bits for extended messages, the fast extension, a DHT and BEP
+// 52.
 func greeting(src Source, id string) []byte {
 	h := []byte(protocolName)
 	h = append(h, 0, 0, 0, 0, 0, 0x10, 0, 0x15)
@@ -31,7 +32,8 @@ func greeting(src Source, id string) []byte {
 	return append(h, fmt.Sprintf("%-20.20s", id)...)
 }
 
-// meet dials and gets as far as both handshakes. It may be refused while a connection before it is ending.
+// meet dials and gets as far as both handshakes. It may be refused while a connection before it is
+// ending.
 func meet(t *testing.T, src Source, addr string) *rawPeer {
 	t.Helper()
 	for begin := time.Now(); ; {
@@ -125,7 +127,8 @@ func hostileSeed(t *testing.T) (Source, *Session, string) {
 	return src, seed(t, src, data), data
 }
 
-// A peer that asks for metadata and does not read has few answers waiting for it; who reads gets each.
+// A peer that asks for metadata and does not read has few answers waiting for it; who reads gets
+// each.
 func TestMetadataFlood(t *testing.T) {
 	src, s, _ := hostileSeed(t)
 	p := meet(t, src, s.Listening()[0].String())

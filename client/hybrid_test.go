@@ -24,7 +24,8 @@ import (
 // root stands for the root of a file's hashes, which nobody here looks at.
 var root = strings.Repeat("r", 32)
 
-// hybridOf makes a hybrid of files of zeros with pieces of 16 KiB, in the order in which they are given.
+// hybridOf makes a hybrid of files of zeros with pieces of 16 KiB, in the order in which they are
+// given.
 func hybridOf(files ...storage.File) metainfo.Info {
 	info := metainfo.Info{Name: "n", PieceLength: 16384, MetaVersion: 2}
 	tree := metainfo.FileTree{Dir: map[string]metainfo.FileTree{}}
@@ -156,7 +157,8 @@ func TestHalvesThatDisagree(t *testing.T) {
 	}
 }
 
-// Two hybrids in one session, by file and by magnet link. The engine panicked on the empty file, and stayed locked.
+// Two hybrids in one session, by file and by magnet link. The engine panicked on the empty file,
+// and stayed locked.
 func TestHybridTransfer(t *testing.T) {
 	data, out := t.TempDir(), t.TempDir()
 	for _, f := range twoAndNone {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Real clients, unmodified, exchange a torrent with braid over TCP on loopback. Whatever looks for peers on other
-// machines is off.
+// Real clients, unmodified, exchange a torrent with braid over TCP on loopback. Whatever looks for
+// peers on other machines is off.
 
 // need fails the test if a program is missing: a skipped test would be taken for a passed one.
 func need(t *testing.T, program string, probe ...string) {
@@ -58,7 +58,8 @@ func run(t *testing.T, name string, args ...string) (wait func() error) {
 	}
 }
 
-// freePort is none of those that the system gives to connections: other tests make some before a client listens on it.
+// freePort is none of those that the system gives to connections: other tests make some before a
+// client listens on it.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
@@ -74,8 +75,8 @@ func freePort(t *testing.T) int {
 	return 0
 }
 
-// foreign is another client. seed serves the file of the torrent that is in dir; fetch downloads it into dir from the
-// peer and ends.
+// foreign is another client. seed serves the file of the torrent that is in dir; fetch downloads it
+// into dir from the peer and ends.
 type foreign struct {
 	name  string
 	need  func(t *testing.T)
@@ -116,8 +117,8 @@ var foreigners = []foreign{
 		seed: func(t *testing.T, torrent, dir string, port int) {
 			run(t, "aria2c", append(quietAria2(dir, port), "--check-integrity=true", "--seed-ratio=0.0", torrent)...)
 		},
-		// aria2 takes no peer's address but from a tracker, a magnet link or local discovery: a tracker of
-		// one answer tells it of braid.
+		// aria2 takes no peer's address but from a tracker, a magnet link or local discovery: a
+		// tracker of one answer tells it of braid.
 		fetch: func(t *testing.T, torrent, dir string, port int, peer string) {
 			tracker := tellPeer(t, peer)
 			if err := run(t, "aria2c", append(quietAria2(dir, port), "--seed-time=0", "--bt-tracker="+tracker, torrent)...)(); err != nil {
@@ -213,7 +214,8 @@ func TestInteroperation(t *testing.T) {
 	}
 }
 
-// A magnet link from libtorrent's hands: the description comes by metadata exchange (BEP 9) from it.
+// A magnet link from libtorrent's hands: the description comes by metadata exchange (BEP 9) from
+// it.
 func TestMagnetFromLibtorrent(t *testing.T) {
 	t.Parallel()
 	f := foreigners[1]
@@ -244,7 +246,8 @@ func TestMagnetFromLibtorrent(t *testing.T) {
 	sameFiles(t, c.Source, data, out)
 }
 
-// Transmission 3.00 as the only seed: it rejects a request now and then, though it serves us, and answers no cancel.
+// Transmission 3.00 as the only seed: it rejects a request now and then, though it serves us, and
+// answers no cancel.
 func TestOnlyTransmissionSeeds(t *testing.T) {
 	t.Parallel()
 	need(t, "transmission-daemon", "--version")
@@ -274,7 +277,8 @@ func TestOnlyTransmissionSeeds(t *testing.T) {
 	fullDownload(t, c.Source, data, mustPeer(t, fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
-// followScript is libtorrent downloading from one peer. It fails if the connection ends before it is complete.
+// followScript is libtorrent downloading from one peer. It fails if the connection ends before it
+// is complete.
 const followScript = `
 import libtorrent as lt, sys, time
 torrent, directory, port, peer = sys.argv[1:]
@@ -294,7 +298,8 @@ while not handle.status().is_seeding:
             sys.exit(alert.message())
 `
 
-// libtorrent stays connected to a braid that it downloads from as fast as that one downloads itself.
+// libtorrent stays connected to a braid that it downloads from as fast as that one downloads
+// itself.
 func TestLibtorrentFollows(t *testing.T) {
 	t.Parallel()
 	foreigners[1].need(t)

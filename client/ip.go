@@ -9,8 +9,9 @@ import (
 	"braid/pathsel"
 )
 
-// onIP is what transports on IP have in common. The network chooses the path, so there is one, about
-// which there is no news. Several listeners give the connections that they accept to one Accept.
+// onIP is what transports on IP have in common. The network chooses the path, so there is one,
+// about which there is no news. Several listeners give the connections that they accept to one
+// Accept.
 type onIP struct {
 	network  string // at which the transport listens, "tcp" or "udp"; empty: it does not
 	accepted chan Wire

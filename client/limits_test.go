@@ -74,8 +74,8 @@ func TestLimitBelowTheLowest(t *testing.T) {
 	}
 }
 
-// A real seeder with an upload limit and two leechers, one of them over eight connections: the rate holds, which no
-// loaded machine can change, and neither leecher gets much more than the other.
+// A real seeder with an upload limit and two leechers, one of them over eight connections: the rate
+// holds, which no loaded machine can change, and neither leecher gets much more than the other.
 func TestUploadRateIsSharedBetweenPeers(t *testing.T) {
 	const size, rate = 4 << 20, 16e6
 	dir := t.TempDir()

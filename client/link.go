@@ -54,8 +54,8 @@ func originOf(w Wire) pathsel.Origin {
 	return o
 }
 
-// addrOfAccepted is the engine address of an accepted connection. It is made of the key, if there is
-// one: the host's address may belong to somebody else, whom the engine must not ban.
+// addrOfAccepted is the engine address of an accepted connection. It is made of the key, if there
+// is one: the host's address may belong to somebody else, whom the engine must not ban.
 func addrOfAccepted(w Wire) netip.Addr {
 	if k := w.Key(); k != nil {
 		return engineAddrNamed("key " + string(k[:]))

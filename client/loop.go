@@ -14,8 +14,8 @@ import (
 	"braid/storage"
 )
 
-// loop is the goroutine of a transfer. It looks at the connections, decides, and carries the decision
-// out. The parts below do the work: each owns its state, and core holds what they share.
+// loop is the goroutine of a transfer. It looks at the connections, decides, and carries the
+// decision out. The parts below do the work: each owns its state, and core holds what they share.
 type loop struct {
 	*core
 	options Options
@@ -87,10 +87,10 @@ func (r *readers) end() {
 	r.ended = true
 }
 
-// register adds the torrent to the engine, with its info dictionary if that is known. It does so on a
-// goroutine of its own. A panic of the engine leaves it locked, and if the panic unwound the caller's
-// goroutine, closing the session on the way out would wait for that lock for ever. On a goroutine of
-// its own the panic ends the process, like any other panic of the engine.
+// register adds the torrent to the engine, with its info dictionary if that is known. It does so on
+// a goroutine of its own. A panic of the engine leaves it locked, and if the panic unwound the
+// caller's goroutine, closing the session on the way out would wait for that lock for ever. On a
+// goroutine of its own the panic ends the process, like any other panic of the engine.
 func (l *loop) register() error {
 	result := make(chan error, 1)
 	go func() {
@@ -183,9 +183,9 @@ func (l *loop) run() {
 	}
 }
 
-// mayRest tells whether a transfer that does not rest yet can do nothing until something happens: it
-// has come to its end, and nobody is connected. Then it has no timers, so that a thousand idle seeds
-// cost nothing.
+// mayRest tells whether a transfer that does not rest yet can do nothing until something happens:
+// it has come to its end, and nobody is connected. Then it has no timers, so that a thousand idle
+// seeds cost nothing.
 func (l *loop) mayRest() bool {
 	if l.still.Load() != nil || !l.isDone || l.room.err != nil || l.rates.in.rate != 0 || l.rates.out.rate != 0 {
 		return false

@@ -236,8 +236,8 @@ func (n allPieces) Iterate(each func(uint32) bool) {
 	}
 }
 
-// forked is a simulated transport with two paths to each peer. The second one breaks at some time, and
-// works again from another time on.
+// forked is a simulated transport with two paths to each peer. The second one breaks at some time,
+// and works again from another time on.
 type forked struct {
 	*simulated
 	begin        time.Time
@@ -260,8 +260,8 @@ func (f *forked) Dial(ctx context.Context, p Peer, path pathsel.Path, key *scion
 	return w, err
 }
 
-// The loop of a transfer in simulated time, with an engine that is played: it opens both paths, notes
-// at once when one breaks, tries it again after the delays that pathsel wants, and completes.
+// The loop of a transfer in simulated time, with an engine that is played: it opens both paths,
+// notes at once when one breaks, tries it again after the delays that pathsel wants, and completes.
 func TestLoopInSimulatedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const length, pieces = 16 << 10, 400
@@ -349,7 +349,8 @@ func TestLoopInSimulatedTime(t *testing.T) {
 	})
 }
 
-// checkRest checks that a complete transfer does nothing once nobody is connected, and wakes when something happens.
+// checkRest checks that a complete transfer does nothing once nobody is connected, and wakes when
+// something happens.
 func checkRest(t *testing.T, x *Transfer) {
 	t.Helper()
 	fake := x.torrent.(*fakeTorrent)

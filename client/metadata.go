@@ -314,9 +314,9 @@ func (f *fetches) of(c *torrent.PeerConn) *metadata {
 	return m.(*metadata)
 }
 
-// Hole punching (BEP 55) is not offered to peers: they could name addresses for us to dial. The engine
-// itself only sends a known dictionary to others. The numbers behind metadata's are those of peer
-// exchange (pex.go), whose messages the engine passes over.
+// Hole punching (BEP 55) is not offered to peers: they could name addresses for us to dial. The
+// engine itself only sends a known dictionary to others. The numbers behind metadata's are those of
+// peer exchange (pex.go), whose messages the engine passes over.
 var (
 	metadataByEngine = &torrent.LocalLtepProtocolMap{
 		Index: append([]pp.ExtensionName{pp.ExtensionNameMetadata}, pexNames[:]...), NumBuiltin: 1,
@@ -354,7 +354,8 @@ func (f *fetches) install(c *torrent.Callbacks) {
 			m.received(e.PeerConn, e.Payload)
 			return
 		}
-		// Late pieces must not reach the engine: it drops peers that send pieces without being asked.
+		// Late pieces must not reach the engine: it drops peers that send pieces without being
+		// asked.
 		e.PeerConn.LocalLtepProtocolMap = metadataByUs
 		if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
 			e.PeerConn.LocalLtepProtocolMap = metadataByEngine

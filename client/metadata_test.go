@@ -251,8 +251,8 @@ func serveInfo(c net.Conn, hash metainfo.Hash, info []byte) error {
 	return err
 }
 
-// A peer answers with a dictionary that is small on the wire and large in memory. Its hash is wrong, which the engine looks at
-// afterwards.
+// A peer answers with a dictionary that is small on the wire and large in memory. Its hash is
+// wrong, which the engine looks at afterwards.
 func TestMetadataBomb(t *testing.T) {
 	bomb := []byte("d5:filesl" + strings.Repeat("de", 2<<20) + "ee")
 	data, out := t.TempDir(), t.TempDir()
@@ -290,7 +290,8 @@ func TestMetadataBomb(t *testing.T) {
 	}
 }
 
-// The hash is right, and the torrent is not acceptable: the transfer fails and says why. It must not fetch on and on.
+// The hash is right, and the torrent is not acceptable: the transfer fails and says why. It must
+// not fetch on and on.
 func TestMetadataOfBadTorrent(t *testing.T) {
 	info := []byte("d5:filesld6:lengthi5e4:pathl2:..1:xeee4:name1:n12:piece lengthi16384e6:pieces20:xxxxxxxxxxxxxxxxxxxxe")
 	hash := metainfo.HashBytes(info)
@@ -308,8 +309,8 @@ func TestMetadataOfBadTorrent(t *testing.T) {
 	tr.Close()
 }
 
-// Messages in any order, from three peers that take turns. Nothing is asked for twice in a turn or out of bounds, and only what has the
-// right hash comes out.
+// Messages in any order, from three peers that take turns. Nothing is asked for twice in a turn or
+// out of bounds, and only what has the right hash comes out.
 func FuzzMetadata(f *testing.F) {
 	info := bytes.Repeat([]byte("m"), metadataPiece+7)
 	f.Add(append([]byte{200, 1, 64, byte(len(infoPiece(info, 1)))}, infoPiece(info, 1)...))

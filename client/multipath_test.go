@@ -14,8 +14,8 @@ import (
 	"braid/storage"
 )
 
-// gated is a store that reads only so many bytes while its gate is locked: no download ends before all connections
-// are made, or before something has happened in its middle.
+// gated is a store that reads only so many bytes while its gate is locked: no download ends before
+// all connections are made, or before something has happened in its middle.
 type gated struct {
 	storage.Store
 	gate *sync.RWMutex
@@ -42,7 +42,8 @@ func (p gatedPiece) ReadAt(b []byte, off int64) (int, error) {
 	return p.PieceImpl.ReadAt(b, off)
 }
 
-// All paths up to the budget carry data with "all", one with "first"; several torrents share a session.
+// All paths up to the budget carry data with "all", one with "first"; several torrents share a
+// session.
 func TestPathSelection(t *testing.T) {
 	data := t.TempDir()
 	randomFiles(t, data, "one", 8<<20, 100_000)

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// nudgedMost and nudgedPieces bound the cost of a nudge: the engine goes over all missing pieces.
+	// nudgedMost and nudgedPieces bound the cost of a nudge: the engine goes over all missing
+	// pieces.
 	nudgedMost, nudgedPieces = 8, 100_000
 )
 
@@ -67,8 +68,9 @@ func (n *nudger) nudge() {
 	}
 }
 
-// withdraw takes back all requests for pieces that are not wanted now. The next batches are small: with a large one, the
-// first connection to ask would get all of the wanted piece, however slow it is.
+// withdraw takes back all requests for pieces that are not wanted now. The next batches are small:
+// with a large one, the first connection to ask would get all of the wanted piece, however slow it
+// is.
 func (n *nudger) withdraw(wanted func(piece int) bool) {
 	for r := range n.peers.connected() {
 		if g := n.gauges.find(r.link.addr); r.link.Filter.Withdraw(wanted) && g != nil {

@@ -25,9 +25,9 @@ type Limiter = wire.Limiter
 // NewLimiter makes a limiter without limits.
 func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
 
-// offers holds the path-level peers that the engine may dial, by their engine addresses. The engine has
-// no other way to the network. offers also keeps the slots of all engine addresses, their links, the
-// keys that peers have shown, and the banned hosts and keys.
+// offers holds the path-level peers that the engine may dial, by their engine addresses. The engine
+// has no other way to the network. offers also keeps the slots of all engine addresses, their
+// links, the keys that peers have shown, and the banned hosts and keys.
 type offers struct {
 	limits *wire.Limiter // of all connections
 	mu     sync.Mutex
@@ -43,8 +43,8 @@ type offers struct {
 const (
 	// maxBanned is the number of bans that are remembered. Each was paid for with wrong pieces.
 	maxBanned = 4096
-	// maxUsers is the number of engine addresses whose users are remembered. The engine bans within about a
-	// second of a connection's end.
+	// maxUsers is the number of engine addresses whose users are remembered. The engine bans within
+	// about a second of a connection's end.
 	maxUsers = 4096
 	// maxUsersOfOne bounds the users that are remembered of one engine address.
 	maxUsersOfOne = 64
@@ -171,8 +171,9 @@ func (t *offers) banLocked(names []string) {
 	}
 }
 
-// banAddrs bans the users of the engine addresses whose hosts the engine has banned: their keys, and
-// their hosts if these are proven by now. The engine forgets no ban, so hosts is the list of all.
+// banAddrs bans the users of the engine addresses whose hosts the engine has banned: their keys,
+// and their hosts if these are proven by now. The engine forgets no ban, so hosts is the list of
+// all.
 func (t *offers) banAddrs(hosts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -69,8 +69,8 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// What the engine must see in an address: an IP, which it bans by; a port, without which it drops the peer; and
-// nothing that it would pass on to others.
+// What the engine must see in an address: an IP, which it bans by; a port, without which it drops
+// the peer; and nothing that it would pass on to others.
 func TestEngineAddr(t *testing.T) {
 	f := engineAddr{engineAddrOf(mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7")), 3}
 	got, err := netip.ParseAddrPort(f.String())

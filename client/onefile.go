@@ -29,7 +29,8 @@ type oneFile struct {
 	unread sync.Map // pieces that could not be read since their last verdict
 }
 
-// OpenTorrent is the engine's. The info is a copy, of which the engine has so far used the hash only.
+// OpenTorrent is the engine's. The info is a copy, of which the engine has so far used the hash
+// only.
 func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
 	t, err := s.Store.OpenTorrent(ctx, info, hash)
 	if err != nil {
@@ -80,8 +81,8 @@ func (p selfHashedPiece) SelfHash() (metainfo.Hash, error) {
 	return sum, err
 }
 
-// read notes how the store has read the piece. The engine takes a piece that it cannot read, since the disk
-// was full when its blocks were written, for a wrong one.
+// read notes how the store has read the piece. The engine takes a piece that it cannot read, since
+// the disk was full when its blocks were written, for a wrong one.
 func (p hashedPiece) read(err error) {
 	if err != nil {
 		p.store.unread.Store(p.index, nil)

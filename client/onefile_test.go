@@ -82,7 +82,8 @@ func TestKeptBlocks(t *testing.T) {
 	}
 }
 
-// unreadable is a store that cannot read a piece when it is read first, as after a write to a full disk.
+// unreadable is a store that cannot read a piece when it is read first, as after a write to a full
+// disk.
 type unreadable struct{ storage.Store }
 
 func (s unreadable) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
@@ -106,7 +107,8 @@ func (p unreadablePiece) ReadAt(b []byte, off int64) (int, error) {
 	return p.PieceImpl.ReadAt(b, off)
 }
 
-// A piece that the disk could not read is fetched again, and nobody is suspected or asked for less meanwhile.
+// A piece that the disk could not read is fetched again, and nobody is suspected or asked for less
+// meanwhile.
 func TestUnreadablePieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const length, pieces = 64 << 10, 100

@@ -29,8 +29,8 @@ type Options struct {
 	Trace io.Writer
 	// Selection says which files are wanted; the zero value wants all.
 	Selection Selection
-	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Described. No
-	// data is fetched.
+	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Described.
+	// No data is fetched.
 	Describe bool
 	// Verified, if not nil, is told of every piece when it is verified, one after another, and
 	// again of a piece that had to be fetched again. It must not block.
@@ -38,8 +38,8 @@ type Options struct {
 	// SuperSeeding is for data that is complete.
 	SuperSeeding SuperSeeding
 	// Caused, if not nil, is told why there is no progress, and is called with nil when there is
-	// progress again, with the time since the transfer was added. It is called in order and from one
-	// goroutine, and must not block.
+	// progress again, with the time since the transfer was added. It is called in order and from
+	// one goroutine, and must not block.
 	Caused func(*Cause, time.Duration)
 	// Limiter, if not nil, bounds the rates of this transfer. See Config.Limiter.
 	Limiter *Limiter

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Trackers remember a peer for minutes after it was killed, and name it to the one that is started in
-// its place. Such an address is one of this host, and nothing listens there any more.
+// Trackers remember a peer for minutes after it was killed, and name it to the one that is started
+// in its place. Such an address is one of this host, and nothing listens there any more.
 
 // isOurs tells whether an address is one at which this session accepts connections, as others may
 // know it.

@@ -23,8 +23,8 @@ func TestIsOurs(t *testing.T) {
 	}
 }
 
-// What a tracker still names of a braid on this host that was killed is not dialled; a peer that is there is, and so is one
-// that the user names.
+// What a tracker still names of a braid on this host that was killed is not dialled; a peer that is
+// there is, and so is one that the user names.
 func TestKilledBraidIsNotDialled(t *testing.T) {
 	host := scionHost(t, "127.0.0.1")
 	gone, err := openSCION(t.Context(), host, scionnet.ListenConfig{})

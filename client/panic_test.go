@@ -21,7 +21,8 @@ func (panicking) OpenTorrent(context.Context, *metainfo.Info, metainfo.Hash) (en
 	panic("a bug, for the test")
 }
 
-// A panic of the engine leaves it locked. Whoever closed the session on the way out waited for that lock for ever.
+// A panic of the engine leaves it locked. Whoever closed the session on the way out waited for that
+// lock for ever.
 func TestEnginePanicEndsProcess(t *testing.T) {
 	const child = "BRAID_TEST_PANIC"
 	if os.Getenv(child) != "" {

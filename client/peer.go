@@ -19,12 +19,13 @@ type Peer struct {
 	// host and port of a peer on IP. An IP address stands in its canonical form.
 	host string
 	port uint16
-	// guarded: a stranger has named the host, so its address must be one that the stranger can reach.
+	// guarded: a stranger has named the host, so its address must be one that the stranger can
+	// reach.
 	guarded bool
 	// web is the URL of a web seed, whose address the other fields have; empty for other peers.
 	web string
-	// rtc: the peer is at the other end of a WebRTC connection from that host and port, at which nobody
-	// can dial it.
+	// rtc: the peer is at the other end of a WebRTC connection from that host and port, at which
+	// nobody can dial it.
 	rtc bool
 }
 
@@ -42,7 +43,8 @@ const (
 	FromItself  PeerSource = "incoming" // it has connected to us, and nobody has named its address
 )
 
-// ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:31000), or host:port.
+// ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:31000), or
+// host:port.
 func ParsePeer(s string) (Peer, error) {
 	p, err := parseAddress(s)
 	if err == nil && p.Port() == 0 {
@@ -147,9 +149,9 @@ func (p Peer) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 // ID names the peer in pathsel.
 func (p Peer) ID() pathsel.PeerID { return pathsel.PeerID(p.String()) }
 
-// engineAddrOf is the address under which the engine knows a host: a unique local IPv6 address (RFC 4193)
-// made of a hash. It must be an IP address, since the engine panics otherwise. The engine bans by
-// IP address, so one bad block ends the host's connections over all paths.
+// engineAddrOf is the address under which the engine knows a host: a unique local IPv6 address (RFC
+// 4193) made of a hash. It must be an IP address, since the engine panics otherwise. The engine
+// bans by IP address, so one bad block ends the host's connections over all paths.
 func engineAddrOf(p Peer) netip.Addr {
 	kind := "ip "
 	if _, ok := p.SCION(); ok {
@@ -166,8 +168,8 @@ func engineAddrNamed(name string) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// engineAddr is the address under which the engine knows one path-level connection. The port is a slot:
-// it tells the ports and paths of a host apart, and means nothing on any network.
+// engineAddr is the address under which the engine knows one path-level connection. The port is a
+// slot: it tells the ports and paths of a host apart, and means nothing on any network.
 type engineAddr struct {
 	host netip.Addr
 	slot uint16
@@ -182,15 +184,16 @@ func (f engineAddr) String() string { return netip.AddrPortFrom(f.host, f.slot).
 // AddrPort is zero, so that the engine never tells other peers of this address (peer exchange).
 func (f engineAddr) AddrPort() netip.AddrPort { return netip.AddrPort{} }
 
-// IsWebSeed tells whether the peer is a server with the files of one torrent. Other peers have no use
-// for its address.
+// IsWebSeed tells whether the peer is a server with the files of one torrent. Other peers have no
+// use for its address.
 func (p Peer) IsWebSeed() bool { return p.web != "" }
 
-// Dialable tells whether others can connect to the peer at its address, and exchange pieces with it.
+// Dialable tells whether others can connect to the peer at its address, and exchange pieces with
+// it.
 func (p Peer) Dialable() bool { return p.web == "" && !p.rtc }
 
-// origin is where connections with the address come from, as far as the address shows it. A web seed
-// is not the host: if its files are old, a peer on the same host is not guilty.
+// origin is where connections with the address come from, as far as the address shows it. A web
+// seed is not the host: if its files are old, a peer on the same host is not guilty.
 func (p Peer) origin() pathsel.Origin {
 	if p.IsWebSeed() {
 		port := p.Port()

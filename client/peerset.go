@@ -13,9 +13,9 @@ import (
 // peerSet owns the peers of a transfer: the address-level peers that it knows, the path-level peers
 // of those that it dials, and the connections that others have opened.
 //
-// Anybody can name addresses: a tracker, a magnet link. So a transfer knows more peers than it dials.
-// Those that cannot be reached make room for the others, again and again, so that no list of dead
-// addresses hides a peer that is there.
+// Anybody can name addresses: a tracker, a magnet link. So a transfer knows more peers than it
+// dials. Those that cannot be reached make room for the others, again and again, so that no list of
+// dead addresses hides a peer that is there.
 //
 // The zero value is empty.
 type peerSet struct {
@@ -281,13 +281,13 @@ func (s *peerSet) trim() {
 }
 
 const (
-	// maxPeers is the number of address-level peers that one torrent dials. A swarm is well connected
-	// with a tenth of it; an endless list would take memory and path lookups without end.
+	// maxPeers is the number of address-level peers that one torrent dials. A swarm is well
+	// connected with a tenth of it; an endless list would take memory and path lookups without end.
 	maxPeers = 256
 	// maxKnown is the number that it knows. They take their turns when others fail.
 	maxKnown = 1024
-	// maxPeersPerNet and maxPeersPerHost of them are dialled at a time. Otherwise somebody who names
-	// addresses could aim all handshakes of a transfer at one victim.
+	// maxPeersPerNet and maxPeersPerHost of them are dialled at a time. Otherwise somebody who
+	// names addresses could aim all handshakes of a transfer at one victim.
 	maxPeersPerNet  = maxPeers / 2
 	maxPeersPerHost = maxPeers / 4
 	// deliveredPatience is how many attempts in a row may fail with a peer that has delivered data
@@ -320,9 +320,9 @@ func (a acquaintance) standing() int {
 	return 2 + a.failures
 }
 
-// choosePeers says which peers to dial, at most so many, and which to forget. Among peers of the same standing, every
-// network gets one before any gets a second, and within a network every host. Then those that are
-// dialled already stay, and those that were named first come first.
+// choosePeers says which peers to dial, at most so many, and which to forget. Among peers of the
+// same standing, every network gets one before any gets a second, and within a network every host.
+// Then those that are dialled already stay, and those that were named first come first.
 func choosePeers(all []acquaintance, most int, now time.Time) (dial, forget []bool) {
 	order := make([]int, len(all))
 	for i := range order {
@@ -399,8 +399,8 @@ func (s *pathState) sample(gauges *gauges, now time.Time) {
 	c.Slots, c.Silent, c.Quiet = s.meter.Slots, s.silence.Silent(), s.silence.Quiet()
 }
 
-// noteData notes which accepted connections have carried data, either way, since the last call. They
-// keep their places by that.
+// noteData notes which accepted connections have carried data, either way, since the last call.
+// They keep their places by that.
 func (s *peerSet) noteData(gauges *gauges, now time.Time) {
 	for _, r := range s.accepted {
 		if r.link == nil {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// peerBook is what a transfer knows, without one: peers that are dialled fail, or connect if they are there.
+// peerBook is what a transfer knows, without one: peers that are dialled fail, or connect if they
+// are there.
 type peerBook struct {
 	now   time.Time
 	all   []acquaintance
@@ -64,7 +65,8 @@ func (b *peerBook) connected() (n int) {
 	return n
 }
 
-// Lists of dead addresses, before and after the one that is there, and however they are spread over networks.
+// Lists of dead addresses, before and after the one that is there, and however they are spread over
+// networks.
 func TestDeadPeersMakeRoom(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -94,7 +96,8 @@ func TestDeadPeersMakeRoom(t *testing.T) {
 	}
 }
 
-// Who delivered keeps its place over a failure or two, and those that were put aside are tried again.
+// Who delivered keeps its place over a failure or two, and those that were put aside are tried
+// again.
 func TestPeersTakeTurns(t *testing.T) {
 	b := &peerBook{now: time.Unix(1e9, 0), there: map[string]bool{}}
 	for i := range 600 {
@@ -142,7 +145,8 @@ func TestChoosePeersProperties(t *testing.T) {
 	}
 }
 
-// A tracker names 300 addresses at which nobody is. The seed that is named after them is found all the same.
+// A tracker names 300 addresses at which nobody is. The seed that is named after them is found all
+// the same.
 func TestSeedBehindDeadPeers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,7 +165,8 @@ func TestSeedBehindDeadPeers(t *testing.T) {
 	wait(t, tr)
 }
 
-// With a limit fewer peers are dialled, the connected ones first, and those beyond a limit that has become lower are put aside.
+// With a limit fewer peers are dialled, the connected ones first, and those beyond a limit that has
+// become lower are put aside.
 func TestPeerLimit(t *testing.T) {
 	var s peerSet
 	for i := range 10 {

@@ -15,11 +15,11 @@ import (
 // exchanger tells connected peers of each other, and takes the addresses that they name (peer
 // exchange: ut_pex for peers on IP, scion_pex for peers on SCION).
 //
-// The engine's own peer exchange is off: it would tell the made-up addresses under which it knows our
-// peers, and connections with the addresses that it is told are for this package to make.
+// The engine's own peer exchange is off: it would tell the made-up addresses under which it knows
+// our peers, and connections with the addresses that it is told are for this package to make.
 //
-// A peer is told of the peers that this transfer is connected to, and of nothing else. Nobody is told
-// of anything before it is known that the torrent is not private (BEP 27).
+// A peer is told of the peers that this transfer is connected to, and of nothing else. Nobody is
+// told of anything before it is known that the torrent is not private (BEP 27).
 type exchanger struct {
 	*core
 	connector   *connector
@@ -29,9 +29,9 @@ type exchanger struct {
 	reported    map[pathsel.PeerID]*[pexKinds]pexTold
 }
 
-// offer lists the extensions that a connection over a transport is offered. Peers on IP cannot be told
-// apart by their addresses, whether they speak TCP or QUIC. So over SCION they are exchanged only by
-// sessions with TCP. Over WebRTC none are: browsers cannot connect to an address.
+// offer lists the extensions that a connection over a transport is offered. Peers on IP cannot be
+// told apart by their addresses, whether they speak TCP or QUIC. So over SCION they are exchanged
+// only by sessions with TCP. Over WebRTC none are: browsers cannot connect to an address.
 func (x *exchanger) offer(transport string) *torrent.LocalLtepProtocolMap {
 	names := []pp.ExtensionName{pp.ExtensionNameMetadata}
 	for _, t := range x.transports {
@@ -64,8 +64,8 @@ func (x *exchanger) begin() {
 // end takes no part any more.
 func (x *exchanger) end() { x.exchanges.byHash.Delete(x.source.InfoHash) }
 
-// learn notes that it is known what is in the torrent. One that has turned out to be private exchanges
-// nothing.
+// learn notes that it is known what is in the torrent. One that has turned out to be private
+// exchanges nothing.
 func (x *exchanger) learn(s Source) {
 	if x.isDescribed, x.private = true, s.IsPrivate(); x.private {
 		x.end()
@@ -137,8 +137,9 @@ func (x *exchanger) present(to *row, kind pexKind, all map[pathsel.PeerID][]pexP
 	return slices.CompactFunc(out, func(a, b pexPeer) bool { return a.at == b.at })
 }
 
-// addresses are those of a peer at which others can reach it: where we have reached it, and where it
-// says that it listens. An unproven ISD-AS is passed on to nobody, and a web seed serves no peers.
+// addresses are those of a peer at which others can reach it: where we have reached it, and where
+// it says that it listens. An unproven ISD-AS is passed on to nobody, and a web seed serves no
+// peers.
 func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 	pieces, _ := x.torrent.Size()
 	for _, r := range rs {

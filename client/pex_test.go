@@ -33,9 +33,9 @@ func exchangeSession(t *testing.T, cfg Config, src Source, peers ...Peer) (*Sess
 	return s, tr
 }
 
-// Everybody knows one peer, the hub, which is on both networks. Who is on IP learns of the others on
-// IP, who is on SCION of the others there, and who is on both of all. Nobody is told of an address that
-// the engine has instead of a peer's own.
+// Everybody knows one peer, the hub, which is on both networks. Who is on IP learns of the others
+// on IP, who is on SCION of the others there, and who is on both of all. Nobody is told of an
+// address that the engine has instead of a peer's own.
 func TestPeerExchange(t *testing.T) {
 	data := t.TempDir()
 	randomFiles(t, data, "set", 100_000)
@@ -148,7 +148,8 @@ func (c *tapped) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// exchangingPeer plays a peer that has nothing, and says of each message of peer exchange when it came.
+// exchangingPeer plays a peer that has nothing, and says of each message of peer exchange when it
+// came.
 func exchangingPeer(src Source, hello string, heard func(time.Duration, pexMessage), hellos chan<- string) func(net.Conn) {
 	return func(c net.Conn) {
 		p := newRaw(c)
@@ -227,8 +228,8 @@ func TestPeerExchangeIsSlow(t *testing.T) {
 	})
 }
 
-// A private torrent exchanges nothing, and says so in the handshake. A session without peer exchange
-// neither.
+// A private torrent exchanges nothing, and says so in the handshake. A session without peer
+// exchange neither.
 func TestNoPeerExchange(t *testing.T) {
 	for name, c := range map[string]struct{ private, pex bool }{"private": {true, true}, "off": {false, false}, "on": {false, true}} {
 		t.Run(name, func(t *testing.T) {

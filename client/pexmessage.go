@@ -10,8 +10,8 @@ import (
 	"braid/scionnet"
 )
 
-// The messages of peer exchange: ut_pex (BEP 11) names peers on IP, and scion_pex peers on SCION. The
-// format of scion_pex is in PEX.md.
+// The messages of peer exchange: ut_pex (BEP 11) names peers on IP, and scion_pex peers on SCION.
+// The format of scion_pex is in PEX.md.
 
 // pexKind is a kind of addresses, and the extension whose messages carry them.
 type pexKind int
@@ -119,8 +119,8 @@ func (m pexMessage) encode() []byte {
 
 var errPEX = errors.New("a list of peers has a wrong length")
 
-// parsePEX reads a message of either extension. It leaves out addresses that nobody can have and peers
-// beyond maxNamed.
+// parsePEX reads a message of either extension. It leaves out addresses that nobody can have and
+// peers beyond maxNamed.
 func parsePEX(payload []byte) (m pexMessage, err error) {
 	if len(payload) > maxPEX {
 		return m, fmt.Errorf("peer exchange: a message of %d bytes, at most %d are read", len(payload), maxPEX)
@@ -184,8 +184,8 @@ func (k pexKey) of(m *pexMessage) *[]pexPeer {
 	return &m.dropped
 }
 
-// DHT is what a session tells peers of this program's DHT nodes, and hears of theirs (BEP 5; on SCION see
-// PEX.md).
+// DHT is what a session tells peers of this program's DHT nodes, and hears of theirs (BEP 5; on
+// SCION see PEX.md).
 type DHT struct {
 	SCION, IP4, IP6 uint16              // ports of our nodes; 0: there is none
 	Heard           func(scionnet.Addr) // called with the address of a peer's node; on IP its IA is zero

@@ -17,19 +17,19 @@ import (
 const (
 	// pexEvery is the least time between two messages to a peer (BEP 11).
 	pexEvery = time.Minute
-	// pexAgain is how often braid looks for addresses that a peer has not been told. Each look goes over
-	// all peers.
+	// pexAgain is how often braid looks for addresses that a peer has not been told. Each look goes
+	// over all peers.
 	pexAgain = 3 * time.Second
-	// pexSenderMost addresses of one host are accepted at once, and one more in each pexSenderEvery. A
-	// full message in each minute is what BEP 11 allows.
+	// pexSenderMost addresses of one host are accepted at once, and one more in each
+	// pexSenderEvery. A full message in each minute is what BEP 11 allows.
 	pexSenderMost  = 2 * maxNamed
 	pexSenderEvery = time.Minute / maxNamed
-	// pexNetMost addresses of all hosts in an AS (on IP: a network) are accepted at once, and one more in
-	// each pexNetEvery. All senders with an unproven ISD-AS are one network and one host.
+	// pexNetMost addresses of all hosts in an AS (on IP: a network) are accepted at once, and one
+	// more in each pexNetEvery. All senders with an unproven ISD-AS are one network and one host.
 	pexNetMost  = 4 * maxNamed
 	pexNetEvery = time.Minute / (2 * maxNamed)
-	// pexNamedMost is how many addresses of one message may be in the same AS or network. A message that
-	// aims all our handshakes at one place is cut; small swarms in one AS fit.
+	// pexNamedMost is how many addresses of one message may be in the same AS or network. A message
+	// that aims all our handshakes at one place is cut; small swarms in one AS fit.
 	pexNamedMost = maxNamed / 2
 	// pexForget is when a silent sender has its allowance back in any case.
 	pexForget = 5 * time.Minute
@@ -75,8 +75,8 @@ func entry(m map[string]*wire.Allowance, key string) *wire.Allowance {
 }
 
 // mayName tells whether a host may be told of an address by another one, or believed about it: the
-// address must not be nearer than the host, such as a service of this machine. Both are on SCION, or
-// on IP with a zero IA. home is our AS, and own our address in it.
+// address must not be nearer than the host, such as a service of this machine. Both are on SCION,
+// or on IP with a zero IA. home is our AS, and own our address in it.
 func mayName(host, named scionnet.Addr, home pathsel.IA, own netip.Addr) bool {
 	switch scope := scionnet.ScopeOf(named.Host); {
 	case named.IA != 0 && named.IA == home:
@@ -96,8 +96,8 @@ type pexTold struct {
 	next  time.Time              // no message before it
 }
 
-// tell returns the next message to a peer, given those that we are connected to. There is none before
-// its time, or without news.
+// tell returns the next message to a peer, given those that we are connected to. There is none
+// before its time, or without news.
 func (x *pexTold) tell(present []pexPeer, now time.Time) (m pexMessage, ok bool) {
 	if now.Before(x.next) {
 		return m, false

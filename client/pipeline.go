@@ -14,9 +14,9 @@ import (
 // pipeline decides how many requests a connection keeps outstanding.
 //
 // The engine alone asks for one block, waits for it, asks for two, waits for both, then for four: a
-// round trip without data after each batch, which on a long path is most of the time. With a pipeline
-// the first batch is larger, and the next one is requested when a part of the last one is there
-// (wire.Part).
+// round trip without data after each batch, which on a long path is most of the time. With a
+// pipeline the first batch is larger, and the next one is requested when a part of the last one is
+// there (wire.Part).
 //
 //	requests   ################                    first
 //	           ########        half of them is there
@@ -31,22 +31,25 @@ type pipeline struct {
 const (
 	// maxRequests bounds the outstanding requests of a connection; the engine has no higher limit.
 	maxRequests = 963
-	// A batch grows if half of it lasts less than this and less than growTrips round trips, so that the
-	// peer never runs out of requests, not in slow start, and not while we are busy for a moment.
+	// A batch grows if half of it lasts less than this and less than growTrips round trips, so that
+	// the peer never runs out of requests, not in slow start, and not while we are busy for a
+	// moment.
 	growBelow = 300 * time.Millisecond
 	growTrips = 3
-	// The last eighth shows the present rate: slow start takes some round trips for the first blocks, and
-	// Transmission answers all requests at once, each 500 ms. So a batch grows, too, if it is the first or its
-	// half would be short at this rate, and if the last look is no longer ago than this, or than slow start takes.
+	// The last eighth shows the present rate: slow start takes some round trips for the first
+	// blocks, and Transmission answers all requests at once, each 500 ms. So a batch grows, too, if
+	// it is the first or its half would be short at this rate, and if the last look is no longer
+	// ago than this, or than slow start takes.
 	pause     = 600 * time.Millisecond
 	slowStart = 8 // round trips
-	// It shrinks if half of it lasts this many times longer. Other connections cannot have these blocks
-	// meanwhile, and a reader who turns to another place in a film has to wait for them.
+	// It shrinks if half of it lasts this many times longer. Other connections cannot have these
+	// blocks meanwhile, and a reader who turns to another place in a film has to wait for them.
 	shrinkFactor = 3
-	// unknownTrip stands for a round trip that is not known. It is longer than that of any usual path.
+	// unknownTrip stands for a round trip that is not known. It is longer than that of any usual
+	// path.
 	unknownTrip = 500 * time.Millisecond
-	// firstRate, in blocks a second, is what a longer path is expected to carry: 32 Mbit/s. At a lower rate, the first
-	// batch would be used up before more requests have come over such a path.
+	// firstRate, in blocks a second, is what a longer path is expected to carry: 32 Mbit/s. At a
+	// lower rate, the first batch would be used up before more requests have come over such a path.
 	firstRate, maxFirst = 250, 4 * wire.FirstRequests
 )
 
@@ -55,7 +58,8 @@ func firstBatch(trip time.Duration) int {
 	return min(max(wire.FirstRequests, int(firstRate*trip/time.Second)), maxFirst)
 }
 
-// inLastEighth tells whether less than an eighth of the batch is to be answered before the next look.
+// inLastEighth tells whether less than an eighth of the batch is to be answered before the next
+// look.
 func (p pipeline) inLastEighth(outstanding int) bool {
 	return 8*(outstanding-1-p.most+wire.Part(p.most)) < p.most
 }

@@ -56,8 +56,8 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// A peer that answers all at once and then pauses, as Transmission does, gets larger batches until it cannot
-// answer half of one at once. So does one in slow start.
+// A peer that answers all at once and then pauses, as Transmission does, gets larger batches until
+// it cannot answer half of one at once. So does one in slow start.
 func TestPipelineOfPulses(t *testing.T) {
 	const ms = time.Millisecond
 	steady := [4]float64{0.25, 0.25, 0.25, 0.25}
@@ -180,16 +180,16 @@ func TestPipelineOnALongLink(t *testing.T) {
 		writeRandom(t, data, size)
 		src := makeTorrent(t, data, CreateOptions{PieceLength: 64 << 10}).Source
 		took := simulateDownload(t, src, dir, overLink(t, src, data, rate, trip))
-		// Two seconds for the bytes, and a few round trips for the handshake and the first batches. The engine
-		// alone takes a round trip for each of eleven batches.
+		// Two seconds for the bytes, and a few round trips for the handshake and the first batches.
+		// The engine alone takes a round trip for each of eleven batches.
 		if most := 2*time.Second + 5*trip; took > most {
 			t.Errorf("took %v, want at most %v", took, most)
 		}
 	})
 }
 
-// A player on a line of 20 Mbit/s starts, turns to the middle, and back. What was requested before has
-// to come first.
+// A player on a line of 20 Mbit/s starts, turns to the middle, and back. What was requested before
+// has to come first.
 func TestSeekOnALongLink(t *testing.T) {
 	t.Parallel()
 	for _, trip := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
@@ -226,8 +226,9 @@ func TestSeekOnALongLink(t *testing.T) {
 	}
 }
 
-// A player turns to another place again and again. Peers are told to forget the requests for earlier places, and all
-// of them send blocks of the wanted piece. The peers have 20 Mbit/s together.
+// A player turns to another place again and again. Peers are told to forget the requests for
+// earlier places, and all of them send blocks of the wanted piece. The peers have 20 Mbit/s
+// together.
 func TestSeekTakesRequestsBack(t *testing.T) {
 	t.Parallel()
 	const size, rate, trip, seeks = 60_000_000, 20e6 / 8, 40 * time.Millisecond, 12

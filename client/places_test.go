@@ -78,8 +78,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// Whatever comes: no quota is exceeded, nothing that carries data goes, and a host that has nothing yet gets in as
-// long as anything from larger networks is without use.
+// Whatever comes: no quota is exceeded, nothing that carries data goes, and a host that has nothing
+// yet gets in as long as anything from larger networks is without use.
 func TestAdmitProperties(t *testing.T) {
 	q := quota{total: 40, net: 20, host: 8, unproven: 5}
 	for seed := range uint64(20) {
@@ -120,8 +120,8 @@ func linkOf(w Wire, transport string, f engineAddr, onClose func()) *link {
 	return newLink(wire.Accepted(originWire{w}, wire.Options{Addr: f, OnClose: onClose}), w, transport, f)
 }
 
-// Ten hosts connect 1100 times and say nothing, over TCP. The next peers are taken in, over TCP as over another
-// transport.
+// Ten hosts connect 1100 times and say nothing, over TCP. The next peers are taken in, over TCP as
+// over another transport.
 func TestSilentFlood(t *testing.T) {
 	in := newInbound(nil)
 	defer in.close()
@@ -197,8 +197,8 @@ func TestIdleFlood(t *testing.T) {
 	wait(t, tr)
 }
 
-// shakeHands does a peer's handshake (BEP 3) and reads the answer, and the length of the first message: only then a
-// connection belongs to the torrent.
+// shakeHands does a peer's handshake (BEP 3) and reads the answer, and the length of the first
+// message: only then a connection belongs to the torrent.
 func shakeHands(c net.Conn, hash metainfo.Hash, id int) error {
 	hello := fmt.Appendf(nil, "\x13BitTorrent protocol%s%s%020d", make([]byte, 8), hash[:], id)
 	if _, err := c.Write(hello); err != nil {

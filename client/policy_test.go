@@ -11,7 +11,8 @@ import (
 	"braid/scionnet"
 )
 
-// atlas is TCP that passes for SCION: every SCION peer is at one TCP address, and the test says which paths there are.
+// atlas is TCP that passes for SCION: every SCION peer is at one TCP address, and the test says
+// which paths there are.
 type atlas struct {
 	*tcpTransport
 	at      Peer
@@ -48,7 +49,8 @@ func (a *atlas) Dial(ctx context.Context, _ Peer, path pathsel.Path, want *scion
 	return fanWire{w, path}, nil
 }
 
-// A policy holds for every lookup, not only for the first; what was chosen stays chosen while it is away.
+// A policy holds for every lookup, not only for the first; what was chosen stays chosen while it is
+// away.
 func TestPolicyHoldsOverRefreshes(t *testing.T) {
 	src, peers, _, _ := limitedSeed(t, 64<<20, 1<<20)
 	tcp, err := openTCP(nil, "", nil, testLog(t))
@@ -100,7 +102,8 @@ func TestPolicyHoldsOverRefreshes(t *testing.T) {
 	}
 }
 
-// A policy that leaves nothing is said as long as it does, with how many paths there are and what refuses them.
+// A policy that leaves nothing is said as long as it does, with how many paths there are and what
+// refuses them.
 func TestPolicyThatLeavesNothing(t *testing.T) {
 	src, peers, _, _ := limitedSeed(t, 64<<10, 1<<20)
 	tcp, err := openTCP(nil, "", nil, testLog(t))
@@ -154,8 +157,8 @@ func TestPolicyLeavesTCPAlone(t *testing.T) {
 	sameFiles(t, src, dir, out)
 }
 
-// Policies of the session and of a transfer change while it runs: a path that is now forbidden is left, another one is opened,
-// and a path that is allowed again returns.
+// Policies of the session and of a transfer change while it runs: a path that is now forbidden is
+// left, another one is opened, and a path that is allowed again returns.
 func TestPolicyChanges(t *testing.T) {
 	src, peers, _, _ := limitedSeed(t, 64<<20, 1<<20)
 	tcp, err := openTCP(nil, "", nil, testLog(t))

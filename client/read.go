@@ -12,8 +12,8 @@ import (
 )
 
 // readAhead is how many bytes beyond the place of a FileReader are requested before the rest of the
-// torrent. It is a few seconds of a film. With less, a player would wait at the end of each piece for
-// peers to answer.
+// torrent. It is a few seconds of a film. With less, a player would wait at the end of each piece
+// for peers to answer.
 const readAhead = 8 << 20
 
 var (
@@ -38,8 +38,8 @@ type FileReader struct {
 	closed   bool
 }
 
-// OpenFile returns a reader of a file, which is named by its place in Layout.Files. The context ends
-// its reads.
+// OpenFile returns a reader of a file, which is named by its place in Layout.Files. The context
+// ends its reads.
 func (t *Transfer) OpenFile(ctx context.Context, file int) (*FileReader, error) {
 	d := t.described.Load()
 	if d == nil {
@@ -121,9 +121,9 @@ func (r *FileReader) read(b []byte) (int, error) {
 	return n, err
 }
 
-// await waits for the piece that begins there, and has those behind it requested. The engine's reader
-// would read across the end of the file, and request what is behind it. That may be unwanted and have
-// no place on disk. So the reader gets no further than the first byte of a piece.
+// await waits for the piece that begins there, and has those behind it requested. The engine's
+// reader would read across the end of the file, and request what is behind it. That may be unwanted
+// and have no place on disk. So the reader gets no further than the first byte of a piece.
 func (r *FileReader) await(piece int, from int64) error {
 	if r.engine == nil {
 		r.engine = r.transfer.torrent.Reader()
@@ -144,8 +144,9 @@ func (r *FileReader) await(piece int, from int64) error {
 	return err
 }
 
-// clearWay takes back requests that would be answered before those for this piece, after a seek: a connection may have
-// a second or two of them. The pieces behind this one stay requested, and those for which other readers wait.
+// clearWay takes back requests that would be answered before those for this piece, after a seek: a
+// connection may have a second or two of them. The pieces behind this one stay requested, and those
+// for which other readers wait.
 func (r *FileReader) clearWay(piece int) {
 	t := r.transfer
 	if isComplete(t.torrent, piece) {

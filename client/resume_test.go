@@ -31,7 +31,8 @@ func slowSeed(t *testing.T, src Source, dir string, bytesPerSecond int) *Session
 	return s
 }
 
-// A download that is interrupted in the middle leaves .part files and resumes from them: only the rest is fetched.
+// A download that is interrupted in the middle leaves .part files and resumes from them: only the
+// rest is fetched.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -42,7 +43,8 @@ func TestResume(t *testing.T) {
 	}{
 		{"untouched", func(*testing.T, string) {}, 0},
 		{"killed", func(t *testing.T, dir string) {
-			// As after kill -9: files were written to since the record was, and whole pieces of them are there.
+			// As after kill -9: files were written to since the record was, and whole pieces of
+			// them are there.
 			now := time.Now()
 			err := filepath.WalkDir(filepath.Join(dir, "set"), func(path string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() {

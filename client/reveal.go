@@ -14,9 +14,10 @@ import (
 // revelation decides which pieces a seed shows to which peer while only the seed has all of them
 // (super-seeding, after BEP 16).
 //
-// Leechers that see a complete seed ask it for much the same pieces. So it sends some pieces several
-// times before it has sent each one once, and all wait for the last. A super-seed says that it has
-// nothing, and then shows one piece after another. Each piece goes to one peer, which passes it on.
+// Leechers that see a complete seed ask it for much the same pieces. So it sends some pieces
+// several times before it has sent each one once, and all wait for the last. A super-seed says that
+// it has nothing, and then shows one piece after another. Each piece goes to one peer, which passes
+// it on.
 //
 //	fresh --show--> shown to one peer --arrives--> held by the peer --> passed on by it
 //	  ^                     |
@@ -84,7 +85,8 @@ const (
 	// piece's way through the peer's disk, and of the news about it. Shorter, and the seed is idle
 	// now and then; longer, and each piece waits longer to be passed on.
 	aheadTime = 500 * time.Millisecond
-	// aloneTime is the same for the only peer: there is no other to send to, and no swarm that waits.
+	// aloneTime is the same for the only peer: there is no other to send to, and no swarm that
+	// waits.
 	aloneTime = time.Second
 	// dryPatience is how long a peer without pieces ahead waits for those that others bring it.
 	// Shorter, and the seed repeats pieces that are on their way to it; longer, and lonely peers
@@ -357,8 +359,8 @@ func (r *revelation) next(p *viewer, first bool) int {
 // a piece, so that looking at all pieces for each of its messages would hold everything up.
 const rarestFrom = 256
 
-// rarest returns pieces that the peer was not told of and does not have, those with the fewest claims
-// first. It looks only at pieces that follow the last ones it has looked at.
+// rarest returns pieces that the peer was not told of and does not have, those with the fewest
+// claims first. It looks only at pieces that follow the last ones it has looked at.
 func (r *revelation) rarest(p *viewer, most int) []int {
 	if p.lacking == 0 {
 		return nil

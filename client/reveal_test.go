@@ -13,8 +13,8 @@ import (
 	"braid/pathsel"
 )
 
-// swarm is what becomes of a revelation where time is counted and rates are divided evenly: senders send to whoever waits for
-// them, a piece at a time to each.
+// swarm is what becomes of a revelation where time is counted and rates are divided evenly: senders
+// send to whoever waits for them, a piece at a time to each.
 type swarm struct {
 	*revelation
 	pieces   int
@@ -282,7 +282,8 @@ func TestRevealToSlowUploaders(t *testing.T) {
 	}
 }
 
-// Who wants little is not kept waiting behind pieces that it does not want, and these are not kept from others.
+// Who wants little is not kept waiting behind pieces that it does not want, and these are not kept
+// from others.
 func TestRevealToWhoWantsLittle(t *testing.T) {
 	s := newSwarm(1000, 50, 1)
 	s.leechers[0].wants = func(p int) bool { return p >= 900 }
@@ -420,8 +421,8 @@ func (r *revelation) check(t *testing.T) {
 	}
 }
 
-// Whatever peers say, in whatever order, and whoever leaves: the books are in order, nobody is told twice of a piece, and what is kept of
-// a peer has a limit.
+// Whatever peers say, in whatever order, and whoever leaves: the books are in order, nobody is told
+// twice of a piece, and what is kept of a peer has a limit.
 func FuzzReveal(f *testing.F) {
 	f.Add(uint8(10), []byte{0, 4, 1, 0, 4, 2, 0, 6, 3, 0x20, 5, 0xff, 0x40, 0, 0, 0x80, 3, 0, 0, 4, 9})
 	f.Add(uint8(3), []byte{1, 14, 0, 0x41, 0, 0, 0x21, 0, 0, 0x61, 0, 0, 2, 4, 0, 2, 4, 1, 2, 4, 2})
@@ -517,7 +518,8 @@ func TestHeardOnce(t *testing.T) {
 	}
 }
 
-// "Has all" costs the same on ever new connections, whatever the torrent's size: it claims no piece.
+// "Has all" costs the same on ever new connections, whatever the torrent's size: it claims no
+// piece.
 func TestHasAllClaimsNothing(t *testing.T) {
 	r := newRevelation(1<<20, 1, 1)
 	for i := range 100 {

@@ -6,8 +6,8 @@ import (
 	"braid/storage"
 )
 
-// roomKeeper pauses a transfer while the disk is full: it asks for no more data, serves what it has,
-// and goes on when there is room.
+// roomKeeper pauses a transfer while the disk is full: it asks for no more data, serves what it
+// has, and goes on when there is room.
 type roomKeeper struct {
 	*core
 	rarest  *rarestFirst

@@ -12,7 +12,8 @@ import (
 	"braid/storage"
 )
 
-// A disk that is really full pauses the download, which says so, serves what it has, and goes on by itself.
+// A disk that is really full pauses the download, which says so, serves what it has, and goes on by
+// itself.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []storage.Kind{storage.KindFile, storage.KindMmap, storage.KindBolt} {
@@ -60,8 +61,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// During a pause the engine takes pieces out of one of its two sets of wanted ones. That must not be found out on the way back:
-// it compares them now and then, rarely in a process that has lived long, and panics.
+// During a pause the engine takes pieces out of one of its two sets of wanted ones. That must not
+// be found out on the way back: it compares them now and then, rarely in a process that has lived
+// long, and panics.
 func TestAskAgain(t *testing.T) {
 	t.Parallel()
 	if child := "BRAID_TEST_ASK_AGAIN"; os.Getenv(child) == "" {

@@ -27,8 +27,8 @@ type row struct {
 // isConnected tells whether there is a connection whose handshake is done.
 func (r *row) isConnected() bool { return r.link != nil && r.link.Greeted() && !r.link.Closed() }
 
-// remoteID names the peer at the other end of the connection. It is the same for all connections of a
-// peer, whichever side has opened them.
+// remoteID names the peer at the other end of the connection. It is the same for all connections of
+// a peer, whichever side has opened them.
 func (r *row) remoteID() pathsel.PeerID {
 	if k := r.link.Key(); k != nil {
 		return pathsel.PeerID(k[:])

@@ -183,8 +183,8 @@ func TestNobodyConnectsToHimself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A peer that is not refused shows up. By its name, since nothing listens at that address of this host.
-	// the one that is added last says that all have been looked at.
+	// A peer that is not refused shows up. By its name, since nothing listens at that address of
+	// this host. the one that is added last says that all have been looked at.
 	tr.AddPeers(mustPeer(t, "localhost:9"))
 	until(t, tr, "looked at", func(p Progress) bool { return len(p.Paths) > 0 })
 	if p := tr.Progress(); len(p.Paths) != 1 || p.Paths[0].Peer != "localhost:9" {

@@ -130,8 +130,8 @@ func TestSelection(t *testing.T) {
 // allocated is what a file takes on the disk, which is less than its length where it has holes.
 func allocated(st fs.FileInfo) int64 { return 512 * st.Sys().(*syscall.Stat_t).Blocks }
 
-// Only the selected file comes, with the pieces that it shares; the transfer is then done; the rest comes when it is
-// wanted, and nothing twice.
+// Only the selected file comes, with the pieces that it shares; the transfer is then done; the rest
+// comes when it is wanted, and nothing twice.
 func TestSelectedFiles(t *testing.T) {
 	for _, kind := range []storage.Kind{storage.KindFile, storage.KindMmap, storage.KindBolt} {
 		t.Run(string(kind), func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// With one slot one of two leechers is served, the other when the first is done; both get everything.
+// With one slot one of two leechers is served, the other when the first is done; both get
+// everything.
 func TestMaxUploads(t *testing.T) {
 	t.Parallel()
 	src, peers, dir, limit := limitedSeedWith(t, Config{MaxUploads: 1}, 8<<20, 2<<20)

@@ -46,8 +46,8 @@ type Config struct {
 	IP IPTransport
 	// WebRTC has peers reached over WebRTC, too; nil: no. See Session.WebRTC.
 	WebRTC *WebRTCConfig
-	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session. If it
-	// is in a group, only members of the group can connect, over TCP too.
+	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session.
+	// If it is in a group, only members of the group can connect, over TCP too.
 	Identity *scionnet.Identity
 	// Listen are the addresses to accept connections at. At most one may be a SCION address, which
 	// must be one of the Host. Without it, a SCION host accepts connections at a free port.
@@ -364,8 +364,8 @@ func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer,
 	return t, nil
 }
 
-// SetPolicy changes the policy of all transfers. Connections over paths that it forbids end; paths that
-// it allows again can be used at once.
+// SetPolicy changes the policy of all transfers. Connections over paths that it forbids end; paths
+// that it allows again can be used at once.
 func (s *Session) SetPolicy(p pathsel.Policy) {
 	s.policy.Store(&p)
 	s.mu.Lock()
@@ -376,8 +376,8 @@ func (s *Session) SetPolicy(p pathsel.Policy) {
 	}
 }
 
-// SetPEX changes whether torrents take part in peer exchange: see Config.PEX. Peers that are connected
-// already take no messages if it was off when they connected.
+// SetPEX changes whether torrents take part in peer exchange: see Config.PEX. Peers that are
+// connected already take no messages if it was off when they connected.
 func (s *Session) SetPEX(on bool) { s.exchanges.on.Store(on) }
 
 // SetDHT tells the session of nodes. Peers that are connected already are told, too.

@@ -15,8 +15,8 @@ import (
 	"braid/storage"
 )
 
-// patience is how long a test waits before it fails. It is for a machine that others keep busy; on an idle
-// one it takes milliseconds.
+// patience is how long a test waits before it fails. It is for a machine that others keep busy; on
+// an idle one it takes milliseconds.
 const patience = 3 * time.Minute
 
 func testLog(t *testing.T) *slog.Logger {
@@ -240,7 +240,8 @@ func TestManyPieces(t *testing.T) {
 	}
 }
 
-// A torrent that the target directory cannot take fails, also when its description comes from a peer.
+// A torrent that the target directory cannot take fails, also when its description comes from a
+// peer.
 func TestStoreRefuses(t *testing.T) {
 	data := t.TempDir()
 	randomFiles(t, data, "set", 100_000)

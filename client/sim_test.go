@@ -13,8 +13,8 @@ import (
 	"braid/storage"
 )
 
-// simulated is a transport on which each address leads to a function that plays the peer, over a pipe in memory: in a synctest
-// bubble a session over it lives in simulated time.
+// simulated is a transport on which each address leads to a function that plays the peer, over a
+// pipe in memory: in a synctest bubble a session over it lives in simulated time.
 type simulated struct {
 	onIP
 	peers map[string]func(net.Conn) // the connection is closed when it returns
@@ -52,8 +52,8 @@ func (w simulatedWire) Key() *scionnet.PeerKey { return nil }
 func (w simulatedWire) Proven() bool           { return true }
 func (w simulatedWire) Measure() Measurement   { return Measurement{RTT: w.trip} }
 
-// simulateDownload downloads the data from the peers, and returns how long that took. Meanwhile it calls
-// the given functions.
+// simulateDownload downloads the data from the peers, and returns how long that took. Meanwhile it
+// calls the given functions.
 func simulateDownload(t *testing.T, src Source, data string, sim simulated, during ...func(*Transfer)) time.Duration {
 	t.Helper()
 	sim.onIP = newOnIP("")
@@ -98,8 +98,8 @@ func simulateDownload(t *testing.T, src Source, data string, sim simulated, duri
 	return took
 }
 
-// Peers that have everything and do not answer, or hardly, do not hold up those who do answer, even where all that is missing is one
-// block.
+// Peers that have everything and do not answer, or hardly, do not hold up those who do answer, even
+// where all that is missing is one block.
 func TestMutePeers(t *testing.T) {
 	const most = 6 * time.Minute // each mute peer is asked once or twice, for 8 s
 	for name, c := range map[string]struct {

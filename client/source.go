@@ -64,8 +64,8 @@ type Source struct {
 	httpSeeds []string // those of WebSeeds that are scripts (BEP 17)
 }
 
-// WebSeedErrors says of each web seed that braid cannot use why that is so. usable tells whether there
-// are others.
+// WebSeedErrors says of each web seed that braid cannot use why that is so. usable tells whether
+// there are others.
 func (s Source) WebSeedErrors() (errs []error, usable bool) {
 	for _, u := range s.WebSeeds {
 		if _, _, err := (WebSeed{URL: u}).of(s); err != nil {
@@ -208,8 +208,8 @@ func (s *Source) scanWebSeeds(b *bencoded) error {
 	return one()
 }
 
-// scanNodes reads a list of pairs of host and port (BEP 5). It ignores other values in it, and those
-// beyond the limit.
+// scanNodes reads a list of pairs of host and port (BEP 5). It ignores other values in it, and
+// those beyond the limit.
 func scanNodes(b *bencoded) (nodes []string, err error) {
 	err = b.list(func() error {
 		if b.kind() != 'l' {

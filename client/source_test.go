@@ -141,7 +141,8 @@ func FuzzParseTorrent(f *testing.F) {
 	})
 }
 
-// showEngine has the engine take a torrent as a transfer does. It may refuse it, but not panic, and sees one file.
+// showEngine has the engine take a torrent as a transfer does. It may refuse it, but not panic, and
+// sees one file.
 func showEngine(t *testing.T, s Source) {
 	if s.Layout.Pieces() > 1000 {
 		return // in the interest of speed

@@ -10,7 +10,8 @@ import (
 	"braid/scionnet"
 )
 
-// A magnet link cannot have us contact this machine or its networks, neither by address nor by name.
+// A magnet link cannot have us contact this machine or its networks, neither by address nor by
+// name.
 func TestPeersOfStrangers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -31,9 +31,9 @@ func TestUrgency(t *testing.T) {
 	}
 }
 
-// Strict has the pieces in their order, but for those on their way; the others bring everything too. The order is looked
-// at early: the queues of the connections grow with what they have fetched, and are longer later than what Strict asks
-// for first.
+// Strict has the pieces in their order, but for those on their way; the others bring everything
+// too. The order is looked at early: the queues of the connections grow with what they have
+// fetched, and are longer later than what Strict asks for first.
 func TestStrategies(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []Strategy{Fastest, Strict, Fuzzy} {

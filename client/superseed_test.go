@@ -37,7 +37,8 @@ func leech(t *testing.T, src Source, opts Options) (*Session, *Transfer, string)
 	return s, tr, out
 }
 
-// A seed sends leechers that know each other little more than one copy. Who comes later, and knows nobody else, gets all too.
+// A seed sends leechers that know each other little more than one copy. Who comes later, and knows
+// nobody else, gets all too.
 func TestSuperSeeding(t *testing.T) {
 	for _, mode := range []SuperSeeding{AutoSuperSeeding, AlwaysSuperSeeding} {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -28,8 +28,8 @@ type tcpTransport struct {
 	workers    sync.WaitGroup
 }
 
-// openTCP listens at the addresses, if any. congestion is the kernel's name of the congestion control
-// algorithm for all connections; empty is the kernel's default.
+// openTCP listens at the addresses, if any. congestion is the kernel's name of the congestion
+// control algorithm for all connections; empty is the kernel's default.
 func openTCP(addrs []Peer, congestion string, id *scionnet.Identity, log *slog.Logger) (*tcpTransport, error) {
 	if err := hasTCPCongestion(congestion); err != nil {
 		return nil, err

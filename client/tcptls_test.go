@@ -28,8 +28,8 @@ func member(t *testing.T, secret string) *scionnet.Identity {
 	return id
 }
 
-// Whoever lacks the secret of the group gets no connection, on no transport, and the listener does not
-// hear of it. The bytes of a stranger that speaks plain BitTorrent are not answered.
+// Whoever lacks the secret of the group gets no connection, on no transport, and the listener does
+// not hear of it. The bytes of a stranger that speaks plain BitTorrent are not answered.
 func TestStrangersToAGroup(t *testing.T) {
 	t.Parallel()
 	stranger, err := scionnet.NewIdentity()

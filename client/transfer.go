@@ -9,8 +9,8 @@ import (
 	"braid/storage"
 )
 
-// Transfer is one torrent in a session, for any goroutine. What belongs to the loop's goroutine is done
-// there: see do.
+// Transfer is one torrent in a session, for any goroutine. What belongs to the loop's goroutine is
+// done there: see do.
 type Transfer struct {
 	*core
 	loop *loop
@@ -53,8 +53,8 @@ func (t *Transfer) Described() (Source, error) { return t.describedSource() }
 // AddPeers offers peers to the transfer that the user names while it runs. See Found.
 func (t *Transfer) AddPeers(peers ...Peer) { t.Found(FromUser, peers...) }
 
-// Found offers peers to the transfer that others have named. It passes over peers of transports that
-// the session lacks, this session itself, and addresses of this host at which nothing listens.
+// Found offers peers to the transfer that others have named. It passes over peers of transports
+// that the session lacks, this session itself, and addresses of this host at which nothing listens.
 func (t *Transfer) Found(from PeerSource, peers ...Peer) {
 	peers = slices.Clone(peers)
 	t.inbox.put(func() { t.loop.connector.addAll(peers, from, true) })

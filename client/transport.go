@@ -25,7 +25,8 @@ type Transport interface {
 	Abandoned(Peer) bool
 	// Revoked is when the network last said that the path does not work; zero if it has not.
 	Revoked(pathsel.Path) time.Time
-	// Dial connects over one path. It refuses a peer with another key than want; nil allows any key.
+	// Dial connects over one path. It refuses a peer with another key than want; nil allows any
+	// key.
 	Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error)
 	// Accept waits for the next connection that a peer opens. It does not return temporary errors.
 	Accept(context.Context) (Wire, error)

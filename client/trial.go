@@ -10,10 +10,10 @@ import (
 
 // Fetching a wrong piece again, so that its guilty sender is known.
 //
-// The engine keeps a hash of every block of a wrong piece. It compares them with the first good copy
-// and bans the senders of blocks that differ, or the sender of a whole wrong piece. But if the same
-// peers send the piece again, it is wrong again, and so are the other pieces that they send meanwhile.
-// So the senders of a wrong piece are suspended, and other peers send it:
+// The engine keeps a hash of every block of a wrong piece. It compares them with the first good
+// copy and bans the senders of blocks that differ, or the sender of a whole wrong piece. But if the
+// same peers send the piece again, it is wrong again, and so are the other pieces that they send
+// meanwhile. So the senders of a wrong piece are suspended, and other peers send it:
 //
 //	wrong --> others have the piece:  they send it
 //	          nobody else does:       one suspect sends it alone, then the next one
@@ -32,19 +32,19 @@ type trial struct {
 }
 
 const (
-	// A turn ends after trialSilence without a block: before its first one, a connection may have to send
-	// the blocks of other pieces that it was asked for. It ends after trialTurn in any case, or a peer
-	// that sends block by block would hold up all suspects.
+	// A turn ends after trialSilence without a block: before its first one, a connection may have
+	// to send the blocks of other pieces that it was asked for. It ends after trialTurn in any
+	// case, or a peer that sends block by block would hold up all suspects.
 	trialSilence, trialTurn = 5 * time.Second, 15 * time.Second
-	// For trialPause nobody is asked for anything. So all requests for other pieces are taken back, and the
-	// wrong piece is requested first. Otherwise pieces that have blocks of the guilty one become complete
-	// meanwhile, and are wrong, too.
+	// For trialPause nobody is asked for anything. So all requests for other pieces are taken back,
+	// and the wrong piece is requested first. Otherwise pieces that have blocks of the guilty one
+	// become complete meanwhile, and are wrong, too.
 	trialPause = sampleEvery / 4
-	// maxTurns is the number of suspects that get a turn. Then all are resumed: more turns would hold up
-	// the honest ones for longer than the guilty one can.
+	// maxTurns is the number of suspects that get a turn. Then all are resumed: more turns would
+	// hold up the honest ones for longer than the guilty one can.
 	maxTurns = 4
-	// maxTrials bounds the pieces that are fetched again in this way. There are more only if many pieces
-	// were nearly complete when the first one was found wrong.
+	// maxTrials bounds the pieces that are fetched again in this way. There are more only if many
+	// pieces were nearly complete when the first one was found wrong.
 	maxTrials = 64
 )
 
@@ -95,8 +95,8 @@ func (t trials) accuses(s suspect) bool {
 	return slices.ContainsFunc(t, func(x *trial) bool { return x.accuses(s) })
 }
 
-// step returns the trials that go on, and the connections that are suspended meanwhile. blocks is how many
-// blocks of a piece are there.
+// step returns the trials that go on, and the connections that are suspended meanwhile. blocks is
+// how many blocks of a piece are there.
 func (t trials) step(now time.Time, there []witness, blocks func(piece int) int, banned func(suspect) bool) (trials, map[engineAddr]bool) {
 	t = slices.DeleteFunc(t, func(x *trial) bool { return slices.ContainsFunc(x.suspects, banned) })
 	for len(t) > 0 && !t[0].proceed(now, there, blocks(t[0].piece), t.accuses) {
@@ -147,9 +147,9 @@ type trialRunner struct {
 	busy      atomic.Bool  // there are trials, or there were at the last look
 }
 
-// hashed has the transfer's goroutine look at a piece that the engine has found right or wrong. It is
-// called without the engine's lock. It waits, so that the engine does not ask for a wrong piece again
-// before its senders are suspended.
+// hashed has the transfer's goroutine look at a piece that the engine has found right or wrong. It
+// is called without the engine's lock. It waits, so that the engine does not ask for a wrong piece
+// again before its senders are suspended.
 func (e *trialRunner) hashed(piece int, right bool) {
 	var senders []suspect
 	if right && !e.busy.Load() {
@@ -222,9 +222,10 @@ func (e *trialRunner) look() {
 	e.prioritize()
 }
 
-// prioritize has the engine request the wrong piece first. Until it is settled, no other piece with blocks of
-// suspects is requested: it might become complete, and be wrong, too. It does so at each look, since rarestFirst, a
-// sequential order, the end of a full disk and a new selection set priorities meanwhile.
+// prioritize has the engine request the wrong piece first. Until it is settled, no other piece with
+// blocks of suspects is requested: it might become complete, and be wrong, too. It does so at each
+// look, since rarestFirst, a sequential order, the end of a full disk and a new selection set
+// priorities meanwhile.
 func (e *trialRunner) prioritize() {
 	if len(e.trials) == 0 {
 		if len(e.spoilt) > 0 {

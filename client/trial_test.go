@@ -15,8 +15,8 @@ import (
 	"github.com/anacrolix/torrent"
 )
 
-// Peers that send wrong blocks are banned after at most three wrong pieces, alone and where others have a part in every
-// piece; an honest peer never is.
+// Peers that send wrong blocks are banned after at most three wrong pieces, alone and where others
+// have a part in every piece; an honest peer never is.
 func TestLiars(t *testing.T) {
 	t.Parallel()
 	const most, length, pieces = 3, 512 << 10, 12
@@ -147,7 +147,8 @@ func (f steady) serve(c net.Conn, src Source) {
 	}
 }
 
-// When a trial ends, pieces that were not requested meanwhile are requested again, also if the suspect is no longer there.
+// When a trial ends, pieces that were not requested meanwhile are requested again, also if the
+// suspect is no longer there.
 func TestTrialOfSomebodyGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const length = 64 << 10
@@ -168,7 +169,8 @@ func TestTrialOfSomebodyGone(t *testing.T) {
 	})
 }
 
-// Nothing else that sets priorities has the engine request a piece that a trial leaves out, or a wrong piece that is no longer wanted.
+// Nothing else that sets priorities has the engine request a piece that a trial leaves out, or a
+// wrong piece that is no longer wanted.
 func TestPrioritiesDuringTrial(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*loop)

@@ -10,8 +10,8 @@ import (
 	"braid/pathsel"
 )
 
-// refusing is an address of this host that refuses connections as long as the test runs. It is the near end of another
-// connection, so no other program can listen at it.
+// refusing is an address of this host that refuses connections as long as the test runs. It is the
+// near end of another connection, so no other program can listen at it.
 func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,8 +27,9 @@ func refusing(t *testing.T) string {
 	return c.LocalAddr().String()
 }
 
-// A peer that cannot be reached, while another one is connected, is a failure to try again and nothing more. The
-// engine would ask the connected peer to arrange a meeting, and panic over an address that is none.
+// A peer that cannot be reached, while another one is connected, is a failure to try again and
+// nothing more. The engine would ask the connected peer to arrange a meeting, and panic over an
+// address that is none.
 func TestUnreachablePeerBesideAConnectedOne(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

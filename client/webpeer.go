@@ -58,8 +58,8 @@ func (w *webPort) close() error {
 	return w.port.Close()
 }
 
-// webSeeds are the torrent's web seeds and those that the user has named, as peers. Those that cannot
-// be used are logged.
+// webSeeds are the torrent's web seeds and those that the user has named, as peers. Those that
+// cannot be used are logged.
 func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 	for _, u := range t.source.WebSeeds {
 		named = append(named, WebSeed{URL: u})
@@ -143,8 +143,8 @@ func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *s
 	return &webWire{Conn: conn, remote: remote{peer: p, path: path}, end: end}, nil
 }
 
-// ipClient reaches a web seed on IP. If a stranger has named it, it must be on the Internet. A redirect
-// leads nowhere that is nearer to us than the server which sent it.
+// ipClient reaches a web seed on IP. If a stranger has named it, it must be on the Internet. A
+// redirect leads nowhere that is nearer to us than the server which sent it.
 func ipClient(p Peer) (*http.Transport, func(*http.Request, []*http.Request) error) {
 	g := newRedirectGuard(scionnet.ScopeOf)
 	if p.guarded {

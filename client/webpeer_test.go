@@ -119,8 +119,8 @@ func TestWebSeedOfFile(t *testing.T) {
 	sameFiles(t, src, dir, to)
 }
 
-// Whatever a server does, the download ends right with the data of an honest peer, and the reason why
-// the server is of no use is shown.
+// Whatever a server does, the download ends right with the data of an honest peer, and the reason
+// why the server is of no use is shown.
 func TestHostileWebSeeds(t *testing.T) {
 	dir, src := webData(t)
 	good := http.FileServer(http.Dir(dir))
@@ -202,8 +202,8 @@ func (w wrong) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// A torrent can make braid contact no host on this machine or its network, neither by a URL nor by a
-// name. Web seeds of BEP 17 are refused.
+// A torrent can make braid contact no host on this machine or its network, neither by a URL nor by
+// a name. Web seeds of BEP 17 are refused.
 func TestWebSeedsOfStrangers(t *testing.T) {
 	dir, src := webData(t)
 	var asked atomic.Int64

@@ -23,29 +23,31 @@ import (
 	"braid/scionnet"
 )
 
-// WebRTCConfig says how connections over WebRTC are made. Peers of this kind are mostly in browsers.
+// WebRTCConfig says how connections over WebRTC are made. Peers of this kind are mostly in
+// browsers.
 type WebRTCConfig struct {
 	// ICE are the servers that tell us our address or relay packets, in the order of preference:
 	// stun:HOST:PORT, or turn:USER:PASSWORD@HOST:PORT. No others are asked.
 	ICE []string
-	// Local reveals the host's addresses on local networks to peers, and has packets sent to theirs.
+	// Local reveals the host's addresses on local networks to peers, and has packets sent to
+	// theirs.
 	Local bool
 }
 
 const (
-	// maxRTCPending bounds the connections that are being made. Each takes a socket for each address of
-	// the host.
+	// maxRTCPending bounds the connections that are being made. Each takes a socket for each
+	// address of the host.
 	maxRTCPending = 128
-	// rtcPatience is how long a connection may take: an offer waits for somebody who answers it, and the
-	// ends then look for a way to each other.
+	// rtcPatience is how long a connection may take: an offer waits for somebody who answers it,
+	// and the ends then look for a way to each other.
 	rtcPatience = time.Minute
 	// gatherPatience is how long an ICE server may take to answer.
 	gatherPatience = 5 * time.Second
 )
 
-// WebRTC is the transport for connections over WebRTC data channels. Nobody can dial such a peer: both
-// ends need a description of the other, which somebody has to carry, such as a tracker. So there is a
-// connection before the engine knows the peer; Dial hands it out.
+// WebRTC is the transport for connections over WebRTC data channels. Nobody can dial such a peer:
+// both ends need a description of the other, which somebody has to carry, such as a tracker. So
+// there is a connection before the engine knows the peer; Dial hands it out.
 type WebRTC struct {
 	onIP
 	api     *webrtc.API
@@ -181,7 +183,8 @@ func (e *rtcEnd) close() {
 	t.mu.Unlock()
 }
 
-// shut closes a connection in the background, since that may wait for packets. The caller holds t.mu.
+// shut closes a connection in the background, since that may wait for packets. The caller holds
+// t.mu.
 func (t *WebRTC) shut(pc *webrtc.PeerConnection) { t.background(func() { _ = pc.Close() }) }
 
 // background ends a connection. Close waits for it, if it began before. The caller holds t.mu.
@@ -261,9 +264,9 @@ func (e *rtcEnd) describe(ctx context.Context, d webrtc.SessionDescription) (str
 	return filterSDP(e.pc.LocalDescription().SDP, e.transport.local)
 }
 
-// deliver calls found with a connected peer. If it returns true, a transfer dials the peer soon, and our
-// side speaks first. If not, as a complete transfer dials nobody, the connection is accepted, and the peer
-// speaks first.
+// deliver calls found with a connected peer. If it returns true, a transfer dials the peer soon,
+// and our side speaks first. If not, as a complete transfer dials nobody, the connection is
+// accepted, and the peer speaks first.
 func (t *WebRTC) deliver(w *rtcWire, found func(Peer) bool) {
 	t.mu.Lock()
 	ended := t.ctx.Err() != nil // Close does not see this connection any more
@@ -419,15 +422,16 @@ func (t *WebRTC) Close() error {
 }
 
 const (
-	// maxSDPLines bounds a description; one of a data channel has about 20 lines, and one for each address.
+	// maxSDPLines bounds a description; one of a data channel has about 20 lines, and one for each
+	// address.
 	maxSDPLines = 100
 	// maxCandidates is the number of addresses that are tried.
 	maxCandidates = 20
 )
 
-// filterSDP returns the description of one end of a data channel (RFC 8839, RFC 8841), with the addresses
-// that may be revealed or contacted: with local all, otherwise those on the Internet. It refuses
-// descriptions of anything else.
+// filterSDP returns the description of one end of a data channel (RFC 8839, RFC 8841), with the
+// addresses that may be revealed or contacted: with local all, otherwise those on the Internet. It
+// refuses descriptions of anything else.
 func filterSDP(sdp string, local bool) (string, error) {
 	lines := strings.Split(strings.TrimRight(sdp, "\r\n"), "\n")
 	if len(lines) > maxSDPLines {

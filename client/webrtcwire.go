@@ -19,8 +19,8 @@ type rtcWire struct {
 	channel *webrtc.DataChannel
 	raw     datachannel.ReadWriteCloser
 	pc      *webrtc.PeerConnection
-	// gone is called once when the connection ends, and has a function run in the background; spawn runs
-	// one at any time. They belong to the transport.
+	// gone is called once when the connection ends, and has a function run in the background; spawn
+	// runs one at any time. They belong to the transport.
 	gone     func(finish func())
 	spawn    func(func())
 	closed   chan struct{}
@@ -44,13 +44,13 @@ const (
 	maxRTCMessage = 64 << 10
 	// maxRTCWrite is the largest message that is written. Every implementation takes it.
 	maxRTCWrite = 16 << 10
-	// rtcBuffered is how much is given to SCTP before a write waits. It must fill a path of 100 Mbit/s
-	// and 50 ms.
+	// rtcBuffered is how much is given to SCTP before a write waits. It must fill a path of 100
+	// Mbit/s and 50 ms.
 	rtcBuffered = 1 << 20
 	// drainPatience is how long what was written may take to arrive after the end.
 	drainPatience = 5 * time.Second
-	// rttAge is how old a round-trip time may get. It is asked for in the background, since ICE answers
-	// from a goroutine of its own.
+	// rttAge is how old a round-trip time may get. It is asked for in the background, since ICE
+	// answers from a goroutine of its own.
 	rttAge = time.Second
 )
 

@@ -6,9 +6,9 @@ const (
 	// maxMessage bounds a message in bytes. It fits one packet on every SCION path and on Ethernet,
 	// with an item of BEP 44 in it.
 	maxMessage = 1400
-	// maxDepth and maxValues bound a message before it is decoded: a decoder makes much of little, up
-	// to 700 bytes of memory for each byte. A message has a dictionary in a dictionary with lists of
-	// strings; an item may have some more.
+	// maxDepth and maxValues bound a message before it is decoded: a decoder makes much of little,
+	// up to 700 bytes of memory for each byte. A message has a dictionary in a dictionary with
+	// lists of strings; an item may have some more.
 	maxDepth, maxValues = 8, 256
 )
 

@@ -10,8 +10,8 @@ import (
 	"braid/scionnet"
 )
 
-// maxFirst bounds the nodes that an item names. 32 with IPv6 hosts are 832 bytes of the 1000 that an
-// item may have (BEP 44).
+// maxFirst bounds the nodes that an item names. 32 with IPv6 hosts are 832 bytes of the 1000 that
+// an item may have (BEP 44).
 const maxFirst = 32
 
 // firstNodes is the value of an item that names nodes on SCION: their compact addresses.
@@ -21,7 +21,8 @@ type firstNodes struct {
 }
 
 // FirstNodes makes the item in which the owner of a key names nodes on SCION to those who only know
-// nodes on IP. Of many nodes it names the first 32. The sequence number must grow from item to item.
+// nodes on IP. Of many nodes it names the first 32. The sequence number must grow from item to
+// item.
 func FirstNodes(key ed25519.PrivateKey, seq int64, nodes []Addr) *Item {
 	var v firstNodes
 	n := 0

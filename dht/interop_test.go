@@ -157,9 +157,9 @@ func serveLocal(t *testing.T, boot ...Addr) *Server {
 // torrentOf is the torrent that node i announces.
 func torrentOf(i int) ID { return sha1.Sum(fmt.Append(nil, "torrent ", i)) }
 
-// Thirty nodes in one DHT on IP: braid's, libtorrent's and, where it is installed, bittorrent-dht's.
-// Each announces a torrent, and each finds the torrents of all. Set BRAID_BITTORRENT_DHT to the
-// directory whose node_modules has bittorrent-dht.
+// Thirty nodes in one DHT on IP: braid's, libtorrent's and, where it is installed,
+// bittorrent-dht's. Each announces a torrent, and each finds the torrents of all. Set
+// BRAID_BITTORRENT_DHT to the directory whose node_modules has bittorrent-dht.
 func TestForeignNodes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("foreign nodes do not wait long for answers, and the race detector makes ours slow")

@@ -1,9 +1,10 @@
-// Package dht is a node of a distributed hash table (BEP 5), in which the peers of a torrent find each
-// other without a tracker. On SCION braid's nodes make up the table; on IP it is that of all clients.
-// PROTOCOL.md describes the protocol for other implementations.
+// Package dht is a node of a distributed hash table (BEP 5), in which the peers of a torrent find
+// each other without a tracker. On SCION braid's nodes make up the table; on IP it is that of all
+// clients. PROTOCOL.md describes the protocol for other implementations.
 //
-// A Node is a state machine for one network: it takes messages and the time, and returns messages to
-// send and what it has found. Server runs nodes on sockets. Package sim runs many in virtual time.
+// A Node is a state machine for one network: it takes messages and the time, and returns messages
+// to send and what it has found. Server runs nodes on sockets. Package sim runs many in virtual
+// time.
 //
 //	Node     transactions, the table's upkeep                    node.go
 //	table    places for nodes, limited by AS                     table.go
@@ -14,8 +15,8 @@
 //	Message  bytes and back; IDs and addresses                   message.go, bounded.go, id.go, addr.go
 //	Server   sockets on IP and SCION, limits on rates            server.go, follow.go, udp.go, scion.go
 //
-// The package opens no file and knows neither trackers nor transfers. What arrives is hostile: it is
-// bounded before it is decoded, and whatever grows has a limit.
+// The package opens no file and knows neither trackers nor transfers. What arrives is hostile: it
+// is bounded before it is decoded, and whatever grows has a limit.
 //
 // Unsolved: with fewer than about five ASes the limits by AS leave a large DHT's tables thin.
 package dht
@@ -199,8 +200,8 @@ func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
 	return n.Wake(now)
 }
 
-// Suggest names an address at which a node may be. It is asked for a sign of life, as a newcomer is, and
-// enters the table as any other node.
+// Suggest names an address at which a node may be. It is asked for a sign of life, as a newcomer
+// is, and enters the table as any other node.
 func (n *Node) Suggest(now time.Time, a Addr) Out {
 	switch {
 	case !n.inNetwork(a):
@@ -365,8 +366,8 @@ func (n *Node) rename(now time.Time, id ID) {
 	n.nextSelf = now
 }
 
-// Wake does what is due: it repeats queries and gives them up, goes on with searches, and checks the
-// table.
+// Wake does what is due: it repeats queries and gives them up, goes on with searches, and checks
+// the table.
 func (n *Node) Wake(now time.Time) Out {
 	for _, q := range slices.Clone(n.pending) {
 		switch age := now.Sub(q.sent); {

@@ -224,7 +224,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// The state of a node that listens on all addresses, and does not know its own yet, can be read again.
+// The state of a node that listens on all addresses, and does not know its own yet, can be read
+// again.
 func TestStateWithoutOwnAddress(t *testing.T) {
 	socket, err := ListenUDP(t.Context(), netip.MustParseAddrPort("0.0.0.0:0"))
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// slowAfter is the silence after which a branch goes on with its next node, while it still waits
-	// for the last one.
+	// slowAfter is the silence after which a branch goes on with its next node, while it still
+	// waits for the last one.
 	slowAfter = 400 * time.Millisecond
 	// maxAsked bounds the queries of one search, and maxAskedGroup those to one network: a network
 	// that names ever nearer nodes of its own costs no more.
@@ -49,8 +49,8 @@ const (
 	failedState
 )
 
-// candidate is a node that a search knows. Each belongs to the branch that has heard of it first, so
-// the branches are disjoint.
+// candidate is a node that a search knows. Each belongs to the branch that has heard of it first,
+// so the branches are disjoint.
 type candidate struct {
 	Contact
 	hasID  bool // the ID is known
@@ -107,8 +107,8 @@ func (n *Node) search(now time.Time, s *search) bool {
 	return true
 }
 
-// plant spreads the first nodes over the branches. Nodes of one network go to one branch, so that no
-// network is at the root of two; with fewer networks than branches that cannot be.
+// plant spreads the first nodes over the branches. Nodes of one network go to one branch, so that
+// no network is at the root of two; with fewer networks than branches that cannot be.
 func (s *search) plant(start []Contact) {
 	of := map[group]int{}
 	for _, c := range start {
@@ -179,8 +179,8 @@ func (s *search) goal(branch, perGroup int) []*candidate {
 	return goal
 }
 
-// advance asks the next nodes of a search, and ends it when each branch has answers from its nearest
-// nodes.
+// advance asks the next nodes of a search, and ends it when each branch has answers from its
+// nearest nodes.
 func (n *Node) advance(now time.Time, s *search) {
 	if !slices.Contains(n.searches, s) {
 		return

@@ -28,7 +28,8 @@ type Socket interface {
 
 const (
 	// maxRate bounds the messages that are handled in a second, and maxGroupRate those of one
-	// network. Handling a message takes about 20 us, and a node at rest gets one or two in a second.
+	// network. Handling a message takes about 20 us, and a node at rest gets one or two in a
+	// second.
 	maxRate, maxGroupRate = 1000, 200
 )
 

@@ -64,7 +64,8 @@ type store struct {
 	items  map[ID]storedItem
 }
 
-// announce keeps a peer. A torrent or network that has its share of everything loses its oldest one.
+// announce keeps a peer. A torrent or network that has its share of everything loses its oldest
+// one.
 func (s *store) announce(now time.Time, hash ID, p storedPeer) {
 	p.at = now
 	swarm := s.swarms[hash]

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Limits keep one network (an AS, an IPv4 /24 or an IPv6 /48) from standing for many nodes. The zero
-// value sets none, which serves to show their worth.
+// Limits keep one network (an AS, an IPv4 /24 or an IPv6 /48) from standing for many nodes. The
+// zero value sets none, which serves to show their worth.
 type Limits struct {
 	PerBucket int  // nodes of one network in a bucket, and among the nodes that an answer or a lookup picks first
 	PerTable  int  // nodes of one network in the table
@@ -75,8 +75,8 @@ func (t *table) wants(c Contact) bool {
 	return byID == nil && byAddr == nil && t.place(c) >= 0
 }
 
-// place returns the position in its bucket at which a newcomer would stand: behind the others, or in
-// the place of one that has stopped answering; -1: there is none.
+// place returns the position in its bucket at which a newcomer would stand: behind the others, or
+// in the place of one that has stopped answering; -1: there is none.
 func (t *table) place(c Contact) int {
 	if c.ID == t.self || t.limits.Bound && c.Addr.IsSCION() && !IsBound(c.ID, c.Addr) {
 		return -1
@@ -165,8 +165,8 @@ func (t *table) failed(c Contact) bool {
 	return true
 }
 
-// closest returns up to n nodes of a family near a target. All nodes of a bucket share a prefix with
-// the target, and so it looks only into the nearest buckets, until it has enough.
+// closest returns up to n nodes of a family near a target. All nodes of a bucket share a prefix
+// with the target, and so it looks only into the nearest buckets, until it has enough.
 func (t *table) closest(target ID, n int, use func(Contact) bool) []Contact {
 	at := min(t.bucketOf(target), len(t.buckets))
 	near := make([]Contact, 0, 4*bucketSize)

@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// tokenLife is how long one secret makes tokens. Its tokens are accepted for as long again, so a
-	// token is good for five to ten minutes (BEP 5).
+	// tokenLife is how long one secret makes tokens. Its tokens are accepted for as long again, so
+	// a token is good for five to ten minutes (BEP 5).
 	tokenLife = 5 * time.Minute
 	tokenLen  = 8
 )
 
-// tokens proves that the sender of a message receives at the address from which it sends: it repeats
-// bytes that were sent there. They follow from the address, so nothing has to be remembered.
+// tokens proves that the sender of a message receives at the address from which it sends: it
+// repeats bytes that were sent there. They follow from the address, so nothing has to be
+// remembered.
 type tokens struct{ secret [16]byte }
 
 func (t *tokens) at(epoch int64, a Addr) string {

@@ -173,8 +173,8 @@ func (n *Node) keptAnswered(now time.Time, q *query, m *Message) {
 	}
 }
 
-// lost notes that a node which kept our announcement does not answer. Once a quarter has gone, a search
-// finds others at once, and renewals follow more often.
+// lost notes that a node which kept our announcement does not answer. Once a quarter has gone, a
+// search finds others at once, and renewals follow more often.
 func (t *Torrent) lost(now time.Time, c Contact) {
 	t.keepers = slices.DeleteFunc(t.keepers, func(k keeper) bool { return k.Contact == c })
 	if 4*len(t.keepers) < 3*t.wanted && !t.searching && t.nextLookup.After(now) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A host starts while all its first nodes are down. It searches for its torrents as soon as one of them
-// answers, and does not wait for its next attempt.
+// A host starts while all its first nodes are down. It searches for its torrents as soon as one of
+// them answers, and does not wait for its next attempt.
 func TestSearchWithFirstNode(t *testing.T) {
 	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
 	first := boundContact(2, 1, rand.New(rand.NewPCG(3, 4)))

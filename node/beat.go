@@ -36,8 +36,8 @@ func (n *Node) background(f func()) {
 	}
 }
 
-// announceMoves announces all torrents again when peers must dial other addresses than before: a NAT
-// has given this host another one. Only the goroutine of beat calls it.
+// announceMoves announces all torrents again when peers must dial other addresses than before: a
+// NAT has given this host another one. Only the goroutine of beat calls it.
 func (n *Node) announceMoves() {
 	now := n.Listening()
 	if slices.Equal(now, n.listened) {
@@ -114,8 +114,8 @@ func (t *Torrent) beat(now time.Time) {
 	}
 }
 
-// observe notes whether payload has come or gone. It returns when the run was complete, and for how long
-// no payload has moved since.
+// observe notes whether payload has come or gone. It returns when the run was complete, and for how
+// long no payload has moved since.
 func (r *run) observe(p client.Progress, now time.Time) (completed time.Time, idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +175,8 @@ func (n *Node) conduct() {
 	}
 }
 
-// decide starts or stops a torrent in the background. If too much is under way, a later look does it.
+// decide starts or stops a torrent in the background. If too much is under way, a later look does
+// it.
 func (n *Node) decide(t *Torrent, run bool) {
 	if !t.deciding.CompareAndSwap(false, true) {
 		return

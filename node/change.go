@@ -172,10 +172,11 @@ func wantsMore(o Options, before client.Selection) bool {
 	return false
 }
 
-// Set changes the torrent's options. It checks all of them first; then they hold at once, and are kept.
+// Set changes the torrent's options. It checks all of them first; then they hold at once, and are
+// kept.
 //
-// A download that is to fetch files that it has left out is started again, since the store has to look
-// whether files of other programs have their names.
+// A download that is to fetch files that it has left out is started again, since the store has to
+// look whether files of other programs have their names.
 func (t *Torrent) Set(c Change) error {
 	t.setting.Lock()
 	defer t.setting.Unlock()

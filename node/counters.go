@@ -38,7 +38,8 @@ func (c counters) describe(p *client.Progress) {
 	p.Total, p.Have, p.Missing, p.Pieces, p.Done = c.Shape.Total, c.Shape.Have, c.Shape.Missing, c.Shape.Pieces, c.Shape.Done
 }
 
-// countersLocked are the counters of earlier runs, with the times of the present one, which is at p.
+// countersLocked are the counters of earlier runs, with the times of the present one, which is at
+// p.
 func (t *Torrent) countersLocked(p client.Progress, now time.Time) counters {
 	c := t.past
 	if r := t.run; r != nil {
@@ -151,8 +152,8 @@ func (n *Node) loadOrder() (map[string]int, error) {
 // enough to learn of the others.
 const maxRemembered = 20
 
-// remember keeps the peers that have delivered data, so that the next start tries them first. They are
-// not worth a wait for the disk.
+// remember keeps the peers that have delivered data, so that the next start tries them first. They
+// are not worth a wait for the disk.
 func (t *Torrent) remember(r *run) {
 	found := r.transfer.Deliverers(maxRemembered)
 	if len(found) == 0 {
@@ -178,8 +179,8 @@ func (t *Torrent) remember(r *run) {
 	}
 }
 
-// loadPeers returns the remembered peers of a torrent. Without them it asks trackers, so what cannot be
-// read is passed over.
+// loadPeers returns the remembered peers of a torrent. Without them it asks trackers, so what
+// cannot be read is passed over.
 func (n *Node) loadPeers(hash string) []client.Peer {
 	b, err := os.ReadFile(n.stateFile(hash, ".peers"))
 	if err != nil {

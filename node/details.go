@@ -72,12 +72,13 @@ type PathStatus struct {
 	// Reason is why the selector's last decision about it was taken, at the time Since.
 	Reason string
 	Since  time.Time
-	// Refused is the clause of a policy that forbids the path, and Reason why; empty: it is allowed.
+	// Refused is the clause of a policy that forbids the path, and Reason why; empty: it is
+	// allowed.
 	Refused string
 }
 
-// Paths returns the path-level peers: those with connections, those that could be connected, and those
-// that a policy forbids.
+// Paths returns the path-level peers: those with connections, those that could be connected, and
+// those that a policy forbids.
 func (t *Torrent) Paths() (out []PathStatus) {
 	r := t.current()
 	if r == nil {

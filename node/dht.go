@@ -47,8 +47,8 @@ type DHTConfig struct {
 const (
 	// dhtSaveEvery is how often the found nodes are written to disk.
 	dhtSaveEvery = 5 * time.Minute
-	// maxKeptTorrents and maxKeptPeers bound the peers that are kept for the next run, and keptFor is
-	// how long they are kept.
+	// maxKeptTorrents and maxKeptPeers bound the peers that are kept for the next run, and keptFor
+	// is how long they are kept.
 	maxKeptTorrents, maxKeptPeers = 256, 50
 	keptFor                       = 14 * 24 * time.Hour
 	maxDHTFile                    = 8 << 20
@@ -81,8 +81,8 @@ type keptPeers struct {
 	Peers []dht.Addr `json:"peers"`
 }
 
-// OpenDHT opens the nodes that the configuration describes; host is nil without SCION. It returns nil
-// if there are none.
+// OpenDHT opens the nodes that the configuration describes; host is nil without SCION. It returns
+// nil if there are none.
 func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, err error) {
 	d := &DHT{file: cfg.File, log: cfg.Logger, host: host, heard: make(chan dht.Addr, 16), kept: map[dht.ID]keptPeers{}}
 	d.ctx, d.stop = context.WithCancel(context.Background())
@@ -137,8 +137,8 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 	return d, nil
 }
 
-// ports are what peers are told of these nodes. Nodes that peers tell of are asked for a sign of life;
-// those that come too fast are dropped.
+// ports are what peers are told of these nodes. Nodes that peers tell of are asked for a sign of
+// life; those that come too fast are dropped.
 func (d *DHT) ports() client.DHT {
 	out := client.DHT{Heard: func(a scionnet.Addr) {
 		select {
@@ -185,8 +185,8 @@ func (d *DHT) load() (f dhtFile) {
 	return f
 }
 
-// parseNodes reads the nodes that a torrent names. On IP it may name only those on the Internet, as a
-// magnet link its peers.
+// parseNodes reads the nodes that a torrent names. On IP it may name only those on the Internet, as
+// a magnet link its peers.
 func parseNodes(named []string) (out []dht.Addr) {
 	for _, text := range named {
 		a, err := dht.ParseAddr(text)
@@ -197,7 +197,8 @@ func parseNodes(named []string) (out []dht.Addr) {
 	return out
 }
 
-// isPrivate tells whether peers of a torrent may come from its trackers only, as far as it is known.
+// isPrivate tells whether peers of a torrent may come from its trackers only, as far as it is
+// known.
 func isPrivate(s client.Source, t *client.Transfer) bool {
 	if s.IsMagnet() {
 		s, _ = t.Described() // without a description there is no info

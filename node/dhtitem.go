@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// itemLeast is the first pause between publications of an item, or between attempts to read one. It
-	// doubles up to republishMost, a quarter of the time that nodes keep an item, or rereadMost.
+	// itemLeast is the first pause between publications of an item, or between attempts to read
+	// one. It doubles up to republishMost, a quarter of the time that nodes keep an item, or
+	// rereadMost.
 	itemLeast                 = 2 * time.Second
 	republishMost, rereadMost = 30 * time.Minute, 5 * time.Minute
 	itemPatience              = 30 * time.Second

@@ -34,8 +34,9 @@ func (c Config) openDHT(ctx context.Context, host *scionnet.Host, listening []cl
 	return OpenDHT(ctx, cfg, host)
 }
 
-// dhtAddresses are the UDP addresses for nodes on IP: those at which peers are accepted over TCP, one
-// of each kind; without any, all addresses of IPv4. QUIC has the UDP port of its address already.
+// dhtAddresses are the UDP addresses for nodes on IP: those at which peers are accepted over TCP,
+// one of each kind; without any, all addresses of IPv4. QUIC has the UDP port of its address
+// already.
 func dhtAddresses(listening []client.Peer, quic bool) (out []netip.AddrPort) {
 	for _, p := range listening {
 		at, err := netip.ParseAddrPort(p.String())
@@ -187,8 +188,8 @@ func compareDistances(a, b distance) int {
 	return cmp.Or(cmp.Compare(a.latency, b.latency), cmp.Compare(a.hops, b.hops))
 }
 
-// spread orders peers: near ASes first, and one peer of each AS before the second of any. Peers on IP,
-// and in ASes without a known distance, come last.
+// spread orders peers: near ASes first, and one peer of each AS before the second of any. Peers on
+// IP, and in ASes without a known distance, come last.
 func spread(peers []dht.Addr, at map[pathsel.IA]distance) []dht.Addr {
 	type placed struct {
 		dht.Addr

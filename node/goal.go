@@ -11,9 +11,9 @@ import (
 	"braid/client"
 )
 
-// Goal says when a complete torrent has been served enough: as soon as one of its parts is reached. A
-// part of a torrent's goal that is 0 is the node's, and one below 0 is never reached. A part of the
-// node's goal is never reached if it is 0 or below.
+// Goal says when a complete torrent has been served enough: as soon as one of its parts is reached.
+// A part of a torrent's goal that is 0 is the node's, and one below 0 is never reached. A part of
+// the node's goal is never reached if it is 0 or below.
 type Goal struct {
 	// Ratio is of sent payload to the size of the wanted data.
 	Ratio float64 `json:"ratio,omitempty"`
@@ -38,8 +38,8 @@ func (g Goal) or(other Goal) Goal {
 	return Goal{Ratio: cmp.Or(g.Ratio, other.Ratio), Time: cmp.Or(g.Time, other.Time), Idle: cmp.Or(g.Idle, other.Idle)}
 }
 
-// reached returns the reason to stop serving a complete torrent, or "" to go on. It was served for a
-// time, and has sent nothing for the idle time at its end.
+// reached returns the reason to stop serving a complete torrent, or "" to go on. It was served for
+// a time, and has sent nothing for the idle time at its end.
 func (g Goal) reached(p client.Progress, served, idle time.Duration) string {
 	switch {
 	case p.Err != nil:
@@ -53,13 +53,13 @@ func (g Goal) reached(p client.Progress, served, idle time.Duration) string {
 	return ""
 }
 
-// deliverTime is how long a torrent that was served enough waits for peers to take what it has sent. A peer
-// that is gone, or gets nothing, would hold it for ever.
+// deliverTime is how long a torrent that was served enough waits for peers to take what it has
+// sent. A peer that is gone, or gets nothing, would hold it for ever.
 const deliverTime = 30 * time.Second
 
-// delivers tells whether a torrent that was served enough has to wait: a peer wants data, and may not have
-// what was sent last, which would be lost with its connection. Data that was sent beyond the goal shows that
-// the peer is in the middle of its download.
+// delivers tells whether a torrent that was served enough has to wait: a peer wants data, and may
+// not have what was sent last, which would be lost with its connection. Data that was sent beyond
+// the goal shows that the peer is in the middle of its download.
 func delivers(peers []client.PeerProgress, beyond int64, idle time.Duration) bool {
 	return beyond == 0 && idle < deliverTime && slices.ContainsFunc(peers, func(p client.PeerProgress) bool { return p.PeerInterested })
 }

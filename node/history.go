@@ -58,8 +58,8 @@ type sample struct {
 	in, out float32
 }
 
-// of returns the history of a path, and forgets the one that has been quiet for longest if there are
-// too many.
+// of returns the history of a path, and forgets the one that has been quiet for longest if there
+// are too many.
 func (h *history) of(k pathsel.Key, now time.Time) *pathHistory {
 	if p := h.paths[k]; p != nil {
 		p.changed = now
@@ -120,8 +120,8 @@ func keyOf(x client.PathProgress) pathsel.Key {
 	return pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Path.Fingerprint, Conn: x.Conn}
 }
 
-// History returns the rates of each path over the last ten minutes, and the selector's decisions about
-// it with their reasons, in the order of peers and paths.
+// History returns the rates of each path over the last ten minutes, and the selector's decisions
+// about it with their reasons, in the order of peers and paths.
 func (t *Torrent) History() (out []PathHistory) {
 	t.history.mu.Lock()
 	defer t.history.mu.Unlock()

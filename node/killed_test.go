@@ -40,8 +40,8 @@ type report struct {
 	Seeds    int
 }
 
-// TestKilledChild is the service: it shows what it has, and then adds, changes, moves and removes torrents until it is killed. It
-// tells of each step before and after it.
+// TestKilledChild is the service: it shows what it has, and then adds, changes, moves and removes
+// torrents until it is killed. It tells of each step before and after it.
 func TestKilledChild(t *testing.T) {
 	dir := os.Getenv(killedEnv)
 	if dir == "" {
@@ -118,8 +118,8 @@ func TestKilledChild(t *testing.T) {
 	}
 }
 
-// back brings the data of a removed torrent to where the next Add expects it. If it was removed while it was
-// checked, the name ends in .part.
+// back brings the data of a removed torrent to where the next Add expects it. If it was removed
+// while it was checked, the name ends in .part.
 func back(t *testing.T, dir, name string) {
 	for _, name := range []string{name, name + ".part"} {
 		if err := os.Rename(filepath.Join(dir, "b", name), filepath.Join(dir, "a", name)); err != nil && !os.IsNotExist(err) {
@@ -128,8 +128,9 @@ func back(t *testing.T, dir, name string) {
 	}
 }
 
-// A service is killed at random moments, while it adds, changes, moves and removes torrents. The next one has all that was done: no
-// torrent, label or setting is lost, and all data is complete in one place.
+// A service is killed at random moments, while it adds, changes, moves and removes torrents. The
+// next one has all that was done: no torrent, label or setting is lost, and all data is complete in
+// one place.
 func TestKilledService(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts many processes")

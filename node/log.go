@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxLog is the number of entries that a torrent keeps, and maxEntry the length of each in bytes: what
-// strangers do fills the log, and a service runs for months.
+// maxLog is the number of entries that a torrent keeps, and maxEntry the length of each in bytes:
+// what strangers do fills the log, and a service runs for months.
 const (
 	maxLog   = 200
 	maxEntry = 500

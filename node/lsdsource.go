@@ -41,7 +41,8 @@ func localAddresses(listening []client.Peer, tcp bool) (out []scionnet.Addr) {
 	return out
 }
 
-// Start announces a torrent to the local network. Private torrents are left to their trackers (BEP 27).
+// Start announces a torrent to the local network. Private torrents are left to their trackers (BEP
+// 27).
 func (x *neighbours) Start(s Swarm) (Search, error) {
 	if s.Private() || !x.node.Settings().LSD {
 		return nil, ErrNoWay

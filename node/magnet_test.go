@@ -8,8 +8,8 @@ import (
 	"braid/storage"
 )
 
-// A peer of a magnet link that hears only of another one gets the description from that one, as soon
-// as the other has it. Their handshake was over before.
+// A peer of a magnet link that hears only of another one gets the description from that one, as
+// soon as the other has it. Their handshake was over before.
 func TestMagnetFromMagnet(t *testing.T) {
 	data := t.TempDir()
 	src := create(t, data, "found", 100_000)

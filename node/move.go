@@ -12,13 +12,14 @@ import (
 	"braid/storage"
 )
 
-// Move has the torrent's data lie in another directory. It returns when it is sure that the torrent can
-// be moved; the rest happens in the background, in which the torrent is Moving. It goes on where it was
-// then. If the data cannot be moved, it stays where it is, and the torrent's log says why. Of several
-// moves that wait for one that is under way, the last is carried out.
+// Move has the torrent's data lie in another directory. It returns when it is sure that the torrent
+// can be moved; the rest happens in the background, in which the torrent is Moving. It goes on
+// where it was then. If the data cannot be moved, it stays where it is, and the torrent's log says
+// why. Of several moves that wait for one that is under way, the last is carried out.
 //
-// With data, the data is moved there: by new names on the same file system, otherwise by a copy. Files
-// of others are never overwritten. Without data, it is expected there already, and is verified.
+// With data, the data is moved there: by new names on the same file system, otherwise by a copy.
+// Files of others are never overwritten. Without data, it is expected there already, and is
+// verified.
 func (t *Torrent) Move(dir string, data bool) error {
 	failed := func(err error) error { return fmt.Errorf("move torrent %s: %w", t.Options().title(), err) }
 	dir, err := filepath.Abs(dir)
@@ -124,8 +125,8 @@ func (t *Torrent) endMove(event string) {
 	t.changed(event)
 }
 
-// copyAway brings the data to moveTo, and deletes it in the old place. Each step is kept before the next
-// one begins: see storage.Stored.CopyTo. It needs op.
+// copyAway brings the data to moveTo, and deletes it in the old place. Each step is kept before the
+// next one begins: see storage.Stored.CopyTo. It needs op.
 func (t *Torrent) copyAway(ctx context.Context) error {
 	t.mu.Lock()
 	o, to := t.options, t.moveTo

@@ -10,8 +10,9 @@ import (
 	"braid/client"
 )
 
-// A seed moves while it runs: it is served from the new place, the old one is empty, and nothing is hashed or fetched again. A file
-// of somebody else in the new place stops the move, and both stay as they are.
+// A seed moves while it runs: it is served from the new place, the old one is empty, and nothing is
+// hashed or fetched again. A file of somebody else in the new place stops the move, and both stay
+// as they are.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	data, out, to, full, state := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
@@ -64,7 +65,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// A process that was killed in the middle of a move is followed by one that ends it: before and after the new place holds.
+// A process that was killed in the middle of a move is followed by one that ends it: before and
+// after the new place holds.
 func TestMoveAfterKill(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
@@ -125,7 +127,8 @@ func sameBytes(t *testing.T, from, to string) {
 	}
 }
 
-// Complete data goes where the settings say. Verifying finds what was damaged; the torrent fetches it again.
+// Complete data goes where the settings say. Verifying finds what was damaged; the torrent fetches
+// it again.
 func TestCompleteAndVerify(t *testing.T) {
 	t.Parallel()
 	data, out, complete := t.TempDir(), t.TempDir(), t.TempDir()
@@ -199,8 +202,8 @@ func TestResumeWhileMoving(t *testing.T) {
 	eventually(t, "the torrent", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
 }
 
-// The data of a torrent that has never run has no record. It moves with the torrent all the same, and of
-// moves that wait for another one the last counts.
+// The data of a torrent that has never run has no record. It moves with the torrent all the same,
+// and of moves that wait for another one the last counts.
 func TestMoveBeforeFirstStart(t *testing.T) {
 	t.Parallel()
 	out, skipped, to := t.TempDir(), t.TempDir(), t.TempDir()

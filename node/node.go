@@ -49,8 +49,8 @@ type Config struct {
 	// Identity is the file with the private key that identifies this node to peers. Open creates it
 	// if it is missing. Empty: identity.pem in the user's configuration directory.
 	Identity string
-	// Group, if not nil, lets only its members connect, and nobody else hears of the node's torrents:
-	// it has no peer sources and no peer exchange.
+	// Group, if not nil, lets only its members connect, and nobody else hears of the node's
+	// torrents: it has no peer sources and no peer exchange.
 	Group     *scionnet.Group
 	Knowledge Knowledge
 	// Torrents are those that will be added. Only their peers and trackers matter here: they decide
@@ -60,18 +60,18 @@ type Config struct {
 	DHT *DHTConfig
 	// Sources find peers, in addition to trackers and DHTs.
 	Sources []Source
-	// Adjustable lets limits change while the node runs, which costs each connection a little. Without
-	// it, those of Client hold for ever, and torrents have none of their own.
+	// Adjustable lets limits change while the node runs, which costs each connection a little.
+	// Without it, those of Client hold for ever, and torrents have none of their own.
 	Adjustable bool
-	// State is a directory that keeps the torrents for Restore, the settings and totals; empty: they are
-	// forgotten.
+	// State is a directory that keeps the torrents for Restore, the settings and totals; empty:
+	// they are forgotten.
 	State string
 	// Service says that the node runs as a service. Torrents start in the background, as the queue
-	// allows: Add checks a torrent, keeps it, and returns. A start that fails leaves the torrent Failed.
-	// It implies Adjustable, and SCION is used if it is Likely.
+	// allows: Add checks a torrent, keeps it, and returns. A start that fails leaves the torrent
+	// Failed. It implies Adjustable, and SCION is used if it is Likely.
 	Service bool
-	// Settings hold until there are others in State. Those of Client that are settings, too (limits and
-	// the policy), are used if these leave them out.
+	// Settings hold until there are others in State. Those of Client that are settings, too (limits
+	// and the policy), are used if these leave them out.
 	Settings Settings
 	Logger   *slog.Logger // may be nil
 }
@@ -296,8 +296,8 @@ var errNotAdjustable = errors.New("the limits of this node cannot be changed")
 
 // Add adds a torrent and, unless it is to be paused, starts it. Add first makes sure that the
 // torrent may write to the files that are there already, which can take as long as hashing them.
-// The torrent is in Torrents meanwhile. The context bounds Add only. In a service Add does not wait for
-// the start. The error is ErrExists if the node has the torrent.
+// The torrent is in Torrents meanwhile. The context bounds Add only. In a service Add does not wait
+// for the start. The error is ErrExists if the node has the torrent.
 func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
 	if n.service {
 		o = n.withDefaults(o)

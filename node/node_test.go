@@ -25,8 +25,8 @@ import (
 	"braid/tracker"
 )
 
-// patience is how long a test waits before it fails. It is for a machine that others keep busy; on an idle
-// one it takes milliseconds.
+// patience is how long a test waits before it fails. It is for a machine that others keep busy; on
+// an idle one it takes milliseconds.
 const patience = 3 * time.Minute
 
 func testLog(t *testing.T) *slog.Logger {
@@ -216,8 +216,8 @@ func TestSharedDirectory(t *testing.T) {
 	}
 }
 
-// A torrent ends when it has been served enough, and can be started again with another goal. The last peer,
-// which takes data more slowly than it is sent, gets all of it.
+// A torrent ends when it has been served enough, and can be started again with another goal. The
+// last peer, which takes data more slowly than it is sent, gets all of it.
 func TestServedEnough(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

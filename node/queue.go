@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Queue says how many torrents a service runs at a time. The first ones of the queue run, by priority
-// and position.
+// Queue says how many torrents a service runs at a time. The first ones of the queue run, by
+// priority and position.
 type Queue struct {
 	Downloads int `json:"downloads"` // 0: any number
 	Seeds     int `json:"seeds"`     // 0: any number
-	// Stalled is how long a torrent has carried no data when it no longer counts, so that one without
-	// peers does not hold up the others; 0: defaultStalled.
+	// Stalled is how long a torrent has carried no data when it no longer counts, so that one
+	// without peers does not hold up the others; 0: defaultStalled.
 	Stalled time.Duration `json:"stalled_ns,omitempty"`
 }
 

@@ -33,7 +33,8 @@ func TestQueuePlan(t *testing.T) {
 	}
 }
 
-// Alternative rates hold by the schedule, across midnight, and by hand until the schedule says something new.
+// Alternative rates hold by the schedule, across midnight, and by hand until the schedule says
+// something new.
 func TestRatesAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := func(day, hour, minute int) time.Time { return time.Date(2026, 11, day, hour, minute, 0, 0, time.Local) } // the 22nd is a Sunday

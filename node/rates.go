@@ -8,21 +8,22 @@ import (
 	"braid/pathsel"
 )
 
-// Rates are limits in bits per second, as users set them. 0 is no limit. A limit that is off keeps its
-// value and limits nothing.
+// Rates are limits in bits per second, as users set them. 0 is no limit. A limit that is off keeps
+// its value and limits nothing.
 type Rates struct {
 	Upload      int64 `json:"upload_bit_s"`
 	UploadOff   bool  `json:"upload_off,omitempty"`
 	Download    int64 `json:"download_bit_s"`
 	DownloadOff bool  `json:"download_off,omitempty"`
-	// Paths limit the connections over paths with a matching interface, each direction by itself. One
-	// rate is for all such connections together.
+	// Paths limit the connections over paths with a matching interface, each direction by itself.
+	// One rate is for all such connections together.
 	Paths []PathRate `json:"paths,omitempty"`
 }
 
 // PathRate limits paths.
 type PathRate struct {
-	// Pattern is an interface such as 1-ff00:0:110#2, or a pattern of hops: see pathsel.ParsePattern.
+	// Pattern is an interface such as 1-ff00:0:110#2, or a pattern of hops: see
+	// pathsel.ParsePattern.
 	Pattern string `json:"pattern"`
 	Rate    int64  `json:"bit_s"`
 }
@@ -30,7 +31,8 @@ type PathRate struct {
 // maxPathRates bounds the patterns, each of which is compared with the path of every connection.
 const maxPathRates = 256
 
-// Limits returns the limits that are on, or an error if a limit is too low or a pattern is malformed.
+// Limits returns the limits that are on, or an error if a limit is too low or a pattern is
+// malformed.
 func (r Rates) Limits() (l client.Limits, err error) {
 	if r.Upload < 0 || r.Download < 0 {
 		return l, fmt.Errorf("a limit of %d bit/s: want 0 or more", min(r.Upload, r.Download))
@@ -79,8 +81,8 @@ type Alternative struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Schedule says when alternative rates hold: on some days of the week, from one minute of the day to
-// another, in local time. If To is not after From, they hold until To of the next day.
+// Schedule says when alternative rates hold: on some days of the week, from one minute of the day
+// to another, in local time. If To is not after From, they hold until To of the next day.
 type Schedule struct {
 	On   bool    `json:"on"`
 	From int     `json:"from_minute"`

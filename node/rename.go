@@ -22,10 +22,11 @@ var (
 	ErrBusy = errors.New("its data is being checked or moved just now; try again afterwards")
 )
 
-// Rename gives a file of the torrent, or a directory with all its files, another path, also while the
-// torrent runs. Both paths are as in Files; the name of the torrent's data itself, which all paths begin
-// with, can be replaced by another name. On disk only files that belong to the torrent are renamed, and
-// nothing is overwritten. In a database, where files have no names, only the names shown change.
+// Rename gives a file of the torrent, or a directory with all its files, another path, also while
+// the torrent runs. Both paths are as in Files; the name of the torrent's data itself, which all
+// paths begin with, can be replaced by another name. On disk only files that belong to the torrent
+// are renamed, and nothing is overwritten. In a database, where files have no names, only the names
+// shown change.
 //
 // After kill -9 at any moment all files have either their old or their new names when the node is
 // opened again. The error is ErrNoPath, ErrTaken or ErrBusy in these cases.
@@ -104,8 +105,8 @@ func (t *Torrent) setRenaming(changed storage.Names) {
 	t.renaming = changed
 }
 
-// takeNames has files have other names from now on. Patterns of the user are for the old names, so the
-// selection names the files by their numbers from now on.
+// takeNames has files have other names from now on. Patterns of the user are for the old names, so
+// the selection names the files by their numbers from now on.
 func (t *Torrent) takeNames(changed storage.Names) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

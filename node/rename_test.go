@@ -43,8 +43,9 @@ func paths(x *Torrent) (out []string) {
 	return out
 }
 
-// Files, directories and the torrent itself get other names while the torrent runs and while it is paused, with every backend. The
-// torrent goes on, and the next process finds all data without fetching any.
+// Files, directories and the torrent itself get other names while the torrent runs and while it is
+// paused, with every backend. The torrent goes on, and the next process finds all data without
+// fetching any.
 func TestRename(t *testing.T) {
 	for _, kind := range []storage.Kind{storage.KindFile, storage.KindMmap, storage.KindBolt} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -152,7 +153,8 @@ func TestKilledRenamer(t *testing.T) {
 	}
 }
 
-// A service that renames is killed at random moments. The next one has all data, under old or new names, and no file besides.
+// A service that renames is killed at random moments. The next one has all data, under old or new
+// names, and no file besides.
 func TestRenameAndKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

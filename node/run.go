@@ -347,8 +347,8 @@ func (t *Torrent) cancelStart() {
 	}
 }
 
-// restart ends the run and starts the torrent again as it was, with other options. It needs neither op
-// nor a run, and works in the background of a service.
+// restart ends the run and starts the torrent again as it was, with other options. It needs neither
+// op nor a run, and works in the background of a service.
 func (t *Torrent) restart(change func(*Options)) {
 	t.cancelStart()
 	t.op.Lock()
@@ -368,8 +368,8 @@ func (t *Torrent) restart(change func(*Options)) {
 	t.goOn(before)
 }
 
-// goOn starts a torrent again that was stopped for a while, unless it is paused or was served enough
-// before. It needs op.
+// goOn starts a torrent again that was stopped for a while, unless it is paused or was served
+// enough before. It needs op.
 func (t *Torrent) goOn(before State) {
 	t.mu.Lock()
 	switch {

@@ -42,7 +42,8 @@ func memory() (n int64) {
 	return 0
 }
 
-// Many seeds are added, restored and idle. With -args -torrents 1000 -idle 60s it prints what they cost.
+// Many seeds are added, restored and idle. With -args -torrents 1000 -idle 60s it prints what they
+// cost.
 func TestScale(t *testing.T) {
 	data, state := t.TempDir(), t.TempDir()
 	var sources []client.Source

@@ -23,8 +23,8 @@ type TrackerStatus struct {
 	Warning         string // in its last answer
 }
 
-// Trackers returns the trackers of the torrent, by tier and URL: those that were asked, and those that
-// are asked if these fail.
+// Trackers returns the trackers of the torrent, by tier and URL: those that were asked, and those
+// that are asked if these fail.
 func (t *Torrent) Trackers() []TrackerStatus {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -28,7 +28,8 @@ func torrent(t *testing.T, n *Node, src client.Source) *Torrent {
 	return x
 }
 
-// A service takes torrents at once and runs them in the background. Options and counters survive it.
+// A service takes torrents at once and runs them in the background. Options and counters survive
+// it.
 func TestService(t *testing.T) {
 	t.Parallel()
 	data, out, state := t.TempDir(), t.TempDir(), t.TempDir()

@@ -20,8 +20,8 @@ type Settings struct {
 	Queue       Queue       `json:"queue"`
 	// Goal is for torrents that leave a part of their own at 0.
 	Goal Goal `json:"goal"`
-	// Dir is where torrents go that name no directory. CompleteDir, if not empty, is where their data
-	// is moved to when it is complete.
+	// Dir is where torrents go that name no directory. CompleteDir, if not empty, is where their
+	// data is moved to when it is complete.
 	Dir         string `json:"dir"`
 	CompleteDir string `json:"complete_dir,omitempty"`
 	// AddPaused has torrents wait for a Resume.
@@ -47,7 +47,8 @@ type Watch struct {
 	Then string `json:"then,omitempty"`
 }
 
-// Policy says over which paths connections may be opened, in the words of the user: see pathsel.Policy.
+// Policy says over which paths connections may be opened, in the words of the user: see
+// pathsel.Policy.
 type Policy struct {
 	Sequence   string        `json:"sequence,omitempty"`
 	ACL        string        `json:"acl,omitempty"`
@@ -171,8 +172,8 @@ func (n *Node) Settings() Settings {
 	return n.settings
 }
 
-// Set checks settings, keeps them and has them hold at once. Limits and policies need Config.Service or
-// Config.Adjustable.
+// Set checks settings, keeps them and has them hold at once. Limits and policies need
+// Config.Service or Config.Adjustable.
 func (n *Node) Set(s Settings) error {
 	return n.Change(func(old *Settings) { *old = s })
 }

@@ -38,8 +38,8 @@ type Swarm struct {
 	PeerID   [20]byte
 	Trackers [][]tracker.URL // tiers
 	Nodes    []dht.Addr      // of a DHT, as the torrent names them
-	// Private says that peers may come from the torrent's trackers only (BEP 27). Of a magnet link that
-	// is known only once a peer has sent the description.
+	// Private says that peers may come from the torrent's trackers only (BEP 27). Of a magnet link
+	// that is known only once a peer has sent the description.
 	Private  func() bool
 	Listen   []client.Peer // where this node accepts peers
 	Progress func() client.Progress

@@ -28,9 +28,9 @@ import (
 //	settings.json  the node's settings
 //	counters.json  what each torrent has carried, and how far it is
 //
-// Each is replaced as a whole, so that a killed process leaves either the old or the new one. A change
-// of options or settings is on disk when the call returns. Counters are written once a minute, all at
-// once, since each write waits for the disk.
+// Each is replaced as a whole, so that a killed process leaves either the old or the new one. A
+// change of options or settings is on disk when the call returns. Counters are written once a
+// minute, all at once, since each write waits for the disk.
 
 // saved is the content of HASH.json: the options, and what else is known of the torrent.
 type saved struct {
@@ -159,8 +159,8 @@ func (t *Torrent) unsave() {
 // isTorrentState tells whether a file in the state directory is that of a torrent.
 var isTorrentState = regexp.MustCompile(`^[0-9a-f]{40}\.json$`).MatchString
 
-// Restore adds the torrents that an earlier node with this state directory had, in their order. Those
-// that cannot be restored are in the error, and the others run.
+// Restore adds the torrents that an earlier node with this state directory had, in their order.
+// Those that cannot be restored are in the error, and the others run.
 func (n *Node) Restore(ctx context.Context) error {
 	if n.state == "" {
 		return nil

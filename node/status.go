@@ -19,17 +19,17 @@ type Status struct {
 	Cause          *client.Cause // why no data comes
 	IsMagnet       bool          // it is not known yet what is in it
 	Private        bool          // BEP 27
-	// Started is the time of the last start, Completed when the wanted data was complete for the first
-	// time, and LastActive when payload last came or went. Zero: never.
+	// Started is the time of the last start, Completed when the wanted data was complete for the
+	// first time, and LastActive when payload last came or went. Zero: never.
 	Added, Started, Completed, LastActive time.Time
 	ActiveFor, SeedingFor                 time.Duration // since it was added, also in earlier processes
-	// Total is the size of the wanted data, Have of it on disk, Missing of the whole torrent not there,
-	// and Checked hashed while existing data is checked. Size is that of all files.
+	// Total is the size of the wanted data, Have of it on disk, Missing of the whole torrent not
+	// there, and Checked hashed while existing data is checked. Size is that of all files.
 	Total, Have, Missing, Checked, Size int64
 	Pieces, PiecesDone                  int // wanted, and of them verified
 	PieceLength                         int64
-	// The counters are of payload since the torrent was added: useful, sent, of no use. Dropped counts
-	// pieces that were wrong.
+	// The counters are of payload since the torrent was added: useful, sent, of no use. Dropped
+	// counts pieces that were wrong.
 	Downloaded, Uploaded, Wasted, Dropped int64
 	DownRate, UpRate                      float64       // bits per second
 	Ratio                                 float64       // of Uploaded to Total; 0 while that is unknown

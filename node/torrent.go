@@ -257,8 +257,8 @@ func (t *Torrent) mayPause() error {
 }
 
 // Resume starts a torrent that is paused, has failed, or has reached its goal. It stops again soon
-// if the goal has not been changed. A torrent that moves starts afterwards. In a service it waits for its
-// turn in the queue. The context bounds Resume only.
+// if the goal has not been changed. A torrent that moves starts afterwards. In a service it waits
+// for its turn in the queue. The context bounds Resume only.
 func (t *Torrent) Resume(ctx context.Context) error { return t.resume(ctx, false) }
 
 // ResumeNow starts a torrent although it is not its turn in the queue.

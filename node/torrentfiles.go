@@ -15,8 +15,8 @@ type TorrentFile struct {
 	Path string
 }
 
-// TorrentFiles returns the .torrent files in a directory, of which it reads at most so many entries.
-// It passes over links: strangers may be able to write there.
+// TorrentFiles returns the .torrent files in a directory, of which it reads at most so many
+// entries. It passes over links: strangers may be able to write there.
 func TorrentFiles(dir string, most int) (out []TorrentFile, err error) {
 	d, err := os.Open(dir)
 	if err != nil {

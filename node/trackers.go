@@ -89,7 +89,8 @@ func (r rtcOf) found(p client.Peer) bool {
 	return true
 }
 
-// name tells the peer from others, and from itself in other torrents, which have connections of their own.
+// name tells the peer from others, and from itself in other torrents, which have connections of
+// their own.
 func (r rtcOf) name(peer wire.PeerID) string { return string(r.swarm.InfoHash[:]) + string(peer[:]) }
 
 type rtcOffer struct {
@@ -134,14 +135,14 @@ func ParseTrackers(s client.Source, log *slog.Logger) (tiers [][]tracker.URL) {
 	return tiers
 }
 
-// onNetwork tells whether a tracker names peers on SCION or, if scion is false, on IP. One over WebSocket
-// names neither.
+// onNetwork tells whether a tracker names peers on SCION or, if scion is false, on IP. One over
+// WebSocket names neither.
 func onNetwork(scion bool) func(tracker.URL) bool {
 	return func(u tracker.URL) bool { _, s := u.SCION(); return s == scion && !u.WebSocket() }
 }
 
-// MayKnowSiblings tells whether a tracker can tell where else it is reached. The protocols over UDP and
-// WebSocket have no place for it.
+// MayKnowSiblings tells whether a tracker can tell where else it is reached. The protocols over UDP
+// and WebSocket have no place for it.
 func MayKnowSiblings(u tracker.URL) bool { return u.Scheme() != "udp" && !u.WebSocket() }
 
 // anyTracker tells whether f is true of a tracker of one of the torrents.

@@ -8,8 +8,8 @@ import (
 	"braid/client"
 )
 
-// A paused torrent that has never run says how large it is, what of it is wanted, and what an earlier download has left, also after
-// a restart. What its .torrent file says of itself is kept.
+// A paused torrent that has never run says how large it is, what of it is wanted, and what an
+// earlier download has left, also after a restart. What its .torrent file says of itself is kept.
 func TestNeverRun(t *testing.T) {
 	t.Parallel()
 	data, out, state := t.TempDir(), t.TempDir(), t.TempDir()

@@ -104,7 +104,8 @@ func torrentFile(t *testing.T, path string, trackers [][]tracker.URL) string {
 	return name
 }
 
-// hybrid is a braid that has the data from a host that browsers cannot reach, and serves it to them.
+// hybrid is a braid that has the data from a host that browsers cannot reach, and serves it to
+// them.
 func hybrid(t *testing.T, src client.Source, data string, trackers [][]tracker.URL) *Torrent {
 	t.Helper()
 	far, _ := seedOf(t, src, data)
@@ -133,7 +134,8 @@ func fetchAndSeed(t *testing.T, start webtorrent.Start) {
 	fetchFromForeign(t, middle, src, data, trackers)
 }
 
-// fetchFromForeign removes the braid that the foreign client has the data from, and downloads it from that client.
+// fetchFromForeign removes the braid that the foreign client has the data from, and downloads it
+// from that client.
 func fetchFromForeign(t *testing.T, middle *Torrent, src client.Source, data string, trackers [][]tracker.URL) {
 	t.Helper()
 	if !slices.ContainsFunc(middle.Progress().Paths, func(p client.PathProgress) bool { return p.Transport == "webrtc" && p.BytesWritten > 4<<20 }) {

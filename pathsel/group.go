@@ -29,15 +29,16 @@ const (
 	// crowdedBelow is the part of its announced rate below which a path is shared with others:
 	// packet headers and the controller's probes take less than the rest.
 	crowdedBelow = 0.7
-	// crowdedLoss is the part of its rate that the rest must have lost, with crowdedCertain standard
-	// errors, on such a path. Others have lost as much, of which nobody tells us.
+	// crowdedLoss is the part of its rate that the rest must have lost, with crowdedCertain
+	// standard errors, on such a path. Others have lost as much, of which nobody tells us.
 	crowdedLoss, crowdedCertain = 0.15, 1.5
 	// certain is how many standard errors below sharing a group must be if it was found to add
 	// nothing before. Fewer, and the noise of long queues brings it back.
 	certain = 3
-	// groupSlots is the least number of slots that are measured before the question and during it. More
-	// would be more exact, but others lose their share for as long as the question takes. againSlots is
-	// that number for a group that was found to add nothing before: a wrong answer would last.
+	// groupSlots is the least number of slots that are measured before the question and during it.
+	// More would be more exact, but others lose their share for as long as the question takes.
+	// againSlots is that number for a group that was found to add nothing before: a wrong answer
+	// would last.
 	groupSlots, againSlots = 3, 18
 	// groupPatience ends the wait for these slots. Then the paths are used without an answer. Where
 	// connections to many peers come and go on one link, there might never be one.

@@ -51,7 +51,8 @@ type Path struct {
 	// announced its part; otherwise the sum is a lower bound.
 	Latency      time.Duration `json:"latency_ns,omitempty"`
 	LatencyKnown bool          `json:"latency_known,omitempty"`
-	// Bandwidth is the smallest announced link bandwidth in bits per second; 0 if no AS announced one.
+	// Bandwidth is the smallest announced link bandwidth in bits per second; 0 if no AS announced
+	// one.
 	Bandwidth uint64 `json:"bandwidth,omitempty"`
 	// Expiry is when the hop fields expire. A refreshed path keeps its fingerprint and gets a later
 	// Expiry.

@@ -89,8 +89,8 @@ type Candidate struct {
 	// Quiet tells whether an answer or a keep-alive is overdue. It is weaker than Silent: it only
 	// makes a revocation count.
 	Quiet bool `json:"quiet,omitempty"`
-	// RevokedAt is when a revocation or a router's "interface down" last arrived for one of the path's
-	// links; zero if never.
+	// RevokedAt is when a revocation or a router's "interface down" last arrived for one of the
+	// path's links; zero if never.
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
 	// Hint is the rank of the path in Hints; 0 if it is not hinted.
 	Hint int `json:"hint,omitempty"`

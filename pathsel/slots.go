@@ -26,8 +26,9 @@ type slotsMemory struct {
 	Paths []slotsPath `json:"paths,omitempty"`
 }
 
-// mostGone limits the closed paths that are remembered while they are not in the view, because peers
-// come and go for as long as a download lasts. Those that are away for longest are forgotten first.
+// mostGone limits the closed paths that are remembered while they are not in the view, because
+// peers come and go for as long as a download lasts. Those that are away for longest are forgotten
+// first.
 const mostGone = 1000
 
 // slotsPath is what slots remembers of one path-level peer.

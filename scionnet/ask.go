@@ -16,16 +16,17 @@ import (
 // lockedTries is how often a question is asked at most.
 const lockedTries = 4
 
-// askPaths asks for the paths to dst. scionproto's in-process daemon writes some failures to its log only. askPaths reads
-// that log and handles two of them.
+// askPaths asks for the paths to dst. scionproto's in-process daemon writes some failures to its
+// log only. askPaths reads that log and handles two of them.
 //
-// A locked table: the daemon verifies all segments of an answer at the same time. It keeps certificates in an SQLite
-// database in memory. If two segments bring the same certificate, one of them may find the table locked. The daemon then
-// drops this segment and its paths. In a network of 16 ASes, one in twenty of the first answers lacked paths. askPaths
-// asks again, and the next try finds the certificates in the table.
+// A locked table: the daemon verifies all segments of an answer at the same time. It keeps
+// certificates in an SQLite database in memory. If two segments bring the same certificate, one of
+// them may find the table locked. The daemon then drops this segment and its paths. In a network of
+// 16 ASes, one in twenty of the first answers lacked paths. askPaths asks again, and the next try
+// finds the certificates in the table.
 //
-// No answer: if the control service does not answer within the time of ctx, the daemon returns an empty list, as for an AS
-// to which there is no path. askPaths then returns ErrNoControl.
+// No answer: if the control service does not answer within the time of ctx, the daemon returns an
+// empty list, as for an AS to which there is no path. askPaths then returns ErrNoControl.
 func askPaths(ctx context.Context, c daemon.Connector, dst, src addr.IA, refresh bool) ([]snet.Path, error) {
 	for try := 1; ; try++ {
 		var l failureLog

@@ -66,7 +66,8 @@ func (e *Endpoint) couple(k *quic.Controller, r *route) {
 	k.Join(links, all)
 }
 
-// memory is what paths have carried lately, so that a connection does not have to find it out again.
+// memory is what paths have carried lately, so that a connection does not have to find it out
+// again.
 type memory struct {
 	mu sync.Mutex
 	of map[hostPath]*carried
@@ -81,15 +82,15 @@ type carried struct {
 }
 
 const (
-	// rememberFor is how long what a path has carried is worth a try. What a start at it does if that is not true any
-	// more is the congestion controller's concern, but it costs losses.
+	// rememberFor is how long what a path has carried is worth a try. What a start at it does if
+	// that is not true any more is the congestion controller's concern, but it costs losses.
 	rememberFor = 2 * time.Minute
 	// maxRemembered bounds the table.
 	maxRemembered = 4096
 )
 
-// begin counts a connection, and is what its path is remembered to carry. That is nothing while another connection uses it,
-// since it has only shown what both can share.
+// begin counts a connection, and is what its path is remembered to carry. That is nothing while
+// another connection uses it, since it has only shown what both can share.
 func (m *memory) begin(k hostPath, now time.Time) (carried, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,8 +122,8 @@ func (m *memory) end(k hostPath) {
 	}
 }
 
-// note takes in what a connection has just carried. The best of the time remembered counts: an application that asks for
-// less does not make the path slower.
+// note takes in what a connection has just carried. The best of the time remembered counts: an
+// application that asks for less does not make the path slower.
 func (m *memory) note(k hostPath, rate float64, rtt time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

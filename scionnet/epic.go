@@ -16,14 +16,15 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 )
 
-// EPIC-HP (SCION header specification, path type EPIC-HP). Each packet carries an identifier and two MACs
-// over it, the source and the payload's length, before the ordinary path. The routers of the last two ASes
-// check them, so that only who was told of the path can send along it. Answers come along the reversed
-// ordinary path.
+// EPIC-HP (SCION header specification, path type EPIC-HP). Each packet carries an identifier and
+// two MACs over it, the source and the payload's length, before the ordinary path. The routers of
+// the last two ASes check them, so that only who was told of the path can send along it. Answers
+// come along the reversed ordinary path.
 //
-// Only connections that this host opens use EPIC: the size of QUIC's packets is the dialler's choice, and
-// the one who accepts could not take 16 bytes away from it. The routers drop packets that are older than
-// 3 s or come from more than 1 s ahead, and send no SCMP message: a wrong clock looks like a silent path.
+// Only connections that this host opens use EPIC: the size of QUIC's packets is the dialler's
+// choice, and the one who accepts could not take 16 bytes away from it. The routers drop packets
+// that are older than 3 s or come from more than 1 s ahead, and send no SCMP message: a wrong clock
+// looks like a silent path.
 
 // epicKeys make the fields of EPIC for packets along one way.
 type epicKeys struct {
@@ -35,9 +36,10 @@ type epicKeys struct {
 // epicScratch is memory for the input of a MAC: 23 bytes and a host address, padded to AES blocks.
 type epicScratch struct{ input, mac [epic.MACBufferSize]byte }
 
-// newEPIC makes the keys for a path from its authenticators. A key begins with the MAC of its hop field. It is
-// taken from there, since scionproto v0.15.1 gives that of another hop field where the last but one AS is
-// entered over a peering link, so that routers there drop what its own tools send.
+// newEPIC makes the keys for a path from its authenticators. A key begins with the MAC of its hop
+// field. It is taken from there, since scionproto v0.15.1 gives that of another hop field where the
+// last but one AS is entered over a peering link, so that routers there drop what its own tools
+// send.
 func newEPIC(raw []byte, auths snet.EpicAuths) (*epicKeys, error) {
 	d, err := decodePath(raw)
 	if err != nil {
@@ -127,7 +129,8 @@ func (p epicDataplane) SetPath(s *slayers.SCION) error {
 	return nil
 }
 
-// withoutEPIC is the ordinary path in the path of a received packet. ok is false for other path types.
+// withoutEPIC is the ordinary path in the path of a received packet. ok is false for other path
+// types.
 func withoutEPIC(p snet.RawPath) (raw []byte, ok bool) {
 	if p.PathType != epicpath.PathType || len(p.Raw) <= epicpath.MetadataLen {
 		return nil, false

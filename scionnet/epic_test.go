@@ -68,7 +68,8 @@ func TestEPICHeader(t *testing.T) {
 				t.Error("a packet of another length passes")
 			}
 		}
-		// The identifiers differ, and whatever else two packets of a connection have in common does not.
+		// The identifiers differ, and whatever else two packets of a connection have in common does
+		// not.
 		at, end := epicFields(fast)
 		if bytes.Equal(fast[at+4:at+8], p.Bytes[at+4:at+8]) {
 			t.Error("two packets have the same number")
@@ -120,8 +121,8 @@ func TestEPICTimestamp(t *testing.T) {
 	}
 }
 
-// A packet with EPIC and one without belong to the same route, whose answers go without. Only connections
-// that were opened with EPIC go on with it when hop fields are renewed.
+// A packet with EPIC and one without belong to the same route, whose answers go without. Only
+// connections that were opened with EPIC go on with it when hop fields are renewed.
 func TestEPICRoutes(t *testing.T) {
 	w := epicWay(t)
 	h, err := readHops(w.raw)

@@ -22,7 +22,8 @@ import (
 type Group struct{ key ed25519.PrivateKey }
 
 // MinGroupSecret is the least length of a group's secret in bytes. A stranger who connects sees a
-// signature of the group, with which guesses of the secret can be tested, so it must not be guessable.
+// signature of the group, with which guesses of the secret can be tested, so it must not be
+// guessable.
 const MinGroupSecret = 16
 
 // NewGroup returns the group with that secret, which must be random or stretched.

@@ -19,8 +19,8 @@ import (
 )
 
 // HTTP is a UDP port of the host for HTTP/3 (RFC 9114): a server, a client, or both. Its clients
-// show no key, and its server's key identifies nobody. It is as secure as plain HTTP, no more, unless
-// both sides are members of a group: see OpenGroupHTTP.
+// show no key, and its server's key identifies nobody. It is as secure as plain HTTP, no more,
+// unless both sides are members of a group: see OpenGroupHTTP.
 type HTTP struct {
 	host    *Host
 	addr    Addr
@@ -59,8 +59,8 @@ func (h *Host) OpenHTTP(ctx context.Context, port uint16) (*HTTP, error) {
 	return h.OpenGroupHTTP(ctx, port, id)
 }
 
-// OpenGroupHTTP is OpenHTTP for members of the identity's group: its server admits nobody else, and its
-// clients talk to no other server.
+// OpenGroupHTTP is OpenHTTP for members of the identity's group: its server admits nobody else, and
+// its clients talk to no other server.
 func (h *Host) OpenGroupHTTP(ctx context.Context, port uint16, id *Identity) (*HTTP, error) {
 	if err := h.mayListen(port); err != nil {
 		return nil, err
@@ -158,9 +158,9 @@ func ClientProven(ctx context.Context, wait time.Duration) bool {
 	return ok && g.as.prove(ctx, wait)
 }
 
-// Progressed says that the client of a request has taken a part of the answer. Handlers whose answers
-// may take longer than the 15 seconds that a connection lives without one call it for each part. The
-// context is that of the request; on other connections it does nothing.
+// Progressed says that the client of a request has taken a part of the answer. Handlers whose
+// answers may take longer than the 15 seconds that a connection lives without one call it for each
+// part. The context is that of the request; on other connections it does nothing.
 func Progressed(ctx context.Context) {
 	if progressed, ok := ctx.Value(idleTimerKey{}).(func()); ok {
 		progressed()
@@ -239,8 +239,8 @@ func (p *HTTP) config(packetSize int) *quic.Config {
 	}
 }
 
-// tls is the configuration of servers and clients. Neither resumes sessions: with 0-RTT, requests from
-// invented addresses would be answered, and a group would not see the other side's proof.
+// tls is the configuration of servers and clients. Neither resumes sessions: with 0-RTT, requests
+// from invented addresses would be answered, and a group would not see the other side's proof.
 func (p *HTTP) tls() *tls.Config {
 	if p.id.group != nil {
 		return p.id.TLS(http3.NextProtoH3, nil)

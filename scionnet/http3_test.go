@@ -76,7 +76,8 @@ func TestHTTP(t *testing.T) {
 }
 
 // A client that begins a request and never ends it is cut off, even if it keeps the connection
-// alive. A client with complete requests is not, unless this machine is too busy to make them in time.
+// alive. A client with complete requests is not, unless this machine is too busy to make them in
+// time.
 func TestHTTPSlowClients(t *testing.T) {
 	h := oneAS(t)
 	server, client, honest := openHTTP(t, h), openHTTP(t, h), openHTTP(t, h)

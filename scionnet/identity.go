@@ -152,8 +152,8 @@ func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
 func (id *Identity) Key() PeerKey { return PeerKey(id.key.Public().(ed25519.PublicKey)) }
 
 // TLS is the configuration for both ends of a connection: TLS 1.3, our certificate, and any peer
-// that proves possession of an Ed25519 key or, if want is not nil, of that key. Without a group there
-// is no authority: a peer's key only shows that it is the same peer as before.
+// that proves possession of an Ed25519 key or, if want is not nil, of that key. Without a group
+// there is no authority: a peer's key only shows that it is the same peer as before.
 func (id *Identity) TLS(alpn string, want *PeerKey) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,

@@ -104,8 +104,9 @@ func bandwidth(m *snet.PathMetadata) uint64 {
 
 // Paths lists the paths to dst in the order of 'scion showpaths': fewest hops first. The first call
 // for a destination asks the control plane; later calls return stored paths, which are refreshed in
-// the background. If there are none, the error is ErrNoPath; it is ErrNoControl, too, if the control
-// service has not answered. A revoked path stays listed until the control plane drops it; see Revoked.
+// the background. If there are none, the error is ErrNoPath; it is ErrNoControl, too, if the
+// control service has not answered. A revoked path stays listed until the control plane drops it;
+// see Revoked.
 func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error) {
 	if dst == h.ia {
 		return []pathsel.Path{h.localPath()}, nil
@@ -117,9 +118,9 @@ func (h *Host) Paths(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error
 	return pathsOf(fs), nil
 }
 
-// PathsOnce is Paths for a destination that gets single messages: its paths are not refreshed in the
-// background, so it costs a question to the control plane only when somebody asks for it. Paths may
-// be five minutes old.
+// PathsOnce is Paths for a destination that gets single messages: its paths are not refreshed in
+// the background, so it costs a question to the control plane only when somebody asks for it. Paths
+// may be five minutes old.
 func (h *Host) PathsOnce(ctx context.Context, dst pathsel.IA) ([]pathsel.Path, error) {
 	if known, ok := h.KnownPaths(dst); ok {
 		return known, nil

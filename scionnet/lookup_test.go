@@ -123,8 +123,8 @@ func TestLookupOfSomebodyWhoGivesUp(t *testing.T) {
 	})
 }
 
-// An answer of which all paths have expired, such as on a host whose clock is wrong, is one without a path: nobody asks again
-// and again.
+// An answer of which all paths have expired, such as on a host whose clock is wrong, is one without
+// a path: nobody asks again and again.
 func TestLookupOfExpiredPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := controlPlane{paths: []found{to(dst, 1, -time.Second)}, delay: time.Millisecond}

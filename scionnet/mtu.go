@@ -114,8 +114,8 @@ func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
 }
 
 // packetTooBig handles a router's report that a packet of ours was too big. It believes only an MTU
-// that is smaller than that packet and has room for QUIC's smallest packets. A forged report of less
-// would prevent all dialling. If such a report is true, the path's silence will show it.
+// that is smaller than that packet and has room for QUIC's smallest packets. A forged report of
+// less would prevent all dialling. If such a report is true, the path's silence will show it.
 func (h *Host) packetTooBig(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, mtu int) {
 	q, r, _, ok := h.verifySCMP(p, local, from, quote)
 	if !ok || mtu >= q.size || mtu < leastPacket+q.header {
@@ -252,8 +252,8 @@ func (e *Endpoint) noteCloseReason(r *route, err error) {
 	}
 }
 
-// MTUOf is the MTU of a path to a host: the announced one or, if packets have shown that it is less,
-// that.
+// MTUOf is the MTU of a path to a host: the announced one or, if packets have shown that it is
+// less, that.
 func (h *Host) MTUOf(remote Addr, p pathsel.Path) int {
 	f, err := h.resolvePath(context.Background(), remote, p)
 	if err != nil {

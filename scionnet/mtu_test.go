@@ -166,7 +166,8 @@ func TestStallIsNoLargeLoss(t *testing.T) {
 	}
 }
 
-// When a silence ends, all that was sent into it is reported lost at once. The looks are those of a real connection.
+// When a silence ends, all that was sent into it is reported lost at once. The looks are those of a
+// real connection.
 func TestEndOfStallIsNoLargeLoss(t *testing.T) {
 	var o largeLoss
 	for i, l := range [watchFor + 1][5]uint64{

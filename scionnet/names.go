@@ -194,8 +194,8 @@ func parseTXT(text string) (out []Addr) {
 	return out
 }
 
-// ParseHost reads an address on SCION without a port, such as 1-ff00:0:110,10.0.0.1. The host or the
-// whole may stand in brackets.
+// ParseHost reads an address on SCION without a port, such as 1-ff00:0:110,10.0.0.1. The host or
+// the whole may stand in brackets.
 func ParseHost(s string) (Addr, error) {
 	s = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
 	ia, host, ok := strings.Cut(s, ",")

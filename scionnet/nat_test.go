@@ -15,8 +15,9 @@ import (
 	"github.com/scionproto/scion/pkg/stun"
 )
 
-// TestQuestion asks a router over time. Each step is the time in milliseconds since the last answer,
-// whether packets went out and came in since the step before, and whether the router is asked.
+// TestQuestion asks a router over time. Each step is the time in milliseconds since the last
+// answer, whether packets went out and came in since the step before, and whether the router is
+// asked.
 func TestQuestion(t *testing.T) {
 	type step struct {
 		at          int

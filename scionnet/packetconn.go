@@ -169,8 +169,8 @@ func (c *plainConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// packetInfo describes a packet along a path. Without a remote host, the packet is for the router that
-// the path's alert flag selects.
+// packetInfo describes a packet along a path. Without a remote host, the packet is for the router
+// that the path's alert flag selects.
 func packetInfo(local, remote Addr, path snet.DataplanePath, payload snet.Payload) snet.PacketInfo {
 	p := snet.PacketInfo{
 		Destination: snet.SCIONAddress{IA: addr.IA(remote.IA), Host: addr.HostSVC(addr.SvcNone)},

@@ -53,8 +53,8 @@ func (h *Host) mayListen(port uint16) error {
 // leastPort is the first port that needs no privileges.
 const leastPort = 1024
 
-// listenUDP opens a socket at the port. For port 0 it takes a free port that the AS delivers to: the
-// system's choice if that is one of them, otherwise one from a random place on.
+// listenUDP opens a socket at the port. For port 0 it takes a free port that the AS delivers to:
+// the system's choice if that is one of them, otherwise one from a random place on.
 func (h *Host) listenUDP(port uint16) (*net.UDPConn, error) {
 	at := net.UDPAddr{IP: h.localIP.AsSlice(), Port: int(port)}
 	c, err := net.ListenUDP("udp", &at)

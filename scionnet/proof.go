@@ -14,10 +14,10 @@ import (
 // sender checks it. The trail cannot be invented: each AS on it checks our packets and passes them
 // on, link by link. So a remote's ISD-AS is proven by two facts together:
 //
-//   - Somebody has finished a handshake, and so has received our packets along the trail, through the
-//     routers of our AS.
-//   - The trail leads to that AS: the control plane's paths to the AS contain each link of the trail,
-//     and the last link ends there.
+//   - Somebody has finished a handshake, and so has received our packets along the trail, through
+//     the routers of our AS.
+//   - The trail leads to that AS: the control plane's paths to the AS contain each link of the
+//     trail, and the last link ends there.
 //
 // It proves nothing against the routers and control plane of our own AS, which are trusted, nor
 // against an AS on the trail, which carries the packets and can answer for anybody behind it.

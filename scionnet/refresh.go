@@ -98,7 +98,8 @@ func (l *lookup) close() {
 	l.workers.Wait()
 }
 
-// spawn runs f, for which close waits, unless the lookup is closed. The context of f ends with close.
+// spawn runs f, for which close waits, unless the lookup is closed. The context of f ends with
+// close.
 func (l *lookup) spawn(f func(context.Context)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -60,10 +60,12 @@ func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
 	}
 }
 
-// verifySCMP tells whether an SCMP error is credible, and what it is about: a route that a connection
-// uses, and the interfaces on it. Such messages are not signed, so everything comparable must agree:
+// verifySCMP tells whether an SCMP error is credible, and what it is about: a route that a
+// connection uses, and the interfaces on it. Such messages are not signed, so everything comparable
+// must agree:
 //
-//   - It quotes a packet from this port to the remote of a live route, along the route's hop fields.
+//   - It quotes a packet from this port to the remote of a live route, along the route's hop
+//     fields.
 //   - It came back along the same links, so an AS on the path has sent it, or let it pass.
 //   - The router of our AS to which the route's packets go has delivered it, and no neighbour.
 //   - Its source is in an AS on the path.

@@ -246,8 +246,8 @@ func (t *routes) addReplyRoute(src Addr, raw []byte, from netip.AddrPort, key st
 	return r, nil
 }
 
-// learn takes in the control plane's paths to ia: it replaces the ways of the routes there, and marks
-// those as proven along which the links of the paths lead.
+// learn takes in the control plane's paths to ia: it replaces the ways of the routes there, and
+// marks those as proven along which the links of the paths lead.
 func (t *routes) learn(ia pathsel.IA, paths []found) {
 	now, links := time.Now(), linksOf(paths)
 	ways := make(map[trail]*way, len(paths))

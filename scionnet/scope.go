@@ -75,8 +75,8 @@ func ScopeOf(a netip.Addr) Scope {
 // maxRedirects is how many redirects in a row are followed.
 const maxRedirects = 5
 
-// CheckRedirect is an http.Client's: it follows a few redirects, but none that leads from TLS to plain
-// HTTP or to another protocol.
+// CheckRedirect is an http.Client's: it follows a few redirects, but none that leads from TLS to
+// plain HTTP or to another protocol.
 func CheckRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return errors.New("too many redirects")

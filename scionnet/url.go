@@ -22,8 +22,8 @@ type ServerURL struct {
 // defaultSCIONPort is the port of a server on SCION whose URL has none.
 const defaultSCIONPort = 80
 
-// ParseServerURL reads the URL of a server on SCION; ok is false for URLs of servers on IP. The forms
-// are:
+// ParseServerURL reads the URL of a server on SCION; ok is false for URLs of servers on IP. The
+// forms are:
 //
 //	scion://1-ff00:0:110,[127.0.0.1]:31080/path
 //	scion://server.example:31080/path
@@ -56,8 +56,8 @@ func ParseServerURL(s string) (u ServerURL, ok bool, err error) {
 	return u, true, nil
 }
 
-// parseSCIONURL reads what follows scion://. A SCION address is not a host in the sense of RFC 3986,
-// so net/url reads only the path.
+// parseSCIONURL reads what follows scion://. A SCION address is not a host in the sense of RFC
+// 3986, so net/url reads only the path.
 func parseSCIONURL(rest string) (u ServerURL, err error) {
 	host, path, _ := strings.Cut(rest, "/")
 	if !strings.Contains(host[strings.LastIndex(host, "]")+1:], ":") {

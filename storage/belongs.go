@@ -12,10 +12,10 @@ import (
 	"braid/storage/durable"
 )
 
-// Belongs returns the names below Dir, with slashes, of the files that hold data of the torrent: its
-// database, or its files. A file is the torrent's by the same rules as for a download (see claim.go): it
-// is as in the record, a download owned it, or one of its pieces is right. all is for data that was
-// found complete: then no file is hashed that has the length of the torrent's.
+// Belongs returns the names below Dir, with slashes, of the files that hold data of the torrent:
+// its database, or its files. A file is the torrent's by the same rules as for a download (see
+// claim.go): it is as in the record, a download owned it, or one of its pieces is right. all is for
+// data that was found complete: then no file is hashed that has the length of the torrent's.
 //
 // No store may have the torrent open.
 func (s Stored) Belongs(ctx context.Context, all bool) (names []string, err error) {
@@ -78,8 +78,8 @@ func (s Stored) kept() []string {
 	}
 }
 
-// Delete deletes the files that belong to the torrent (see Belongs), braid's own files about it, and
-// the directories that are empty then. Dir itself stays.
+// Delete deletes the files that belong to the torrent (see Belongs), braid's own files about it,
+// and the directories that are empty then. Dir itself stays.
 func (s Stored) Delete(ctx context.Context, all bool) (err error) {
 	defer annotate(&err, "delete %s", s.Layout.Name)
 	names, err := s.Belongs(ctx, all)

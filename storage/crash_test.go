@@ -291,7 +291,8 @@ func TestPowerLossDuringRename(t *testing.T) {
 	renaming.Wait()
 }
 
-// rounds is how often a test with random damage tries: a fifth with -short, as under the race detector.
+// rounds is how often a test with random damage tries: a fifth with -short, as under the race
+// detector.
 func rounds(all int) int {
 	if testing.Short() {
 		return all / 5

@@ -274,7 +274,8 @@ func (f *files) write(b []byte, off int64) error {
 	})
 }
 
-// unfinish takes the final name away before a write to a file that is not complete, unless the write will be refused.
+// unfinish takes the final name away before a write to a file that is not complete, unless the
+// write will be refused.
 func (f *files) unfinish(i int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -127,7 +127,8 @@ func fileNames(t *testing.T, kind Kind) {
 	check("mended", "a", "b")
 	closeStore(t, s, tor)
 
-	// The files are there without a record: they are checked, and the check is stopped after one piece of two.
+	// The files are there without a record: they are checked, and the check is stopped after one
+	// piece of two.
 	must(errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "set"), 0o755)))
 	for n, b := range files {
 		must(os.WriteFile(filepath.Join(dir, "set", n), []byte(b), 0o644))

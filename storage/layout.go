@@ -176,7 +176,8 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 	return l, nil
 }
 
-// refusePartTwins returns an error if a file would have the path of another one while it is incomplete.
+// refusePartTwins returns an error if a file would have the path of another one while it is
+// incomplete.
 func refusePartTwins(files []File, paths map[string]bool) error {
 	for _, f := range files {
 		if _, taken := paths[f.Path+partSuffix]; taken {

@@ -14,8 +14,8 @@ import (
 	"braid/storage/durable"
 )
 
-// How the data of a torrent gets to another directory, so that a process that is killed at any moment
-// leaves it whole in the old place or in the new one:
+// How the data of a torrent gets to another directory, so that a process that is killed at any
+// moment leaves it whole in the old place or in the new one:
 //
 //  1. CopyTo makes a second name for each file in the new place or, on another file system, a copy.
 //     It never writes to a file that is there already.
@@ -28,9 +28,9 @@ import (
 // copySuffix is that of the file below recordDir into which data is copied.
 const copySuffix = ".moving"
 
-// CopyTo makes the data of the torrent available in another directory, too, with the record of what is
-// right. all is as in Belongs, and done gets the number of bytes that are there. It returns an error
-// that is fs.ErrExist if other files have the names of the torrent's.
+// CopyTo makes the data of the torrent available in another directory, too, with the record of what
+// is right. all is as in Belongs, and done gets the number of bytes that are there. It returns an
+// error that is fs.ErrExist if other files have the names of the torrent's.
 //
 // No store may have the torrent open, neither here nor there.
 func (s Stored) CopyTo(
@@ -174,8 +174,8 @@ func (c *copier) copy(name string) error {
 		return err
 	}
 	if _, err := c.to.Lstat(local); errors.Is(err, fs.ErrNotExist) {
-		// The copy is written under a name of our own, since a name of the torrent's must never have
-		// half of the content.
+		// The copy is written under a name of our own, since a name of the torrent's must never
+		// have half of the content.
 		if err := os.Link(filepath.Join(c.from.Name(), local), filepath.Join(c.to.Name(), local)); err == nil {
 			c.made = append(c.made, name)
 			c.add(st.Size())
@@ -202,7 +202,8 @@ func (c *copier) add(n int64) {
 	}
 }
 
-// write copies a file into the temporary one, with its modification time, by which the record knows it.
+// write copies a file into the temporary one, with its modification time, by which the record knows
+// it.
 func (c *copier) write(name string, st fs.FileInfo) (err error) {
 	in, err := c.from.Open(name)
 	if err != nil {

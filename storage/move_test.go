@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Data goes to another directory of the same file system and of another one, from an interrupted copy, too. What belongs to
-// others stays in both places.
+// Data goes to another directory of the same file system and of another one, from an interrupted
+// copy, too. What belongs to others stays in both places.
 func TestCopyTo(t *testing.T) {
 	places := map[string]string{"the same file system": t.TempDir()}
 	if dir, err := os.MkdirTemp("/dev/shm", "braid"); err == nil {
@@ -97,8 +97,8 @@ func TestCopyTo(t *testing.T) {
 	}
 }
 
-// Without a record, a file belongs to the torrent if one of its pieces is right, or if all data was found
-// complete and it is as long.
+// Without a record, a file belongs to the torrent if one of its pieces is right, or if all data was
+// found complete and it is as long.
 func TestBelongsWithoutRecord(t *testing.T) {
 	dir := t.TempDir()
 	right := sha1.Sum([]byte("data"))

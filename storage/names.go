@@ -15,10 +15,10 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 )
 
-// The user may give the files of a torrent other names than the torrent does. The names on disk change
-// first to last, which is not one step, so a killed process can leave some files with their old and
-// some with their new names. The caller therefore notes what is intended, durably, before it renames
-// anything; and a later process does the rest with Stored.Rename.
+// The user may give the files of a torrent other names than the torrent does. The names on disk
+// change first to last, which is not one step, so a killed process can leave some files with their
+// old and some with their new names. The caller therefore notes what is intended, durably, before
+// it renames anything; and a later process does the rest with Stored.Rename.
 
 // Names are the paths of files that the user has renamed, by their index in Layout.Files.
 type Names map[int]string
@@ -64,8 +64,8 @@ func (l Layout) Renamed(names Names) (Layout, error) {
 // torrent's data. The torrent's own name, which is the first part of all paths, can be replaced by
 // another name only. It returns the changed paths.
 //
-// The error is fs.ErrNotExist if the torrent has no such file or directory, and fs.ErrExist if it has
-// one of the new path.
+// The error is fs.ErrNotExist if the torrent has no such file or directory, and fs.ErrExist if it
+// has one of the new path.
 func (l Layout) Rename(from, to string) (Layout, Names, error) {
 	top, _, deep := strings.Cut(to, "/")
 	switch {
@@ -111,7 +111,8 @@ func (o options) layout(info *metainfo.Info, hash metainfo.Hash) (Layout, error)
 	return l.Renamed(o.names(hash))
 }
 
-// CheckRename makes sure that nobody's file has one of the new names. The error is fs.ErrExist then.
+// CheckRename makes sure that nobody's file has one of the new names. The error is fs.ErrExist
+// then.
 func (s Stored) CheckRename(changed Names) (err error) {
 	defer annotate(&err, "rename files of %s", s.Layout.Name)
 	root, err := s.openToRename()
@@ -130,8 +131,8 @@ func (s Stored) CheckRename(changed Names) (err error) {
 }
 
 // Rename gives the files that belong to the torrent (see Belongs) their new names. It can be called
-// again if some have them already. After an error all files have their old names. In a database there
-// is nothing to rename.
+// again if some have them already. After an error all files have their old names. In a database
+// there is nothing to rename.
 //
 // No store may have the torrent open: for an open one there is RenameOpen.
 func (s Stored) Rename(ctx context.Context, changed Names) (err error) {
@@ -168,8 +169,8 @@ func (s Stored) openToRename() (*os.Root, error) {
 	return openDir(s.Dir)
 }
 
-// RenameOpen is Stored.Rename for a torrent that a store has open. Reads and writes go on. It returns
-// false if the store does not have it open.
+// RenameOpen is Stored.Rename for a torrent that a store has open. Reads and writes go on. It
+// returns false if the store does not have it open.
 func RenameOpen(st Store, hash metainfo.Hash, changed Names) (bool, error) {
 	s, ok := st.(*store)
 	if !ok {
@@ -264,8 +265,8 @@ func (r renames) sync() error {
 	return syncDirs(r.system, r.root, dirs)
 }
 
-// refuseTaken returns an error if somebody has the new name. It may be the file itself, where the file
-// system takes both names for one.
+// refuseTaken returns an error if somebody has the new name. It may be the file itself, where the
+// file system takes both names for one.
 func refuseTaken(root *os.Root, from, to string) error {
 	there, err := root.Lstat(filepath.FromSlash(to))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -102,8 +102,8 @@ func below(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// A download whose files are renamed, while it writes and afterwards, is complete without a look at the
-// data. Files of others stay.
+// A download whose files are renamed, while it writes and afterwards, is complete without a look at
+// the data. Files of others stay.
 func TestRenameFiles(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind Kind) {
 		info, l, data := shape(t, 16<<10, 40_000, 0, 30_000, 50_000)

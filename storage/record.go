@@ -183,7 +183,8 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	case s.options.recheck != nil && s.options.recheck(hash):
 		clear(r.checked)
 		clear(r.right)
-		// With a valid stamp, what has not been hashed when the process is killed would count as missing.
+		// With a valid stamp, what has not been hashed when the process is killed would count as
+		// missing.
 		for i, x := range now {
 			if x == saved.stamp(i) && x != noFile {
 				known.changed = append(known.changed, i)

@@ -41,8 +41,8 @@ func (s Stored) Trusted() bool {
 	return true
 }
 
-// Recorded returns which pieces the record vouches for, also while a download is using the directory;
-// nil if there is no record. Nothing is hashed.
+// Recorded returns which pieces the record vouches for, also while a download is using the
+// directory; nil if there is no record. Nothing is hashed.
 func (s Stored) Recorded() []bool {
 	saved, ok := s.readRecord()
 	if !ok {

@@ -23,7 +23,8 @@ type LinkChange struct {
 	QueueBytes *int           `json:"queue_bytes,omitempty"`
 	QueueTime  *time.Duration `json:"queue_time,omitempty"`
 	Police     *bool          `json:"police,omitempty"` // see linkemu.Config
-	// MTU is the largest SCION packet in bytes that the link carries, whatever it announces; 0: unlimited.
+	// MTU is the largest SCION packet in bytes that the link carries, whatever it announces; 0:
+	// unlimited.
 	MTU *int `json:"mtu,omitempty"`
 	// TooBig: a router answers larger packets with SCMP packet too big; else they vanish.
 	TooBig *bool `json:"too_big,omitempty"`
@@ -74,7 +75,8 @@ func set[T any](to *T, v *T) {
 	}
 }
 
-// Undo returns the change that gives the properties that c sets the values that they have in a configuration.
+// Undo returns the change that gives the properties that c sets the values that they have in a
+// configuration.
 func (c LinkChange) Undo(to linkemu.Config) LinkChange {
 	restore(&c.Rate, to.Rate)
 	restore(&c.Delay, to.Delay)
@@ -95,7 +97,8 @@ func restore[T any](p **T, to T) {
 	}
 }
 
-// Set reads a property of the link as people write it in topologies, scenarios and commands: queue, 50ms.
+// Set reads a property of the link as people write it in topologies, scenarios and commands: queue,
+// 50ms.
 func (c *LinkChange) Set(name, value string) (err error) {
 	switch name {
 	case "rate":

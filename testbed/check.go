@@ -49,7 +49,8 @@ func checkCertificates(as AS, byIA map[pathsel.IA]AS) error {
 	return nil
 }
 
-// checkISD checks that an ISD has a core, a voting, an authoritative and an issuing AS for its trust root configuration.
+// checkISD checks that an ISD has a core, a voting, an authoritative and an issuing AS for its
+// trust root configuration.
 func checkISD(isd uint16, ases []AS) error {
 	var core, voting, authoritative, issuing bool
 	for _, as := range ases {
@@ -69,8 +70,8 @@ func checkISD(isd uint16, ases []AS) error {
 	return nil
 }
 
-// checkReach checks that CORE links connect every core AS to the first one, and that every other AS is below a core
-// AS of its ISD.
+// checkReach checks that CORE links connect every core AS to the first one, and that every other AS
+// is below a core AS of its ISD.
 func checkReach(t Topology) (line int, err error) {
 	g := newBeaconGraph(t)
 	cores := map[pathsel.IA]bool{}

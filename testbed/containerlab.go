@@ -18,8 +18,9 @@ import (
 	"braid/pathsel"
 )
 
-// Export of a topology to containerlab (https://containerlab.dev): a container for each AS, with its control service,
-// its routers and braid, and a cable for each link. The kernel's netem and tbf replace the emulator. The directory is:
+// Export of a topology to containerlab (https://containerlab.dev): a container for each AS, with
+// its control service, its routers and braid, and a cable for each link. The kernel's netem and tbf
+// replace the emulator. The directory is:
 //
 //	NAME.clab.yml   the lab: nodes, links, and commands for each node
 //	Dockerfile, bin the image of all nodes, with scionproto's programs and braid
@@ -171,8 +172,8 @@ func nodeName(ia pathsel.IA) string {
 	return "as" + strings.ReplaceAll(ia.String(), ":", "-")
 }
 
-// tcArgs returns the arguments of the tc commands that shape a device: netem delays and loses packets, and tbf inside it
-// has rate and queue.
+// tcArgs returns the arguments of the tc commands that shape a device: netem delays and loses
+// packets, and tbf inside it has rate and queue.
 func tcArgs(device string, l Link) (args []string) {
 	c := l.Config
 	if c.Delay == 0 && c.Jitter == 0 && c.Loss == 0 && c.Rate == 0 {

@@ -30,8 +30,8 @@ type lab struct {
 	}
 }
 
-// What containerlab's schema says of a topology file, as far as we use it: unknown keys of a node are refused, endpoints are
-// node:device and unique, lists are not empty.
+// What containerlab's schema says of a topology file, as far as we use it: unknown keys of a node
+// are refused, endpoints are node:device and unique, lists are not empty.
 func checkLab(t *testing.T, file string) lab {
 	t.Helper()
 	f, err := os.Open(file)
@@ -171,7 +171,8 @@ func driveLab(t *testing.T, dir string, topo Topology) {
 	}
 }
 
-// Addresses fit together for every shipped topology: what one router sends to is where the other one listens.
+// Addresses fit together for every shipped topology: what one router sends to is where the other
+// one listens.
 func TestLabPlan(t *testing.T) {
 	for _, name := range Shipped() {
 		topo, err := ShippedTopology(name)

@@ -31,8 +31,8 @@ type controlServer struct {
 	done   chan struct{}
 }
 
-// socketPath names the socket through an open directory: the address of a Unix socket has room for 108
-// bytes only, and a directory's own path may be longer.
+// socketPath names the socket through an open directory: the address of a Unix socket has room for
+// 108 bytes only, and a directory's own path may be longer.
 func socketPath(dir *os.File) string {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		return filepath.Join(dir.Name(), socketFile)

@@ -13,8 +13,8 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// Every program of the user can write to the control socket. What is refused changes nothing, and what is accepted is
-// a link that the emulator knows.
+// Every program of the user can write to the control socket. What is refused changes nothing, and
+// what is accepted is a link that the emulator knows.
 func FuzzControlSocket(f *testing.F) {
 	const at = `{"interface":{"isd_as":"1-ff00:0:110","interface":1}`
 	f.Add([]byte("GET /status?paths=no HTTP/1.1\r\nHost: testbed\r\n\r\n"))

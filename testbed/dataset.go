@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 )
 
-// CopyTree copies regular files below src to dst, in lexical order, until limit bytes are reached (0: all of
-// them); the file that would exceed the limit is cut there. It returns the number of files and bytes.
+// CopyTree copies regular files below src to dst, in lexical order, until limit bytes are reached
+// (0: all of them); the file that would exceed the limit is cut there. It returns the number of
+// files and bytes.
 //
 // Torrents are seeded from a copy, since braid writes files of its own beside the data.
 func CopyTree(src, dst string, limit int64) (files int, size int64, err error) {
@@ -75,8 +76,8 @@ func RandomFile(name string, seed [32]byte, size int64) error {
 	return nil
 }
 
-// SameTree compares every file below want with the one of the same name below got, byte by byte, and
-// returns how many files were compared. Whatever got has beside them is not looked at.
+// SameTree compares every file below want with the one of the same name below got, byte by byte,
+// and returns how many files were compared. Whatever got has beside them is not looked at.
 func SameTree(want, got string) (files int, err error) {
 	err = filepath.WalkDir(want, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

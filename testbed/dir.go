@@ -69,8 +69,8 @@ func locked(dir string) (pid string, yes bool, err error) {
 	return owner(dir), false, f.Close()
 }
 
-// State is what a testbed writes to state.json while it lives, for programs that want to find its hosts
-// and processes without asking.
+// State is what a testbed writes to state.json while it lives, for programs that want to find its
+// hosts and processes without asking.
 type State struct {
 	Topology  string       `json:"topology"`
 	PID       int          `json:"pid"` // of the supervisor

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// bestSetSize is how many segments a control service keeps and sends on for each origin, instead of 20.
-	// 30 parallel links would give 20 paths with the default.
+	// bestSetSize is how many segments a control service keeps and sends on for each origin,
+	// instead of 20. 30 parallel links would give 20 paths with the default.
 	bestSetSize = 64
 	// candidateSetSize is what the best ones are chosen from; the default has the same proportion.
 	candidateSetSize = 5 * bestSetSize
 
-	// queryInterval is how long a control service answers from its cache while paths are being found; at rest it is
-	// scionproto's default.
+	// queryInterval is how long a control service answers from its cache while paths are being
+	// found; at rest it is scionproto's default.
 	queryInterval, queryAtRest = "2s", "5m"
 
-	// Beaconing goes on as long as the network runs. Every sent segment costs a QUIC handshake and signatures at
-	// both ends, about beaconCost of CPU time. The interval is short, because finding paths takes a few of them
-	// (the default is 5 s), but long enough to take at most half a core.
+	// Beaconing goes on as long as the network runs. Every sent segment costs a QUIC handshake and
+	// signatures at both ends, about beaconCost of CPU time. The interval is short, because finding
+	// paths takes a few of them (the default is 5 s), but long enough to take at most half a core.
 	minBeaconInterval = time.Second
 	maxBeaconInterval = 5 * time.Second
 	beaconCost        = 12 * time.Millisecond
@@ -49,7 +49,8 @@ const (
 // hiddenPaths is the file with Options.HiddenPaths.
 const hiddenPaths = "hidden.yml"
 
-// beaconPolicies are the control service's policies by their names in its configuration, with their types.
+// beaconPolicies are the control service's policies by their names in its configuration, with their
+// types.
 var beaconPolicies = map[string]string{
 	"propagation": "Propagation", "core_registration": "CoreSegmentRegistration",
 	"up_registration": "UpSegmentRegistration", "down_registration": "DownSegmentRegistration",
@@ -230,8 +231,9 @@ func (g generator) topologyJSON(a asPlan) topojson.Topology {
 	return t
 }
 
-// staticInfo announces the links' properties in beacons. It announces no delay inside an AS, because otherwise
-// the latency of every path would count as incomplete. A link without a rate announces no bandwidth.
+// staticInfo announces the links' properties in beacons. It announces no delay inside an AS,
+// because otherwise the latency of every path would count as incomplete. A link without a rate
+// announces no bandwidth.
 func staticInfo(a asPlan) map[string]any {
 	type latency struct {
 		Inter string
@@ -268,10 +270,11 @@ func (g generator) beaconInterval() time.Duration {
 	return min(max(cost.Round(time.Second), minBeaconInterval), maxBeaconInterval)
 }
 
-// databaseOptions make SQLite write ahead and never wait for the disk: nobody needs these databases after a crash of the
-// machine. By default a control service waits for the disk eleven times a second, and nobody can read meanwhile. Where
-// each wait takes 100 ms, most lookups of paths fail. scionproto means to set this too, but spells it for another
-// SQLite driver. It also appends a question mark and its own options, which the last name here takes as its value.
+// databaseOptions make SQLite write ahead and never wait for the disk: nobody needs these databases
+// after a crash of the machine. By default a control service waits for the disk eleven times a
+// second, and nobody can read meanwhile. Where each wait takes 100 ms, most lookups of paths fail.
+// scionproto means to set this too, but spells it for another SQLite driver. It also appends a
+// question mark and its own options, which the last name here takes as its value.
 const databaseOptions = "?_journal_mode=WAL&_synchronous=OFF&ignored="
 
 func (g generator) controlTOML(a asPlan, dir string) map[string]any {

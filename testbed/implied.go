@@ -17,8 +17,8 @@ import (
 // Pair is a source AS and a destination AS.
 type Pair struct{ Src, Dst pathsel.IA }
 
-// maxSegmentHops is the control service's default limit on the ASes of one path segment. Without it the
-// enumeration would also count segments that no beacon ever travels.
+// maxSegmentHops is the control service's default limit on the ASes of one path segment. Without it
+// the enumeration would also count segments that no beacon ever travels.
 const maxSegmentHops = 10
 
 // segments are those that control services know once beaconing has converged, by the core AS where
@@ -35,8 +35,8 @@ type segments struct {
 // a core AS, in all elsewhere. down has one more for each origin, which shows that there are too
 // many.
 //
-// Dense networks have too many walks to count, and their control services could not send the beacons either.
-// Then the result is an error.
+// Dense networks have too many walks to count, and their control services could not send the
+// beacons either. Then the result is an error.
 func discover(t Topology, bestSetSize int) (segments, error) {
 	g := newBeaconGraph(t)
 	all := segments{map[Pair][]*segment.PathSegment{}, map[Pair][]*segment.PathSegment{}}
@@ -156,8 +156,8 @@ func shortest(s []*segment.PathSegment, n int) []*segment.PathSegment {
 	return s[:min(len(s), n)]
 }
 
-// beaconGraph holds for each AS the links on which it sends beacons on, by the type of beaconing, and its
-// peering links.
+// beaconGraph holds for each AS the links on which it sends beacons on, by the type of beaconing,
+// and its peering links.
 type beaconGraph map[LinkType]map[pathsel.IA][]halfLink
 
 // halfLink is a link seen from one of its ends.
@@ -181,8 +181,9 @@ func newBeaconGraph(t Topology) beaconGraph {
 // maxSteps bounds the walks from one origin, to about a second.
 const maxSteps = 10_000_000
 
-// segments are the most segments, the shorter ones first, that beacons of that type make from the origin to each AS. Walks get
-// longer until everybody has enough: in a mesh there are many short ones, and more long ones than can be counted.
+// segments are the most segments, the shorter ones first, that beacons of that type make from the
+// origin to each AS. Walks get longer until everybody has enough: in a mesh there are many short
+// ones, and more long ones than can be counted.
 func (g beaconGraph) segments(origin pathsel.IA, kind LinkType, most int) (map[pathsel.IA][]*segment.PathSegment, error) {
 	reached := map[pathsel.IA]bool{}
 	spread(g[kind], origin, reached)

@@ -7,8 +7,8 @@ import (
 	"braid/pathsel"
 )
 
-// topo builds a topology from links such as {"1-ff00:0:110#1", "1-ff00:0:111#1", Child}; an AS is core if
-// it has a core link or is named in core.
+// topo builds a topology from links such as {"1-ff00:0:110#1", "1-ff00:0:111#1", Child}; an AS is
+// core if it has a core link or is named in core.
 func impliedTopo(t *testing.T, core []string, links [][3]string) Topology {
 	t.Helper()
 	var topo Topology

@@ -17,13 +17,15 @@ import (
 
 // Hosts on IP use the same emulated links as hosts on SCION.
 //
-// A host is a process in its own network namespace, with one network device. This process reads and writes the packets
-// of the device, so any program can run there. The packets share the rate, delay, loss and queues of the links with
-// SCION packets. IP uses one way between two ASes, the shortest, even if a link is down.
+// A host is a process in its own network namespace, with one network device. This process reads and
+// writes the packets of the device, so any program can run there. The packets share the rate,
+// delay, loss and queues of the links with SCION packets. IP uses one way between two ASes, the
+// shortest, even if a link is down.
 //
 //	process ── device ── IPNetwork ── Link ── … ── Link ── IPNetwork ── device ── process
 //
-// This needs no privilege on systems where all users may make user namespaces and open /dev/net/tun.
+// This needs no privilege on systems where all users may make user namespaces and open
+// /dev/net/tun.
 
 // IPNetwork is a network's hosts on IP.
 type IPNetwork struct {
@@ -68,11 +70,12 @@ func (n *Network) IP() *IPNetwork {
 	return x
 }
 
-// MTU is that of the hosts' devices, in bytes of an IP packet: what every link takes as a SCION packet.
+// MTU is that of the hosts' devices, in bytes of an IP packet: what every link takes as a SCION
+// packet.
 func (x *IPNetwork) MTU() int { return x.mtu }
 
-// Route returns the way from one AS to another, by the interface that sends on each link. It has the fewest links;
-// of several, its links come first in the topology. It is empty inside an AS.
+// Route returns the way from one AS to another, by the interface that sends on each link. It has
+// the fewest links; of several, its links come first in the topology. It is empty inside an AS.
 func (x *IPNetwork) Route(src, dst pathsel.IA) ([]pathsel.Interface, error) {
 	hops, err := x.route(src, dst)
 	var out []pathsel.Interface
@@ -97,8 +100,8 @@ func (x *IPNetwork) route(src, dst pathsel.IA) ([]hop, error) {
 	return hops, nil
 }
 
-// ipRoute finds the way with the fewest links, breadth first in the order of the links; nil if there is none or none is
-// needed.
+// ipRoute finds the way with the fewest links, breadth first in the order of the links; nil if
+// there is none or none is needed.
 func ipRoute(t Topology, src, dst pathsel.IA) []hop {
 	if src == 0 || dst == 0 || src == dst {
 		return nil
@@ -142,8 +145,8 @@ func (h *IPHost) Traffic() (in, out uint64) {
 	return h.in, h.out
 }
 
-// Command returns a command that runs a program on the host, once. braid is a program with the command "testbed host".
-// Connect must be called after the start.
+// Command returns a command that runs a program on the host, once. braid is a program with the
+// command "testbed host". Connect must be called after the start.
 func (h *IPHost) Command(braid, program string, args ...string) (*exec.Cmd, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -157,7 +160,8 @@ func (h *IPHost) Command(braid, program string, args ...string) (*exec.Cmd, erro
 	return cmd, nil
 }
 
-// Connect waits for the host's device and connects it to the network. It closes the files that Command opened for the child.
+// Connect waits for the host's device and connects it to the network. It closes the files that
+// Command opened for the child.
 func (h *IPHost) Connect(cmd *exec.Cmd) error {
 	for _, f := range cmd.ExtraFiles {
 		f.Close() // the child has its own; the end of its side is how its death is noticed
@@ -186,7 +190,8 @@ func (h *IPHost) read(device *os.File) {
 	}
 }
 
-// send sends a packet to its destination. Packets for other addresses, such as a client's local multicast, are dropped.
+// send sends a packet to its destination. Packets for other addresses, such as a client's local
+// multicast, are dropped.
 func (h *IPHost) send(p []byte) {
 	const header = 20 // RFC 791
 	if len(p) < header || p[0]>>4 != 4 {
@@ -217,7 +222,8 @@ func (x *IPNetwork) forward(hops []hop, p []byte, dst *IPHost) {
 	x.network.links[hops[0].link].Carry(hops[0].from, p, func(p []byte) { x.forward(hops[1:], p, dst) })
 }
 
-// receive delivers a packet to the host. If the device has no room, the packet is lost, as in a network card.
+// receive delivers a packet to the host. If the device has no room, the packet is lost, as in a
+// network card.
 func (h *IPHost) receive(p []byte) {
 	h.ip.mu.Lock()
 	device := h.device

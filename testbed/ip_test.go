@@ -78,7 +78,8 @@ func needHosts(t *testing.T) {
 	f.Close()
 }
 
-// Unmodified TCP between two hosts takes the emulated links: all of them, their rate, and nothing else.
+// Unmodified TCP between two hosts takes the emulated links: all of them, their rate, and nothing
+// else.
 func TestIPHosts(t *testing.T) {
 	needHosts(t)
 	topo, err := ParseTopology("chain.topo", strings.NewReader(`

@@ -68,8 +68,8 @@ func receiveFile(from *os.File) (*os.File, error) {
 // networkFile is the descriptor of the socket in the child: the first of exec.Cmd's ExtraFiles.
 const networkFile = 3
 
-// RunInNamespace implements "braid testbed host" in its own network namespace. It makes the device, passes it to the
-// network's process, and becomes the command. It returns only if something fails.
+// RunInNamespace implements "braid testbed host" in its own network namespace. It makes the device,
+// passes it to the network's process, and becomes the command. It returns only if something fails.
 func RunInNamespace(address netip.Prefix, mtu int, command []string) error {
 	if !address.IsValid() || !address.Addr().Is4() || len(command) == 0 {
 		return errors.New("an IPv4 address and a command are needed; this is for the testbed's own use")
@@ -91,7 +91,8 @@ func RunInNamespace(address netip.Prefix, mtu int, command []string) error {
 	return os.NewSyscallError("exec", syscall.Exec(program, command, os.Environ()))
 }
 
-// makeDevice makes a TUN device with the address, brings it and the loopback device up, and returns its file.
+// makeDevice makes a TUN device with the address, brings it and the loopback device up, and returns
+// its file.
 func makeDevice(address netip.Prefix, mtu int) (fd int, err error) {
 	const name = "braid0"
 	if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {

@@ -19,9 +19,10 @@ const (
 	messageBytes  = 13
 )
 
-// PathHeader returns the size in bytes of the SCION and UDP headers of a packet on the path. Going up, through
-// the core, and down takes a segment each, with a hop field for each AS (draft-dekater-scion-dataplane). An AS
-// where two segments meet has a hop field in both. At a peering link segments do not meet.
+// PathHeader returns the size in bytes of the SCION and UDP headers of a packet on the path. Going
+// up, through the core, and down takes a segment each, with a hop field for each AS
+// (draft-dekater-scion-dataplane). An AS where two segments meet has a hop field in both. At a
+// peering link segments do not meet.
 func PathHeader(t Topology, interfaces []pathsel.Interface) (int, error) {
 	if len(interfaces) == 0 {
 		return scionUDPBytes - 4, nil // the empty path has no meta header either
@@ -76,7 +77,8 @@ func QUICOnIP(mtu int) Packet { return QUICPacket(mtu, ipUDPBytes) }
 // TCPPacket is one of TCP.
 func TCPPacket(mtu int) Packet { return Packet{mtu - tcpBytes, tcpBytes} }
 
-// A packet of WebRTC: pion/sctp puts up to 1200 bytes of a message into a packet of its own size, whatever the MTU.
+// A packet of WebRTC: pion/sctp puts up to 1200 bytes of a message into a packet of its own size,
+// whatever the MTU.
 const (
 	sctpPayload = 1200
 	sctpBytes   = 28 // common header and header of a DATA chunk (RFC 9260); a SACK chunk has as many

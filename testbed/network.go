@@ -1,10 +1,10 @@
-// Package testbed runs real SCION networks on one machine, without privileges: scionproto's own border
-// routers and control services as processes on loopback addresses, and emulated links with any rate,
-// delay, loss and queue between them.
+// Package testbed runs real SCION networks on one machine, without privileges: scionproto's own
+// border routers and control services as processes on loopback addresses, and emulated links with
+// any rate, delay, loss and queue between them.
 //
 // It owns the meaning of topology files, the configuration and life of the processes, the emulated
-// links, and their status. It does not restart dead processes: a testbed with a dead router reports that
-// and stays as it is. Packets are lost and delayed on links only, never inside an AS.
+// links, and their status. It does not restart dead processes: a testbed with a dead router reports
+// that and stays as it is. Packets are lost and delayed on links only, never inside an AS.
 package testbed
 
 import (
@@ -34,11 +34,12 @@ type Options struct {
 	Topology Topology
 	// Dir keeps configuration, logs and state. It is created, and may be used again.
 	Dir string
-	// SCIONBin is the folder of the SCION programs; by default BRAID_SCION_BIN, else the folder scion
-	// beside the executable.
+	// SCIONBin is the folder of the SCION programs; by default BRAID_SCION_BIN, else the folder
+	// scion beside the executable.
 	SCIONBin string
-	// RouterCommand is the border router to run instead of scionproto's: a program and its first arguments.
-	// "--config" and the name of a configuration file for scionproto's router are put behind them.
+	// RouterCommand is the border router to run instead of scionproto's: a program and its first
+	// arguments. "--config" and the name of a configuration file for scionproto's router are put
+	// behind them.
 	RouterCommand []string
 	// RoutersOf are exceptions from it. If several match a router, the last counts.
 	RoutersOf []RouterOf
@@ -49,25 +50,30 @@ type Options struct {
 	//
 	// Under CPU load, short intervals take links down that are fine.
 	BFD time.Duration
-	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to 24 h,
-	// rounded down. 0: 6 h.
+	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to
+	// 24 h, rounded down. 0: 6 h.
 	PathLifetime time.Duration
-	// AtRest restarts the control services once all paths are found. They keep what they know, send beacons every
-	// minute, and keep answers of other ASes for five minutes. Before, they send beacons every few seconds and keep
-	// answers for two, which can take half a processor. Paths of short lifetime would not be renewed in time.
+	// AtRest restarts the control services once all paths are found. They keep what they know, send
+	// beacons every minute, and keep answers of other ASes for five minutes. Before, they send
+	// beacons every few seconds and keep answers for two, which can take half a processor. Paths of
+	// short lifetime would not be renewed in time.
 	AtRest bool
-	// HiddenPaths are the groups and registration policies of hidden paths, in the format of the control service's
-	// hidden_paths_cfg. All control services get them. Start waits for hidden paths, too, so leave their ASes out of Between.
+	// HiddenPaths are the groups and registration policies of hidden paths, in the format of the
+	// control service's hidden_paths_cfg. All control services get them. Start waits for hidden
+	// paths, too, so leave their ASes out of Between.
 	HiddenPaths string
-	// LinksOnly starts no routers and no control services, only the links, for hosts on IP (Network.IP).
+	// LinksOnly starts no routers and no control services, only the links, for hosts on IP
+	// (Network.IP).
 	LinksOnly bool
-	// Between names the ASes between which Start waits for paths, and whose paths Status reports; by default all.
+	// Between names the ASes between which Start waits for paths, and whose paths Status reports;
+	// by default all.
 	Between []pathsel.IA
 	// Timeout is how long Start waits for all paths. 0: 60 s and five seconds more for each AS.
 	Timeout time.Duration
 	// Progress is called from Start's goroutine as the start proceeds; may be nil.
 	Progress func(Progress) `json:"-"`
-	// Raised says that this process has raised its priority (RaisePriority). Its child processes do not inherit it.
+	// Raised says that this process has raised its priority (RaisePriority). Its child processes do
+	// not inherit it.
 	Raised bool
 	// Log gets the testbed's own log; nil discards it.
 	Log *slog.Logger `json:"-"`
@@ -128,9 +134,9 @@ type Network struct {
 	once    sync.Once
 }
 
-// Start brings the network up and returns when every pair of ASes (see [Options.Between]) has the paths that the topology
-// implies. ctx bounds the start only; the caller closes the network. If Start fails it leaves nothing
-// running.
+// Start brings the network up and returns when every pair of ASes (see [Options.Between]) has the
+// paths that the topology implies. ctx bounds the start only; the caller closes the network. If
+// Start fails it leaves nothing running.
 func Start(ctx context.Context, opts Options) (*Network, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if err := checkOptions(&opts); err != nil {
@@ -208,8 +214,9 @@ func checkOptions(o *Options) error {
 //  5. wait for the paths
 //  6. with AtRest, restart the control services with fewer beacons
 //
-// The order of 2 and 3 matters: a beacon that is sent on a link before BFD has seen it makes the router
-// answer "interface down", and for the ten seconds that this holds no segment over that link is used.
+// The order of 2 and 3 matters: a beacon that is sent on a link before BFD has seen it makes the
+// router answer "interface down", and for the ten seconds that this holds no segment over that link
+// is used.
 func (n *Network) start(ctx context.Context, bin programs) error {
 	var err error
 	if n.plan, n.claims, err = claimPlan(n.opts.Topology, n.dir, n.opts.Subnet); err != nil {
@@ -321,11 +328,12 @@ func (n *Network) Close() error {
 // Done is closed when the network is down.
 func (n *Network) Done() <-chan struct{} { return n.closed }
 
-// Topology returns the topology that runs: that of the options, without IPv6 if the machine has none.
+// Topology returns the topology that runs: that of the options, without IPv6 if the machine has
+// none.
 func (n *Network) Topology() Topology { return n.opts.Topology }
 
-// ConfigDir returns the folder of an AS with topology.json and certs, which a SCION host needs; "" for an
-// unknown AS.
+// ConfigDir returns the folder of an AS with topology.json and certs, which a SCION host needs; ""
+// for an unknown AS.
 func (n *Network) ConfigDir(ia pathsel.IA) string {
 	if a, ok := n.as(ia); ok {
 		return filepath.Join(n.dir, "gen", filepath.FromSlash(a.folder))
@@ -349,8 +357,8 @@ func (n *Network) HostFlags(ia pathsel.IA) []string {
 	return []string{"--config-dir", n.ConfigDir(ia), "--local", n.HostIP(ia).String()}
 }
 
-// API returns the address at which the control service of an AS serves its topology and TRCs over HTTP;
-// invalid for an unknown AS.
+// API returns the address at which the control service of an AS serves its topology and TRCs over
+// HTTP; invalid for an unknown AS.
 func (n *Network) API(ia pathsel.IA) netip.AddrPort {
 	a, _ := n.as(ia)
 	return a.api

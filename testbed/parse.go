@@ -30,10 +30,11 @@ const (
 	maxLinks         = 4000
 )
 
-// ParseTopology reads the YAML that scionproto's topology generator reads (.topo), with additional keys
-// for each link: rate, delay, jitter, loss, queue (as linkemu and ParseDelay read them). An interface without an
-// ID gets the lowest free one. Keys that only other parts of scionproto's generator use are accepted and
-// have no effect; unknown keys are errors. Errors start with name and line.
+// ParseTopology reads the YAML that scionproto's topology generator reads (.topo), with additional
+// keys for each link: rate, delay, jitter, loss, queue (as linkemu and ParseDelay read them). An
+// interface without an ID gets the lowest free one. Keys that only other parts of scionproto's
+// generator use are accepted and have no effect; unknown keys are errors. Errors start with name
+// and line.
 func ParseTopology(name string, r io.Reader) (Topology, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, maxTopologyBytes+1))
 	if err != nil {

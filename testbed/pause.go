@@ -11,9 +11,9 @@ import (
 	"braid/pathsel"
 )
 
-// Pause stops the border router that has the interface, and waits until its process has stopped. The router
-// keeps its sockets and answers nothing. Pause returns all interfaces of that router. Close also works while
-// a router is paused.
+// Pause stops the border router that has the interface, and waits until its process has stopped.
+// The router keeps its sockets and answers nothing. Pause returns all interfaces of that router.
+// Close also works while a router is paused.
 func (n *Network) Pause(at pathsel.Interface) ([]pathsel.Interface, error) {
 	return n.signalRouter(at, syscall.SIGSTOP)
 }
@@ -53,8 +53,9 @@ func (n *Network) signalRouter(at pathsel.Interface, s syscall.Signal) ([]pathse
 	return nil, fmt.Errorf("no router of topology %s has the interface %s", n.opts.Topology.Name, at)
 }
 
-// awaitStop returns when no thread of a process runs any more. A signal only asks for that: a thread goes on
-// until it has been scheduled once more, and a router answered a question after its pause.
+// awaitStop returns when no thread of a process runs any more. A signal only asks for that: a
+// thread goes on until it has been scheduled once more, and a router answered a question after its
+// pause.
 func awaitStop(pid int) error {
 	for range 500 { // of 10 ms
 		threads, err := procfs.AllThreads(pid)

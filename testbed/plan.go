@@ -17,9 +17,10 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// Every testbed has its own block of 127.0.0.0/8, so several can run side by side. The testbed binds the
-// first address of the block to claim it. Then follows an address for each AS, which the AS's control
-// service, routers and end hosts share. IPv6 has only ::1, so there a testbed claims a block of ports.
+// Every testbed has its own block of 127.0.0.0/8, so several can run side by side. The testbed
+// binds the first address of the block to claim it. Then follows an address for each AS, which the
+// AS's control service, routers and end hosts share. IPv6 has only ::1, so there a testbed claims a
+// block of ports.
 //
 // All ports are below the range from which the kernel gives ports to end hosts (32768 and up).
 const (
@@ -228,8 +229,9 @@ func (c claims) release() {
 	}
 }
 
-// claimPlan finds a free block of addresses. The search starts at a block that depends on the testbed's
-// directory, so a testbed normally has the same addresses each time. With a fixed subnet there is no search.
+// claimPlan finds a free block of addresses. The search starts at a block that depends on the
+// testbed's directory, so a testbed normally has the same addresses each time. With a fixed subnet
+// there is no search.
 func claimPlan(t Topology, dir string, fixed netip.Prefix) (plan, claims, error) {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, dir) // a hash takes everything

@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raised is the number of nice levels by which RaisePriority raises this process above its children.
+// raised is the number of nice levels by which RaisePriority raises this process above its
+// children.
 const raised = 10
 
-// RaisePriority raises this process above others if it may (as root), because its emulated links must send each packet
-// in time. It tells whether it has; only the first call does anything. Launchers must know that, because processes
-// inherit their parent's priority.
+// RaisePriority raises this process above others if it may (as root), because its emulated links
+// must send each packet in time. It tells whether it has; only the first call does anything.
+// Launchers must know that, because processes inherit their parent's priority.
 var RaisePriority = sync.OnceValues(func() (bool, error) {
 	tasks, err := os.ReadDir("/proc/self/task") // each thread has its priority, and new threads inherit it
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A process may raise its priority twice, as one that runs scenarios twice does. Its children are as
-// they would be without that. It happens in a process of its own, since nothing lowers it again.
+// A process may raise its priority twice, as one that runs scenarios twice does. Its children are
+// as they would be without that. It happens in a process of its own, since nothing lowers it again.
 func TestRaisedOnce(t *testing.T) {
 	const alone = "BRAID_TEST_RAISES_PRIORITY"
 	if os.Getenv(alone) == "" {

@@ -2,7 +2,8 @@
 
 package testbed
 
-// RaisePriority does nothing here. On other systems a priority belongs to the process, and its children inherit it.
+// RaisePriority does nothing here. On other systems a priority belongs to the process, and its
+// children inherit it.
 func RaisePriority() (bool, error) { return false, nil }
 
 func lowerThread() error { return nil }

@@ -53,15 +53,16 @@ func (p *process) reason() string {
 	return how
 }
 
-// Launcher starts processes from one operating system thread. Linux kills a child when the thread that
-// forked it ends. This thread ends with the launcher or the program, however that ends, so no process
-// outlives the testbed.
+// Launcher starts processes from one operating system thread. Linux kills a child when the thread
+// that forked it ends. This thread ends with the launcher or the program, however that ends, so no
+// process outlives the testbed.
 type Launcher struct {
 	starts chan func()
 	env    []string
 }
 
-// NewLauncher starts the thread. raised says that this process has raised its priority; the others do not inherit it.
+// NewLauncher starts the thread. raised says that this process has raised its priority; the others
+// do not inherit it.
 func NewLauncher(raised bool) *Launcher {
 	l := &Launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
 	go func() {
@@ -88,8 +89,8 @@ func (l *Launcher) Start(cmd *exec.Cmd) error {
 // hundred kilobytes.
 const MaxLine = 4 << 20
 
-// Follow starts a program whose standard error is appended to a log. It calls line with each line of its standard output, whose bytes
-// belong to the callee, and ended with how it ended.
+// Follow starts a program whose standard error is appended to a log. It calls line with each line
+// of its standard output, whose bytes belong to the callee, and ended with how it ended.
 func (l *Launcher) Follow(cmd *exec.Cmd, log string, line func([]byte), ended func(error)) error {
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -119,8 +120,8 @@ func (l *Launcher) Follow(cmd *exec.Cmd, log string, line func([]byte), ended fu
 // Close ends the thread, and kills all processes that still run.
 func (l *Launcher) Close() { close(l.starts) }
 
-// childEnvironment trades a little CPU time of the control plane for memory: the collector runs at 50 %
-// growth instead of 100 %.
+// childEnvironment trades a little CPU time of the control plane for memory: the collector runs at
+// 50 % growth instead of 100 %.
 var childEnvironment = []string{"GOGC=50"}
 
 // start runs the command with a configuration file, in that folder, and notes when it ends.
@@ -145,8 +146,8 @@ func (l *Launcher) start(p *process, command []string, config string, ended func
 	return nil
 }
 
-// stopAll kills the processes and waits until they are gone. An interrupted control service would take two
-// seconds to end, and saves nothing that the next start uses.
+// stopAll kills the processes and waits until they are gone. An interrupted control service would
+// take two seconds to end, and saves nothing that the next start uses.
 func stopAll(ps []*process) {
 	for _, p := range ps {
 		p.cmd.Process.Kill()
@@ -156,7 +157,8 @@ func stopAll(ps []*process) {
 	}
 }
 
-// Usage is what a process has used. All is 0 where there is no /proc, memory is 0 once it has ended.
+// Usage is what a process has used. All is 0 where there is no /proc, memory is 0 once it has
+// ended.
 type Usage struct {
 	CPU float64 // seconds of user and system
 	// RSS counts every resident page. PSS divides pages that several processes share, such as the
@@ -187,8 +189,8 @@ func UsageOf(pid int) (u Usage) {
 	return u
 }
 
-// LastWords returns the end of a log, or the beginning of a panic in it. It does not look at the first bytes, which an
-// earlier process has written.
+// LastWords returns the end of a log, or the beginning of a panic in it. It does not look at the
+// first bytes, which an earlier process has written.
 func LastWords(log string, earlier int64) string {
 	const most = 2000
 	b, err := os.ReadFile(log)

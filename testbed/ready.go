@@ -15,12 +15,14 @@ import (
 	"braid/pathsel"
 )
 
-// A network is ready when its routers see all links and hosts find all paths that the topology implies.
+// A network is ready when its routers see all links and hosts find all paths that the topology
+// implies.
 
 // Progress is how far a starting network is.
 type Progress struct {
 	Processes int `json:"processes"` // running
-	// Links that are up, as their routers see it; control services start when all are. 0 without BFD.
+	// Links that are up, as their routers see it; control services start when all are. 0 without
+	// BFD.
 	Links        int `json:"links"`
 	ImpliedLinks int `json:"implied_links"`
 	// Segments that the control services have found, of those that the topology implies.
@@ -148,7 +150,8 @@ func (n *Network) waitForPaths(ctx context.Context) error {
 	})
 }
 
-// survey asks the questions. It returns those whose answers lack segments, and the number of missing segments.
+// survey asks the questions. It returns those whose answers lack segments, and the number of
+// missing segments.
 func (n *Network) survey(ctx context.Context, open []survey) (unanswered []survey, missing int, err error) {
 	var mu sync.Mutex
 	var g errgroup.Group

@@ -75,7 +75,8 @@ func (n *Network) startServices(program string) error {
 	return nil
 }
 
-// restartServices starts the control services anew, configured by g, and waits until they answer. They keep in files what they know.
+// restartServices starts the control services anew, configured by g, and waits until they answer.
+// They keep in files what they know.
 func (n *Network) restartServices(ctx context.Context, g generator, program string) error {
 	if err := n.replaceServices(g, program); err != nil {
 		return err

@@ -24,12 +24,14 @@ func Shipped() []string {
 	return files
 }
 
-// ShippedText is the file of a shipped topology. The error is fs.ErrNotExist if there is none of that name.
+// ShippedText is the file of a shipped topology. The error is fs.ErrNotExist if there is none of
+// that name.
 func ShippedText(name string) ([]byte, error) {
 	return shipped.ReadFile("topologies/" + strings.TrimSuffix(name, ".topo") + ".topo")
 }
 
-// LoadTopology reads a topology file, or a shipped topology by its name. A file of that name comes first.
+// LoadTopology reads a topology file, or a shipped topology by its name. A file of that name comes
+// first.
 func LoadTopology(name string) (Topology, error) {
 	f, err := OpenFile(name)
 	if err == nil {

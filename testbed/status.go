@@ -64,8 +64,8 @@ type PairStatus struct {
 	Src     pathsel.IA `json:"src"`
 	Dst     pathsel.IA `json:"dst"`
 	Implied int        `json:"implied"`
-	// Paths is how many a host's lookup finds. Control services also return paths over links that are down;
-	// routers report those.
+	// Paths is how many a host's lookup finds. Control services also return paths over links that
+	// are down; routers report those.
 	Paths int `json:"paths"`
 	Up    int `json:"up"` // of Paths: those whose links are all up
 }
@@ -81,8 +81,8 @@ type LinkStatus struct {
 type LinkEndStatus struct {
 	Interface pathsel.Interface `json:"interface"`
 	Router    string            `json:"router"`
-	// State is what the router says of the interface: up, down, unknown if the router does not answer, or
-	// unwatched without BFD.
+	// State is what the router says of the interface: up, down, unknown if the router does not
+	// answer, or unwatched without BFD.
 	State string `json:"state"`
 	// BFDTransitions counts how often the router has seen the link come up or go down. The first is
 	// its coming up.
@@ -92,8 +92,8 @@ type LinkEndStatus struct {
 	Counters       linkemu.Counters `json:"counters"`
 }
 
-// Status returns the status of processes, links and, if wanted, paths. Counting paths asks all control services,
-// which takes many seconds in a network of many ASes.
+// Status returns the status of processes, links and, if wanted, paths. Counting paths asks all
+// control services, which takes many seconds in a network of many ASes.
 func (n *Network) Status(ctx context.Context, paths bool) Status {
 	var seen map[pathsel.Interface]interfaceState
 	if !n.opts.LinksOnly {
@@ -106,7 +106,8 @@ func (n *Network) Status(ctx context.Context, paths bool) Status {
 	return s
 }
 
-// Glance returns the status without asking routers and control services. It is cheap, but lacks the state of links.
+// Glance returns the status without asking routers and control services. It is cheap, but lacks the
+// state of links.
 func (n *Network) Glance() Status { return n.status(nil) }
 
 func (n *Network) status(seen map[pathsel.Interface]interfaceState) Status {
@@ -180,8 +181,8 @@ type interfaceState struct {
 	transitions int
 }
 
-// routerStates asks every router for the state of its interfaces. Routers that do not answer are missing.
-// siblings tells whether all answered and reach the other routers of their AS.
+// routerStates asks every router for the state of its interfaces. Routers that do not answer are
+// missing. siblings tells whether all answered and reach the other routers of their AS.
 func (n *Network) routerStates(ctx context.Context) (seen map[pathsel.Interface]interfaceState, siblings bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The supervisor is a process that owns the network after 'up' has returned. Until the network is ready, up and
-// the supervisor talk:
+// The supervisor is a process that owns the network after 'up' has returned. Until the network is
+// ready, up and the supervisor talk:
 //
 //	up                                         supervisor
 //	Options as JSON ------------- stdin -----> starts the network
@@ -67,8 +67,8 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logge
 	return n.Close()
 }
 
-// Launch starts a supervisor in the background with that command, and waits until its network is up. If ctx
-// ends first, Launch takes everything down.
+// Launch starts a supervisor in the background with that command, and waits until its network is
+// up. If ctx ends first, Launch takes everything down.
 func Launch(ctx context.Context, command []string, opts Options, progress func(Progress)) error {
 	dir, err := filepath.Abs(opts.Dir)
 	if err != nil {

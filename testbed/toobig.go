@@ -13,13 +13,13 @@ import (
 	"braid/pathsel"
 )
 
-// quoted is how many bytes of a packet an SCMP error quotes: enough for all headers and the ports, but few enough
-// that the error passes links that the packet did not.
+// quoted is how many bytes of a packet an SCMP error quotes: enough for all headers and the ports,
+// but few enough that the error passes links that the packet did not.
 const quoted = 400
 
-// answerTooBig returns the answer (SCMP packet too big) of an AS's router at the far end of a link to the sender of a
-// packet that is larger than the link's MTU; nil if there is none. scionproto's router ignores the MTU of its links,
-// but other routers answer like this.
+// answerTooBig returns the answer (SCMP packet too big) of an AS's router at the far end of a link
+// to the sender of a packet that is larger than the link's MTU; nil if there is none. scionproto's
+// router ignores the MTU of its links, but other routers answer like this.
 func answerTooBig(packet []byte, mtu int, router pathsel.IA, at netip.Addr) []byte {
 	var s slayers.SCION
 	if s.DecodeFromBytes(packet, gopacket.NilDecodeFeedback) != nil || s.NextHdr == slayers.L4SCMP {
@@ -34,8 +34,8 @@ func answerTooBig(packet []byte, mtu int, router pathsel.IA, at netip.Addr) []by
 	if err != nil {
 		return nil
 	}
-	// The packet's current hop is the far router's. What that does to the segment identifier as the last router of
-	// the way there and as the first of the way back cancels out.
+	// The packet's current hop is the far router's. What that does to the segment identifier as the
+	// last router of the way there and as the first of the way back cancels out.
 	if _, err := path.Reverse(); err != nil || path.IncPath() != nil {
 		return nil
 	}

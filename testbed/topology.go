@@ -45,8 +45,8 @@ type Link struct {
 	Line   int // of the .topo file
 }
 
-// LinkEnd is one end of a link: its interface, and the letter of the border router that has it. Ends of
-// one AS with the same letter share a router; an empty letter is a router of its own.
+// LinkEnd is one end of a link: its interface, and the letter of the border router that has it.
+// Ends of one AS with the same letter share a router; an empty letter is a router of its own.
 type LinkEnd struct {
 	Interface pathsel.Interface
 	Router    string

@@ -27,8 +27,8 @@ type URL struct {
 // maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
 const maxURL = 2048
 
-// ParseURL reads an announce URL. Trackers on IP have the schemes http, https, udp and, for WebRTC, ws
-// and wss. The forms for SCION are:
+// ParseURL reads an announce URL. Trackers on IP have the schemes http, https, udp and, for WebRTC,
+// ws and wss. The forms for SCION are:
 //
 //	scion://1-ff00:0:110,[127.0.0.1]:31080/announce
 //	scion://tracker.example:31080/announce
@@ -108,8 +108,8 @@ func (u URL) SCION() (scionnet.Addr, bool) { return u.addr, u.scion }
 // Name is the name to look up for a tracker on SCION, or empty if its URL has an address.
 func (u URL) Name() string { return u.name }
 
-// WebSocket reports whether the tracker speaks WebTorrent's protocol, by which peers meet that connect
-// over WebRTC. It names no addresses of peers.
+// WebSocket reports whether the tracker speaks WebTorrent's protocol, by which peers meet that
+// connect over WebRTC. It names no addresses of peers.
 func (u URL) WebSocket() bool { return u.Scheme() == "ws" || u.Scheme() == "wss" }
 
 // Scheme is http, https, udp, ws, wss or scion.

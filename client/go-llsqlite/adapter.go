@@ -1,8 +1,10 @@
-// Package sqlite stands in for the SQLite adapter of github.com/anacrolix/torrent, and has no SQLite in it.
+// Package sqlite stands in for the SQLite adapter of github.com/anacrolix/torrent, and has no
+// SQLite in it.
 //
-// The engine links SQLite for a default record of completed pieces that braid does not use. So does scionproto,
-// for databases that its in-process daemon does use; two copies of the C library do not link into one
-// program. braid's go.mod replaces the engine's with this package. Only what the engine calls is here.
+// The engine links SQLite for a default record of completed pieces that braid does not use. So does
+// scionproto, for databases that its in-process daemon does use; two copies of the C library do not
+// link into one program. braid's go.mod replaces the engine's with this package. Only what the
+// engine calls is here.
 package sqlite
 
 import "errors"

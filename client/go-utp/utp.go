@@ -1,8 +1,9 @@
-// Package utp stands in for the uTP sockets (BEP 29) of github.com/anacrolix/torrent, and opens none.
+// Package utp stands in for the uTP sockets (BEP 29) of github.com/anacrolix/torrent, and opens
+// none.
 //
-// braid speaks TCP and QUIC, and switches the engine's uTP off. The engine links its uTP library all the same:
-// a C++ library that needs a compiler for every operating system and ends up in the program. braid's go.mod
-// replaces it with this package. Only what the engine calls is here.
+// braid speaks TCP and QUIC, and switches the engine's uTP off. The engine links its uTP library
+// all the same: a C++ library that needs a compiler for every operating system and ends up in the
+// program. braid's go.mod replaces it with this package. Only what the engine calls is here.
 package utp
 
 import (

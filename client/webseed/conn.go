@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Conn is a BitTorrent connection to a peer that has everything. Close ends it and all HTTP requests.
+// Conn is a BitTorrent connection to a peer that has everything. Close ends it and all HTTP
+// requests.
 type Conn struct {
 	net.Conn  // the engine's end
 	ours      net.Conn

@@ -26,7 +26,8 @@ func (r *run) drop(b block) bool {
 	return true
 }
 
-// next waits for requests, and takes the oldest with its neighbours; nil if the connection has ended.
+// next waits for requests, and takes the oldest with its neighbours; nil if the connection has
+// ended.
 func (c *Conn) next() (*run, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +55,8 @@ func (c *Conn) next() (*run, context.Context) {
 	}
 }
 
-// first is where the next run begins. A server without ranges sends a file from its beginning, so the
-// requests behind the place that it has reached come first.
+// first is where the next run begins. A server without ranges sends a file from its beginning, so
+// the requests behind the place that it has reached come first.
 func (c *Conn) first() (at int64, ok bool) {
 	if !c.ranged {
 		at = math.MaxInt64
@@ -135,7 +136,8 @@ func (c *Conn) fetch(ctx context.Context, r *run) error {
 	return nil
 }
 
-// end notes how a run went. What is left of it is rejected, so that the engine asks others or again.
+// end notes how a run went. What is left of it is rejected, so that the engine asks others or
+// again.
 func (c *Conn) end(r *run, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,17 +2,17 @@
 //
 //	engine ──BitTorrent──► Conn: handshake, "I have everything", requests ──ranges──► HTTP server
 //
-// A Conn is a BitTorrent connection in memory. Behind it, runs of neighbouring blocks that the engine
-// requests become HTTP requests, a few at a time. So a web seed is chosen, measured, limited, parked
-// and blamed like any other peer, and over SCION each path is a Conn of its own.
+// A Conn is a BitTorrent connection in memory. Behind it, runs of neighbouring blocks that the
+// engine requests become HTTP requests, a few at a time. So a web seed is chosen, measured,
+// limited, parked and blamed like any other peer, and over SCION each path is a Conn of its own.
 //
 //	conn.go      the BitTorrent side: messages, the queue of requests, what is sent back
 //	fetch.go     takes runs from the queue and fetches them
 //	request.go   one HTTP request, and what a server may answer
 //
-// The server is hostile: it may lie about sizes, send too much, too little, too slowly or nothing, and
-// be busy for ever. Wrong data is found by the hashes of the pieces, like that of every peer. Which
-// hosts may be contacted is the business of the http.Client.
+// The server is hostile: it may lie about sizes, send too much, too little, too slowly or nothing,
+// and be busy for ever. Wrong data is found by the hashes of the pieces, like that of every peer.
+// Which hosts may be contacted is the business of the http.Client.
 package webseed
 
 import (
@@ -40,15 +40,15 @@ const (
 	// parallel is how many HTTP requests are under way at a time. With one, the path would be idle
 	// for a round trip after each.
 	parallel = 4
-	// maxRun is how many bytes one request fetches at most. A run that is too long keeps blocks from
-	// other peers.
+	// maxRun is how many bytes one request fetches at most. A run that is too long keeps blocks
+	// from other peers.
 	maxRun = 1 << 20
 	// maxQueue is more than the engine ever has outstanding on a connection.
 	maxQueue = 4096
 	// maxBlock is more than any client requests at once; the engine requests 16 KiB.
 	maxBlock = 128 << 10
-	// headerPatience is how long a server may take to begin its answer, blockPatience for each block.
-	// A server at 1 kB/s is of no use.
+	// headerPatience is how long a server may take to begin its answer, blockPatience for each
+	// block. A server at 1 kB/s is of no use.
 	headerPatience, blockPatience = 20 * time.Second, 20 * time.Second
 	// maxFailures in a row end the connection.
 	maxFailures = 4
@@ -79,8 +79,8 @@ func fileURL(base *url.URL, l storage.Layout, f storage.File) string {
 	return u.String()
 }
 
-// Open asks the server for the first byte of the torrent, and returns a connection if it seems to have
-// the data. The context bounds the opening only.
+// Open asks the server for the first byte of the torrent, and returns a connection if it seems to
+// have the data. The context bounds the opening only.
 func Open(ctx context.Context, cfg Config) (*Conn, error) {
 	c := newConn(cfg)
 	defer context.AfterFunc(ctx, c.cancel)()

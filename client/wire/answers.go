@@ -39,9 +39,9 @@ const (
 	maxLate = 4096
 )
 
-// Part is how many requests of a batch are answered before the engine is told to ask for more. In slow
-// start the peer sends more than twice as much in each round trip as in the one before, so that it would
-// run out of requests if half of a batch had to come first.
+// Part is how many requests of a batch are answered before the engine is told to ask for more. In
+// slow start the peer sends more than twice as much in each round trip as in the one before, so
+// that it would run out of requests if half of a batch had to come first.
 func Part(batch int) int {
 	if FirstRequests < batch && batch <= frequent {
 		return (batch + 3) / 4
@@ -69,11 +69,11 @@ const (
 	silenceTrips                 = 4
 	// firstGap is the gap to begin with: 16 of them are the time of the first block at 4 kbit/s.
 	firstGap = 2 * time.Second
-	// messagePatience is how long a message may take, from its first byte to its last, while another
-	// connection is idle. A peer may send it byte by byte. Meanwhile no other peer can be asked for
-	// the block in it, or for any other that this peer was asked for: in the middle of a message the
-	// engine cannot be told that they are taken back. If it were shorter, blocks that share a limit
-	// of 10 kbit/s with twenty others would be lost.
+	// messagePatience is how long a message may take, from its first byte to its last, while
+	// another connection is idle. A peer may send it byte by byte. Meanwhile no other peer can be
+	// asked for the block in it, or for any other that this peer was asked for: in the middle of a
+	// message the engine cannot be told that they are taken back. If it were shorter, blocks that
+	// share a limit of 10 kbit/s with twenty others would be lost.
 	messagePatience = 5 * time.Minute
 	// gapMemory is after how many blocks most of a gap is forgotten.
 	gapMemory = 32
@@ -132,7 +132,8 @@ func (w waiting) gets(now time.Time) waiting {
 	return w
 }
 
-// comes notes that a part of a message has come, whether that is a block, and whether more of it is to come.
+// comes notes that a part of a message has come, whether that is a block, and whether more of it is
+// to come.
 func (w waiting) comes(block, more bool, now time.Time) waiting {
 	if block {
 		w.since = now
@@ -238,9 +239,9 @@ func (f *Filter) takeBackLocked() {
 	}
 }
 
-// Withdraw takes back the requests for blocks of pieces that are not wanted now, so that the peer answers those for
-// others sooner. The engine hears of it as the peer answers: blocks on their way are still of use. It tells whether
-// there were any.
+// Withdraw takes back the requests for blocks of pieces that are not wanted now, so that the peer
+// answers those for others sooner. The engine hears of it as the peer answers: blocks on their way
+// are still of use. It tells whether there were any.
 func (f *Filter) Withdraw(wanted func(piece int) bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -261,8 +262,9 @@ func (f *Filter) Withdraw(wanted func(piece int) bool) bool {
 	return true
 }
 
-// Suspend takes all requests back, and keeps every block of the peer from the engine, until Resume. In
-// contrast to Park, what is on its way already does not count either, and every peer can be suspended.
+// Suspend takes all requests back, and keeps every block of the peer from the engine, until Resume.
+// In contrast to Park, what is on its way already does not count either, and every peer can be
+// suspended.
 func (f *Filter) Suspend() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -283,7 +285,8 @@ func (f *Filter) Resume() {
 	}
 }
 
-// CouldAsk tells whether the engine may ask the peer and wants to, or would if the peer was not suspended.
+// CouldAsk tells whether the engine may ask the peer and wants to, or would if the peer was not
+// suspended.
 func (f *Filter) CouldAsk() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -340,7 +343,8 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 	return pass
 }
 
-// comes notes that a part of a message has come, whether that is a block, and whether more of it is to come.
+// comes notes that a part of a message has come, whether that is a block, and whether more of it is
+// to come.
 func (f *Filter) comes(block, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

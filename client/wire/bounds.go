@@ -14,8 +14,8 @@ import (
 // what no peer has a reason to say.
 
 const (
-	// maxUnsaid is how many bytes may wait for a peer before its requests get no more rejects. Such a
-	// peer asks on and on although it is choked, and does not read.
+	// maxUnsaid is how many bytes may wait for a peer before its requests get no more rejects. Such
+	// a peer asks on and on although it is choked, and does not read.
 	maxUnsaid = 64 << 10
 	// maxBlock is the longest block that a peer may ask for, in bytes. All clients ask for 16 KiB.
 	// The engine keeps up to three copies of a block until the peer has read it.
@@ -23,8 +23,8 @@ const (
 	// maxAnswers is how many answers to requests for metadata may wait, 16 KiB each. The engine
 	// itself can hold twice as many.
 	maxAnswers = 4
-	// Turns are chokes and unchokes. At each of them the engine goes over its requests. Peers decide
-	// every ten seconds whom they serve; braid decides every second.
+	// Turns are chokes and unchokes. At each of them the engine goes over its requests. Peers
+	// decide every ten seconds whom they serve; braid decides every second.
 	turnsMost  = 60
 	turnsEvery = time.Second
 	// wholesMost is how often a peer may say that it has all pieces, or none. The engine goes over
@@ -40,8 +40,8 @@ const (
 	noticesMost  = 6
 	noticesEvery = 20 * time.Second
 	maxNotice    = 32 << 10
-	// metadataExtension is the number that braid gives to the metadata extension (BEP 9). The engine
-	// answers no other one.
+	// metadataExtension is the number that braid gives to the metadata extension (BEP 9). The
+	// engine answers no other one.
 	metadataExtension = 1
 	// MaxMetadata is the largest info dictionary that is fetched, in bytes: 800 000 pieces, or all
 	// files that a torrent may have.
@@ -184,5 +184,6 @@ func (a *Allowance) Spend(now time.Time, most int, every time.Duration) bool {
 	return true
 }
 
-// Idle is the time since something was allowed again. After a long one the whole allowance is there.
+// Idle is the time since something was allowed again. After a long one the whole allowance is
+// there.
 func (a *Allowance) Idle(now time.Time) time.Duration { return now.Sub(a.since) }

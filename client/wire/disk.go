@@ -6,8 +6,8 @@ import "encoding/binary"
 // must not call them.
 //
 // The engine knows whole pieces only and asks peers for all blocks of the others. A filter keeps
-// requests for blocks on disk from the peer, and has the engine read these blocks as if the peer had
-// sent them.
+// requests for blocks on disk from the peer, and has the engine read these blocks as if the peer
+// had sent them.
 type Disk interface {
 	Has(piece int, begin, length int64) bool
 	Read(block []byte, piece int, begin int64) error
@@ -20,8 +20,8 @@ func (f *Filter) UseDisk(d Disk) {
 	f.disk = d
 }
 
-// fetchLocked notes that a block which the engine asks for is to be read from disk. It returns false
-// if the block is not there.
+// fetchLocked notes that a block which the engine asks for is to be read from disk. It returns
+// false if the block is not there.
 func (f *Filter) fetchLocked(b block) bool {
 	if f.disk == nil || b.length > maxBlock || !f.disk.Has(int(b.index), int64(b.begin), int64(b.length)) {
 		return false
@@ -31,8 +31,8 @@ func (f *Filter) fetchLocked(b block) bool {
 	return true
 }
 
-// fetch makes the message with the next block from disk. If the block is not there any more, it asks
-// the peer, or has the engine ask again if the peer must not be asked now.
+// fetch makes the message with the next block from disk. If the block is not there any more, it
+// asks the peer, or has the engine ask again if the peer must not be asked now.
 func (f *Filter) fetch() []byte {
 	f.mu.Lock()
 	b := f.fetches[0]

@@ -8,8 +8,8 @@ import (
 )
 
 // Filter reads every message between the engine and a peer, and can close either direction of the
-// transfer by means of the protocol, which the engine does not offer. The connection stays as it is:
-// opening it again costs nothing.
+// transfer by means of the protocol, which the engine does not offer. The connection stays as it
+// is: opening it again costs nothing.
 //
 //	           Park: the engine reads a choke that the peer has not sent, and the peer gets cancels
 //	           for our requests
@@ -110,8 +110,8 @@ func newFilter(wire net.Conn) *Filter {
 	return f
 }
 
-// Park stops asking the peer for blocks, until Unpark. It returns false and does nothing if the peer
-// does not support rejects.
+// Park stops asking the peer for blocks, until Unpark. It returns false and does nothing if the
+// peer does not support rejects.
 func (f *Filter) Park() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -370,8 +370,8 @@ func (f *Filter) departs(m message) verdict {
 	return pass
 }
 
-// withholdLocked keeps a request from a peer that must not get it, and takes it back: the engine has sent it before it has
-// read a choke. It returns false for other requests.
+// withholdLocked keeps a request from a peer that must not get it, and takes it back: the engine
+// has sent it before it has read a choke. It returns false for other requests.
 func (f *Filter) withholdLocked(b block) bool {
 	if f.noRejects {
 		return !f.openLocked() // the choke takes it back

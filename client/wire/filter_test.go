@@ -145,7 +145,8 @@ func TestParkAndReturn(t *testing.T) {
 	s.says(encode(msgRequest, blockA))
 }
 
-// A peer that is told of very many pieces is told of them as it reads, between what else there is for it, and each once.
+// A peer that is told of very many pieces is told of them as it reads, between what else there is
+// for it, and each once.
 func TestRevealAllInPortions(t *testing.T) {
 	const pieces = 5 * portion
 	s := newStand(t, true)
@@ -183,8 +184,8 @@ func encodeHaves(from, to int) (b []byte) {
 	return b
 }
 
-// In the middle of a message, what the gate has to say comes behind it.
-// The engine gets no block of a suspended peer, not even what is on its way already, and its requests are rejected.
+// In the middle of a message, what the gate has to say comes behind it. The engine gets no block of
+// a suspended peer, not even what is on its way already, and its requests are rejected.
 func TestSuspend(t *testing.T) {
 	a, b, c := block{1, 0, 16}, block{1, 16, 16}, block{2, 0, 16}
 	s := newStand(t, true)
@@ -227,8 +228,8 @@ func TestSuspendWithoutFastExtension(t *testing.T) {
 	s.engineGets(piece(a))
 }
 
-// A block that was to come from disk and is not there any more is not requested of a suspended peer, whose answer would
-// be dropped: the engine hears a reject.
+// A block that was to come from disk and is not there any more is not requested of a suspended
+// peer, whose answer would be dropped: the engine hears a reject.
 func TestSuspendWithoutDisk(t *testing.T) {
 	s := newStand(t, true)
 	d := &diskWith{blocks: map[block]bool{blockA: false}}
@@ -249,8 +250,8 @@ func TestSuspendWithoutDisk(t *testing.T) {
 	}
 }
 
-// A peer without the fast extension forgets requests that arrive after its choke, and so does the engine when it reads the
-// choke. So the filter does not wait for their answers.
+// A peer without the fast extension forgets requests that arrive after its choke, and so does the
+// engine when it reads the choke. So the filter does not wait for their answers.
 func TestRequestCrossesChoke(t *testing.T) {
 	s := newStand(t, false)
 	s.sends(unchoke)
@@ -345,8 +346,8 @@ func TestForeignStream(t *testing.T) {
 	}
 }
 
-// However a stream is cut into portions, and whatever it says, the same passes as when it comes whole, and what passes
-// is the stream without the messages that are not kept.
+// However a stream is cut into portions, and whatever it says, the same passes as when it comes
+// whole, and what passes is the stream without the messages that are not kept.
 func FuzzFraming(f *testing.F) {
 	b := slices.Concat(hello(true), unchoke, piece(blockA), []byte{0, 0, 0, 0}, encode(msgRequest, blockA, blockB), choke, piece(block{2, 3, 40}))
 	f.Add(b, uint64(1))
@@ -390,8 +391,8 @@ func FuzzFraming(f *testing.F) {
 	})
 }
 
-// In whatever portions the bytes come and are taken, and however often the gate is closed and opened meanwhile, the engine
-// gets every message of the peer once, in order, and whole.
+// In whatever portions the bytes come and are taken, and however often the gate is closed and
+// opened meanwhile, the engine gets every message of the peer once, in order, and whole.
 func TestGatePassesEverything(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -613,8 +614,8 @@ func TestLastTwoOfKin(t *testing.T) {
 	s.says(plain(msgHaveNone), haves(1))
 }
 
-// Messages of peer exchange need no answer. Too many and too long ones do not reach the engine, and none
-// of them passes for one about metadata.
+// Messages of peer exchange need no answer. Too many and too long ones do not reach the engine, and
+// none of them passes for one about metadata.
 func TestNotices(t *testing.T) {
 	var x bounds
 	now := time.Unix(1, 0)

@@ -109,8 +109,8 @@ func haves(pieces ...int) []byte {
 	return b
 }
 
-// scan goes over the next bytes of the stream. It calls keep for each message that begins in them, to
-// decide what happens to it. With stop, the scan ends at the first boundary between messages.
+// scan goes over the next bytes of the stream. It calls keep for each message that begins in them,
+// to decide what happens to it. With stop, the scan ends at the first boundary between messages.
 //
 // Consumed is the number of bytes that the scan has gone over, and drops are those of them that do
 // not pass. The remaining bytes must be given again, with more: they are an incomplete beginning, a

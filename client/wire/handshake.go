@@ -11,8 +11,8 @@ import (
 )
 
 // obfuscated is a connection over which the peer may obfuscate the protocol (message stream
-// encryption). Obfuscation ends below the filter, so that no peer can hide messages from its bounds.
-// The engine itself never obfuscates.
+// encryption). Obfuscation ends below the filter, so that no peer can hide messages from its
+// bounds. The engine itself never obfuscates.
 //
 // Only connections without a key of their own can be obfuscated: the others are encrypted.
 type obfuscated struct {
@@ -79,8 +79,8 @@ func (o *obfuscated) begin() {
 // v2 hash and ask for hashes, which braid does not have. So the filter clears the bit.
 const v2Bit = 0x10
 
-// hideBits clears the bits of the peer's handshake (BEP 3) that mean nothing to us. The engine keeps
-// a counter for each combination that it has ever seen.
+// hideBits clears the bits of the peer's handshake (BEP 3) that mean nothing to us. The engine
+// keeps a counter for each combination that it has ever seen.
 func hideBits(handshake []byte) {
 	bits := handshake[len(protocolName):handshakeHead]
 	for i := range bits {
@@ -88,9 +88,9 @@ func hideBits(handshake []byte) {
 	}
 }
 
-// withoutYourIP removes the entry "yourip" from an extended handshake (BEP 10) of the engine. Its value
-// is a synthetic address that means nothing to the peer. The entry is the last one of the payload, since
-// keys are sorted.
+// withoutYourIP removes the entry "yourip" from an extended handshake (BEP 10) of the engine. Its
+// value is a synthetic address that means nothing to the peer. The entry is the last one of the
+// payload, since keys are sorted.
 func withoutYourIP(payload string) (message []byte, changed bool) {
 	const key = "6:yourip16:"
 	rest := len(payload) - len("e") - 16 - len(key)

@@ -85,8 +85,8 @@ func TestRequestsThatAreNotRead(t *testing.T) {
 	}
 }
 
-// Whatever both sides say, in whatever portions, and whatever is done with the gate meanwhile: what it keeps is bounded, and
-// each side gets whole messages.
+// Whatever both sides say, in whatever portions, and whatever is done with the gate meanwhile: what
+// it keeps is bounded, and each side gets whole messages.
 func FuzzGate(f *testing.F) {
 	flow := func(messages ...[]byte) []byte { return slices.Concat(messages...) }
 	f.Add(flow(unchoke, piece(blockA), encode(msgReject, blockB), choke, interested), flow(plain(msgHaveAll), encode(msgRequest, blockA, blockB)), uint64(1), true)
@@ -162,7 +162,8 @@ func FuzzGate(f *testing.F) {
 	})
 }
 
-// madeOf checks that a stream consists of messages of another one, in order and whole, and of some that a gate makes.
+// madeOf checks that a stream consists of messages of another one, in order and whole, and of some
+// that a gate makes.
 func madeOf(t *testing.T, who string, got, from []byte, kinds ...byte) {
 	t.Helper()
 	split := func(b []byte) (out [][]byte) {

@@ -14,8 +14,8 @@ import (
 
 // Limits bound the rates of a session's connections, in bits per second without the headers of the
 // network. 0 is no bound. A rate is shared fairly between networks, hosts and peers (see
-// pathsel.Origin), however many connections each has. A rate is never exceeded by more than 50 ms of
-// it, or 4 KiB.
+// pathsel.Origin), however many connections each has. A rate is never exceeded by more than 50 ms
+// of it, or 4 KiB.
 type Limits struct {
 	Upload, Download int64
 	// Paths bound the connections whose path matches. Each limit is for all such connections
@@ -23,9 +23,9 @@ type Limits struct {
 	Paths []PathLimit
 }
 
-// PathLimit is a limit for paths with a matching interface. A connection obeys all limits that match.
-// Paths inside one AS, and those that the network chooses (TCP), have no interfaces. The path of an
-// accepted connection may be known only after a second or so.
+// PathLimit is a limit for paths with a matching interface. A connection obeys all limits that
+// match. Paths inside one AS, and those that the network chooses (TCP), have no interfaces. The
+// path of an accepted connection may be known only after a second or so.
 type PathLimit struct {
 	Pattern pathsel.Pattern
 	Rate    int64
@@ -141,8 +141,8 @@ func NewAdjustable(c Limits) *Limiter {
 	return l
 }
 
-// Set changes the limits, which must be valid. Connections obey the new ones from their next read or
-// write on.
+// Set changes the limits, which must be valid. Connections obey the new ones from their next read
+// or write on.
 func (l *Limiter) Set(c Limits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

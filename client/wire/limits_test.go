@@ -156,7 +156,8 @@ func TestLimitsOverWires(t *testing.T) {
 	})
 }
 
-// A path's limit holds for the connections over it, beside the one for all, and leaves the others their rate.
+// A path's limit holds for the connections over it, beside the one for all, and leaves the others
+// their rate.
 func TestPathLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(Limits{Upload: 8e6, Paths: []PathLimit{{pattern(t, "1-1#1"), 800e3}, {pattern(t, "1"), 80e6}, {pattern(t, "3"), MinRate}}})
@@ -226,7 +227,8 @@ func TestLimitOfClaimedAddresses(t *testing.T) {
 	})
 }
 
-// Close wakes a write and a read that wait for their turn, at once, and what others wait for goes on.
+// Close wakes a write and a read that wait for their turn, at once, and what others wait for goes
+// on.
 func TestCloseWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(Limits{Upload: MinRate, Download: MinRate})
@@ -289,7 +291,8 @@ func TestNoLimitCostsNothing(t *testing.T) {
 	}
 }
 
-// Limits that change hold for open connections; a torrent's limits hold in addition to the session's.
+// Limits that change hold for open connections; a torrent's limits hold in addition to the
+// session's.
 func TestLimitsThatChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		session, torrent := NewAdjustable(Limits{}), NewAdjustable(Limits{})
@@ -334,8 +337,9 @@ func TestLimitsThatChange(t *testing.T) {
 	})
 }
 
-// A connection that is being closed may still read what had arrived, and asks the limit for it again and again.
-// Nothing waits then: a limit that does would stop every connection that it holds for.
+// A connection that is being closed may still read what had arrived, and asks the limit for it
+// again and again. Nothing waits then: a limit that does would stop every connection that it holds
+// for.
 func TestClosedConnectionHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, closed := newLimit(8e6), make(chan struct{})

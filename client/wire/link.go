@@ -12,8 +12,8 @@ import (
 	"braid/pathsel"
 )
 
-// Link is a connection as the engine sees it. The engine closes links while it holds its own lock, so
-// nothing here may block or call the engine.
+// Link is a connection as the engine sees it. The engine closes links while it holds its own lock,
+// so nothing here may block or call the engine.
 type Link struct {
 	Conn
 	Filter  *Filter
@@ -78,7 +78,8 @@ func newLink(c Conn, n *counted, o Options) *Link {
 	return l
 }
 
-// LimitBy has the link obey the limits of its torrent, too. It has no effect without Options.Limits.
+// LimitBy has the link obey the limits of its torrent, too. It has no effect without
+// Options.Limits.
 func (l *Link) LimitBy(x *Limiter) {
 	if l.limited != nil && x != nil {
 		l.limited.torrent.Store(x)
@@ -163,8 +164,8 @@ func (l *Link) Close() error {
 // Closed tells whether the connection has ended.
 func (l *Link) Closed() bool { return l.closed.Load() }
 
-// SetDeadline never fails. The engine panics if it does, and braid may close a link in the moment in
-// which the engine gets it. Reads and writes return the error.
+// SetDeadline never fails. The engine panics if it does, and braid may close a link in the moment
+// in which the engine gets it. Reads and writes return the error.
 func (l *Link) SetDeadline(t time.Time) error {
 	_ = l.Filter.SetReadDeadline(t)
 	_ = l.Conn.SetWriteDeadline(t)
@@ -196,8 +197,8 @@ func (l *Link) Greet() {
 }
 
 // OnChange sets a function that is called when the link is greeted or closed, and when the peer has
-// become interested or is no longer. It must not block. It is called at once too, since something may
-// have happened already.
+// become interested or is no longer. It must not block. It is called at once too, since something
+// may have happened already.
 func (l *Link) OnChange(f func()) {
 	l.onChange.Store(&f)
 	f()

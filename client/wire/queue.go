@@ -2,10 +2,10 @@ package wire
 
 import "time"
 
-// queue holds the peer's requests that are not answered yet. The engine answers those that it has in
-// random order, so it gets the oldest first, and none that is more than a window behind the oldest one
-// it has. Without a window, one block of a piece could wait for hundreds of others, and with it whoever
-// waits for that piece.
+// queue holds the peer's requests that are not answered yet. The engine answers those that it has
+// in random order, so it gets the oldest first, and none that is more than a window behind the
+// oldest one it has. Without a window, one block of a piece could wait for hundreds of others, and
+// with it whoever waits for that piece.
 type queue struct {
 	asked  map[block]int // the number of each request: they are counted as they come
 	order  []block       // by number; some are answered or taken back, but not the first
@@ -44,7 +44,8 @@ func (q *queue) asks(b block) (now, room bool) {
 	return now, true
 }
 
-// ends forgets a request that was answered or taken back. It tells whether the engine did not have it.
+// ends forgets a request that was answered or taken back. It tells whether the engine did not have
+// it.
 func (q *queue) ends(b block) (waited bool) {
 	n, ok := q.asked[b]
 	waited = ok && n >= q.handed
@@ -102,8 +103,8 @@ func (q *queue) given() (out []block) {
 
 func (q *queue) clear() { *q = queue{asked: map[block]int{}, pace: q.pace} }
 
-// pace measures how fast the engine answers, so that it has requests for 0.2 s. It may have to wait for
-// a disk, and a new request takes a while to reach it.
+// pace measures how fast the engine answers, so that it has requests for 0.2 s. It may have to wait
+// for a disk, and a new request takes a while to reach it.
 type pace struct {
 	since  time.Time // when the present period began
 	count  int       // answers in it

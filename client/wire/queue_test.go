@@ -58,8 +58,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// No request is answered after one that came a window later, although the engine takes any of those it
-// has. Between two answers it always has at least one, and those taken back are no hindrance.
+// No request is answered after one that came a window later, although the engine takes any of those
+// it has. Between two answers it always has at least one, and those taken back are no hindrance.
 func TestQueueOfRandomEngine(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100 {

@@ -16,10 +16,10 @@ import (
 // level; see pathsel.Origin for the levels). So nobody gains by more connections, keys or
 // addresses.
 //
-// What a sharer has had is counted in virtual time: as the bytes that somebody who always wants more
-// would have got. A sharer that comes back from a pause gets the count of the others, less a small
-// credit. Without the credit, sharers with many connections would gain, since a single connection
-// pauses between any two of its writes.
+// What a sharer has had is counted in virtual time: as the bytes that somebody who always wants
+// more would have got. A sharer that comes back from a pause gets the count of the others, less a
+// small credit. Without the credit, sharers with many connections would gain, since a single
+// connection pauses between any two of its writes.
 type share struct {
 	rate   float64 // bytes a second
 	burst  float64 // bytes that may be sent at once after a pause
@@ -54,7 +54,8 @@ const (
 	// chunks at a time, of which a connection that waits gets only one; longer, and small messages
 	// wait.
 	chunkTime = 4 * time.Millisecond
-	// The bounds of a chunk. Less than a packet wastes packets; the engine never writes more at once.
+	// The bounds of a chunk. Less than a packet wastes packets; the engine never writes more at
+	// once.
 	minChunk = 2 << 10
 	maxChunk = 64 << 10
 	// burstTime is how late a timer may be before the rate suffers.

@@ -10,7 +10,8 @@ import (
 	"braid/pathsel"
 )
 
-// crowd is a share in simulated time with connections that claim as told, and what each was granted.
+// crowd is a share in simulated time with connections that claim as told, and what each was
+// granted.
 type crowd struct {
 	*share
 	now    time.Time
@@ -44,7 +45,8 @@ func (c *crowd) addFrom(o pathsel.Origin, ask func(time.Duration) int) *flow {
 
 func always(n int) func(time.Duration) int { return func(time.Duration) int { return n } }
 
-// run lets time pass: claims are made again as soon as they were granted, and the alarm is late by up to late.
+// run lets time pass: claims are made again as soon as they were granted, and the alarm is late by
+// up to late.
 func (c *crowd) run(d, late time.Duration, r *rand.Rand) {
 	for end := c.now.Add(d); c.now.Before(end); {
 		for i, f := range c.flows {
@@ -157,8 +159,8 @@ func TestShareModestPeer(t *testing.T) {
 	}
 }
 
-// With timers as late as on a loaded machine the rate holds, and a peer with one connection keeps up with one that has
-// eight.
+// With timers as late as on a loaded machine the rate holds, and a peer with one connection keeps
+// up with one that has eight.
 func TestShareLateTimers(t *testing.T) {
 	for _, rate := range []int64{1e6, 20e6, 100e6} {
 		r := rand.New(rand.NewPCG(1, uint64(rate)))
@@ -227,7 +229,8 @@ func TestShareLeave(t *testing.T) {
 	}
 }
 
-// Whoever makes up keys and hosts divides what his network has. In a network each host has as much, on a host each key.
+// Whoever makes up keys and hosts divides what his network has. In a network each host has as much,
+// on a host each key.
 func TestShareByOrigin(t *testing.T) {
 	c := newCrowd(8e6)
 	key := func(ip, k string) *flow {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Silence is long where blocks come rarely, or from far away, and short where most of what was asked for has come.
+// Silence is long where blocks come rarely, or from far away, and short where most of what was
+// asked for has come.
 func TestWaiting(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
@@ -51,7 +52,8 @@ func TestWaiting(t *testing.T) {
 // later is when every request has waited for too long, and there is nobody else to ask.
 var later = Situation{Now: time.Now().Add(time.Hour)}
 
-// Taken back, requests are rejected in the peer's name, and what it still says of them does not get to the engine.
+// Taken back, requests are rejected in the peer's name, and what it still says of them does not get
+// to the engine.
 func TestTakeBack(t *testing.T) {
 	s := newStand(t, true)
 	s.sends(unchoke)
@@ -94,7 +96,8 @@ func TestTakeBackWithoutFastExtension(t *testing.T) {
 	s.engineGets(piece(blockA))
 }
 
-// A peer that does not answer is asked less and less often while there are others, and as ever after its next block.
+// A peer that does not answer is asked less and less often while there are others, and as ever
+// after its next block.
 func TestSnub(t *testing.T) {
 	const s = time.Second
 	now := time.Unix(1000, 0)
@@ -133,7 +136,8 @@ func TestSnub(t *testing.T) {
 	}
 }
 
-// The engine believes that a peer chokes it that does not answer, whatever the peer says meanwhile, until there is a block.
+// The engine believes that a peer chokes it that does not answer, whatever the peer says meanwhile,
+// until there is a block.
 func TestSnubbed(t *testing.T) {
 	s := newStand(t, true)
 	s.sends(unchoke)
@@ -205,7 +209,8 @@ func TestEndlessBlock(t *testing.T) {
 	}
 }
 
-// In the middle of a message the engine cannot be told that requests are taken back. So no message may take for ever.
+// In the middle of a message the engine cannot be told that requests are taken back. So no message
+// may take for ever.
 func TestEndlessMessage(t *testing.T) {
 	s := newStand(t, true)
 	s.sends(unchoke)
@@ -233,7 +238,8 @@ func TestEndlessMessage(t *testing.T) {
 	}
 }
 
-// Before the reject of its last request the engine reads of a suggestion, unless nothing but rejects comes.
+// Before the reject of its last request the engine reads of a suggestion, unless nothing but
+// rejects comes.
 func TestLastRequestRejected(t *testing.T) {
 	s := newStand(t, true)
 	s.sends(unchoke)
@@ -246,7 +252,8 @@ func TestLastRequestRejected(t *testing.T) {
 	s.engineGets(encode(msgReject, blockB))
 }
 
-// Requests for pieces that are no longer wanted are cancelled, and others stay. The peer answers, and the engine hears it.
+// Requests for pieces that are no longer wanted are cancelled, and others stay. The peer answers,
+// and the engine hears it.
 func TestWithdraw(t *testing.T) {
 	s := newStand(t, true)
 	s.sends(unchoke)

@@ -118,7 +118,8 @@ func (f *Filter) again(err error) bool {
 	return true
 }
 
-// await returns when the held message may pass, or when there is a message for the engine before it.
+// await returns when the held message may pass, or when there is a message for the engine before
+// it.
 func (f *Filter) await() error {
 	for {
 		f.mu.Lock()
@@ -237,8 +238,8 @@ func (f *Filter) put(b []byte) error {
 	return err
 }
 
-// toPeerLocked sends messages that the filter makes to the peer. A write may take as long as the peer
-// likes, so another goroutine does it, unless the engine writes anyway.
+// toPeerLocked sends messages that the filter makes to the peer. A write may take as long as the
+// peer likes, so another goroutine does it, unless the engine writes anyway.
 func (f *Filter) toPeerLocked(b []byte) {
 	if len(b) == 0 || f.closed {
 		return
@@ -264,8 +265,8 @@ func (f *Filter) send() {
 	_ = f.writeOurs() // the engine's own next call fails too
 }
 
-// writeOurs writes the filter's own messages to the peer, at a boundary between messages. Called with
-// writing held.
+// writeOurs writes the filter's own messages to the peer, at a boundary between messages. Called
+// with writing held.
 func (f *Filter) writeOurs() error {
 	if len(f.unfinished) > 0 || f.out.rest > 0 {
 		return nil // in the middle of a message, the end of which is written soon

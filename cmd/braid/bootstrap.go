@@ -115,8 +115,8 @@ func bootstrapDir() (string, error) {
 // topology.
 func isSetUp(c scionnet.Config) bool { return c.Daemon != "" || bootstrap.Has(c.ConfigDir) }
 
-// ownSetup returns the directory of braid's own configuration, if it may be used: the user has named no
-// other and has not switched it off, and nobody has set up SCION on this host.
+// ownSetup returns the directory of braid's own configuration, if it may be used: the user has
+// named no other and has not switched it off, and nobody has set up SCION on this host.
 func ownSetup(cmd *cli.Command, c scionnet.Config) (dir string, ok bool) {
 	if where := cmd.String("bootstrap"); where == "" || where == "off" || cmd.IsSet("config-dir") || isSetUp(c) {
 		return "", false
@@ -125,8 +125,8 @@ func ownSetup(cmd *cli.Command, c scionnet.Config) (dir string, ok bool) {
 	return dir, err == nil
 }
 
-// setUp gets a configuration for a host that has none, or refreshes it. If that fails, what is there
-// stays, and the caller finds out whether it is enough.
+// setUp gets a configuration for a host that has none, or refreshes it. If that fails, what is
+// there stays, and the caller finds out whether it is enough.
 func setUp(ctx context.Context, cmd *cli.Command, log *slog.Logger) {
 	if log == nil {
 		log = logger(cmd)

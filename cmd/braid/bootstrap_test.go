@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// discovery serves the configuration of an AS as a control service does. change may falsify an answer.
+// discovery serves the configuration of an AS as a control service does. change may falsify an
+// answer.
 func discovery(t *testing.T, dir string, change func(path string, b []byte) []byte) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,8 +33,8 @@ func discovery(t *testing.T, dir string, change func(path string, b []byte) []by
 	return s.URL
 }
 
-// A host without SCION configuration gets one from the stock control service and finds paths with it,
-// by itself if a command needs SCION. An AS that shows another TRC is refused.
+// A host without SCION configuration gets one from the stock control service and finds paths with
+// it, by itself if a command needs SCION. An AS that shows another TRC is refused.
 func TestBootstrap(t *testing.T) {
 	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")

@@ -9,7 +9,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// configureCompletion words the command that prints the completion scripts; the cli library makes it.
+// configureCompletion words the command that prints the completion scripts; the cli library makes
+// it.
 func configureCompletion(c *cli.Command) {
 	c.Hidden = false
 	c.Usage = "print the script with which a shell completes commands and flags"
@@ -23,8 +24,8 @@ func configureCompletion(c *cli.Command) {
 	setDefaults(c)
 }
 
-// bashCompletion stands for the library's script, which has bash evaluate the words that were typed:
-// the tab key would run a command in $(...).
+// bashCompletion stands for the library's script, which has bash evaluate the words that were
+// typed: the tab key would run a command in $(...).
 //
 //go:embed completion.bash
 var bashCompletion string
@@ -33,8 +34,8 @@ var bashCompletion string
 // script lets it complete none.
 const fishFiles = "complete -c braid -F -n 'not count (__braid_perform_completion) >/dev/null'\n"
 
-// completionScript prints the script for a shell. Those of the library get spaces for tabs, since the
-// printer would show those as escapes.
+// completionScript prints the script for a shell. Those of the library get spaces for tabs, since
+// the printer would show those as escapes.
 func completionScript(_ context.Context, c *cli.Command) error {
 	script := bashCompletion
 	if c.Name != "bash" {

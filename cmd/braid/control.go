@@ -184,8 +184,8 @@ func theTorrent(ctx context.Context, d *v1.Client, name string) (v1.Torrent, err
 // minPrefix is the shortest beginning of an info hash that names a torrent.
 const minPrefix = 4
 
-// choose finds the torrent that a user means: by its number, its whole name, or the beginning of its
-// info hash, in this order.
+// choose finds the torrent that a user means: by its number, its whole name, or the beginning of
+// its info hash, in this order.
 func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
 	number, err := strconv.Atoi(name)
 	lower := strings.ToLower(name)

@@ -17,8 +17,8 @@ import (
 	"braid/node/event"
 )
 
-// A node of the DHT in one AS, a seed there that tells it of a torrent, and a download in another AS
-// that has the hash alone.
+// A node of the DHT in one AS, a seed there that tells it of a torrent, and a download in another
+// AS that has the hash alone.
 func TestMagnetOverSCION(t *testing.T) {
 	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
@@ -84,8 +84,8 @@ func TestTrackerDies(t *testing.T) {
 	}
 }
 
-// listen starts a command. The returned function reads lines of its output until one is right, or until
-// the output ends.
+// listen starts a command. The returned function reads lines of its output until one is right, or
+// until the output ends.
 func listen(t *testing.T, cmd *exec.Cmd) func(right func(line []byte) bool) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -102,8 +102,8 @@ func listen(t *testing.T, cmd *exec.Cmd) func(right func(line []byte) bool) {
 	}
 }
 
-// A node on SCION publishes itself in the DHT over IP. A host in another AS knows a node on IP and the
-// publisher's key. So it gets into the DHT over SCION, and finds what was announced there only.
+// A node on SCION publishes itself in the DHT over IP. A host in another AS knows a node on IP and
+// the publisher's key. So it gets into the DHT over SCION, and finds what was announced there only.
 func TestFirstNodesThroughItem(t *testing.T) {
 	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")
@@ -133,8 +133,9 @@ func TestFirstNodesThroughItem(t *testing.T) {
 	}
 }
 
-// A download knows one peer on SCION and no node of the DHT. The peer tells where its node is. Through that
-// node the download finds the peers of another torrent, of which it has the hash alone.
+// A download knows one peer on SCION and no node of the DHT. The peer tells where its node is.
+// Through that node the download finds the peers of another torrent, of which it has the hash
+// alone.
 func TestPeerTellsOfItsNode(t *testing.T) {
 	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")

@@ -37,8 +37,8 @@ func (h *localHost) resolveAt(t *testing.T, server, domain string) {
 	h.files(t, map[string]string{"resolv.conf": "nameserver " + server + "\nsearch " + domain + "\n"})
 }
 
-// A host without SCION configuration finds the stock control service of its AS through a real dnsmasq,
-// in each way that this knows.
+// A host without SCION configuration finds the stock control service of its AS through a real
+// dnsmasq, in each way that this knows.
 func TestBootstrapFromDnsmasq(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("dnsmasq")
@@ -120,7 +120,8 @@ func (h *localHost) discover(t *testing.T) (got bootstrapped) {
 	return got
 }
 
-// forward has connections of and to the host arrive at the API if they go to that port of that address.
+// forward has connections of and to the host arrive at the API if they go to that port of that
+// address.
 func (h *localHost) forward(t *testing.T, port int, ip netip.Addr, api netip.AddrPort) {
 	t.Helper()
 	if _, err := exec.LookPath("nft"); err != nil {

@@ -45,8 +45,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// outcome returns the error that braid reports at its end, and its exit code. Results that could not be written are a
-// failure whatever else happened, for the caller believes that they are there.
+// outcome returns the error that braid reports at its end, and its exit code. Results that could
+// not be written are a failure whatever else happened, for the caller believes that they are there.
 func outcome(err, lost error) (code int, said error) {
 	err = doctorAdvice(storageAdvice(err))
 	if lost == nil {

@@ -178,8 +178,8 @@ func (t *task) allowTorrents(ctx context.Context, g *gateway.Gateway) ([]node.Op
 // maxCollection bounds a collection file in bytes. A larger one must be another kind of file.
 const maxCollection = 16 << 20
 
-// readCollection returns the names in a collection file; if labels are given, those in lines with one of
-// them. Relative names begin at the file's directory.
+// readCollection returns the names in a collection file; if labels are given, those in lines with
+// one of them. Relative names begin at the file's directory.
 func readCollection(file string, labels []string) (names []string, err error) {
 	if info, err := os.Stat(file); err == nil && info.Size() > maxCollection {
 		return nil, fmt.Errorf("collection %s: larger than the %d MiB that are accepted", file, maxCollection>>20)

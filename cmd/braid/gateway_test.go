@@ -62,8 +62,9 @@ func TestReadCollection(t *testing.T) {
 	}
 }
 
-// Ordinary clients, unmodified, fetch what only a host on SCION has, through a gateway, whose tracker is the
-// only one that they know. And each seeds what a braid that is on SCION only fetches.
+// Ordinary clients, unmodified, fetch what only a host on SCION has, through a gateway, whose
+// tracker is the only one that they know. And each seeds what a braid that is on SCION only
+// fetches.
 func TestGateway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")
@@ -180,8 +181,8 @@ func there(name string, want []byte) (n int) {
 	return n
 }
 
-// Two gateways are fellows. Clients that know only the tracker of the first get to know both, and when it is
-// killed in mid-transfer, they go on with the second.
+// Two gateways are fellows. Clients that know only the tracker of the first get to know both, and
+// when it is killed in mid-transfer, they go on with the second.
 func TestGatewayKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")
@@ -227,8 +228,8 @@ func TestGatewayKilled(t *testing.T) {
 	}
 }
 
-// killedAmid kills a process once a file has a fifth of its data, waits for the rest, and returns the longest
-// time without more of it.
+// killedAmid kills a process once a file has a fifth of its data, waits for the rest, and returns
+// the longest time without more of it.
 func killedAmid(t *testing.T, victim *exec.Cmd, name string, data []byte) (longest time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), swarmPatience)

@@ -13,8 +13,9 @@ import (
 	"braid/node/web/page/webtorrent"
 )
 
-// webtorrent, in Node and in a browser, fetches what only a host on SCION has through a gateway, whose WebSocket tracker
-// is the only one that it knows. Then it is the only one with the data, and a host on SCION fetches that from it.
+// webtorrent, in Node and in a browser, fetches what only a host on SCION has through a gateway,
+// whose WebSocket tracker is the only one that it knows. Then it is the only one with the data, and
+// a host on SCION fetches that from it.
 func TestGatewayForBrowsers(t *testing.T) {
 	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")

@@ -17,9 +17,10 @@ import (
 	"braid/node/event"
 )
 
-// Gateways that claim everything and send wrong data, or hardly any, corrupt nothing beside an honest one. One that
-// sends wrong data is banned after at most three wrong pieces, and the honest one is not. One that stalls is asked for
-// no more than three pieces. That holds for clients on IP and for hosts on SCION.
+// Gateways that claim everything and send wrong data, or hardly any, corrupt nothing beside an
+// honest one. One that sends wrong data is banned after at most three wrong pieces, and the honest
+// one is not. One that stalls is asked for no more than three pieces. That holds for clients on IP
+// and for hosts on SCION.
 func TestLyingGateway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")
@@ -65,11 +66,12 @@ func TestLyingGateway(t *testing.T) {
 		}
 		return done, log
 	}
-	// At this rate the liar needs half a second for a piece. Without a limit, all its pieces may have arrived before
-	// the first one is hashed. The honest one needs four seconds for all, so that the liar is asked for pieces even
-	// if it is found late.
+	// At this rate the liar needs half a second for a piece. Without a limit, all its pieces may
+	// have arrived before the first one is hashed. The honest one needs four seconds for all, so
+	// that the liar is asked for pieces even if it is found late.
 	honest, corrupts, stalls := gateway("honest", "6mbit"), gateway("corrupts", "4mbit"), gateway("stalls", "10kbit")
-	// This has all of them join. They find their caches complete, and claim everything from then on.
+	// This has all of them join. They find their caches complete, and claim everything from then
+	// on.
 	for _, e := range []event.Ready{honest, corrupts} {
 		download(t, "--transport", "tcp", "--tracker", e.Trackers[0], "--tracker", stalls.Trackers[0])
 	}

@@ -112,8 +112,8 @@ func readLine(cmd *cli.Command, stdin io.Reader) (send.Line, error) {
 	return l, nil
 }
 
-// inTurn says which addresses of a sender are tried at once, and which later if nothing comes: TCP is
-// for where SCION leads nowhere.
+// inTurn says which addresses of a sender are tried at once, and which later if nothing comes: TCP
+// is for where SCION leads nowhere.
 func inTurn(peers []client.Peer, scion, ip bool) (first, later []client.Peer) {
 	for _, p := range peers {
 		switch {
@@ -129,8 +129,8 @@ func inTurn(peers []client.Peer, scion, ip bool) (first, later []client.Peer) {
 	return first, later
 }
 
-// scionPatience is how long a download waits for data over SCION before TCP is tried as well: a lookup
-// of paths takes seconds at worst.
+// scionPatience is how long a download waits for data over SCION before TCP is tried as well: a
+// lookup of paths takes seconds at worst.
 const scionPatience = 5 * time.Second
 
 // askLater adds the peers if nobody is connected after a while.

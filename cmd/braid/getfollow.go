@@ -15,8 +15,8 @@ import (
 	"braid/scionnet"
 )
 
-// followNews fetches the newest state of what a sender watches or, with --follow, each state in turn.
-// A download ends when the next state is there.
+// followNews fetches the newest state of what a sender watches or, with --follow, each state in
+// turn. A download ends when the next state is there.
 func (t *task) followNews(ctx context.Context, l send.Line) error {
 	a, err := t.openAsker(ctx, l)
 	if err != nil {

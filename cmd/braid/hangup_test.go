@@ -50,8 +50,8 @@ func TestHangup(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		// Events of this age are made after the signal: the process was started after the clock here. A
-		// process that ends does so by itself, however long it takes.
+		// Events of this age are made after the signal: the process was started after the clock
+		// here. A process that ends does so by itself, however long it takes.
 		later, goesOn := time.Since(began)+time.Second, false
 		for !goesOn && events.Scan() {
 			var e event.Progress

@@ -16,9 +16,9 @@ import (
 	"braid/testbed"
 )
 
-// One of two paths to 1-ff00:0:112 is hidden: its control service registers the segment at 1-ff00:0:113, which
-// tells members of the group only. The registry is an AS of its own, since a stock control service tells
-// hosts of its own AS all segments in its database.
+// One of two paths to 1-ff00:0:112 is hidden: its control service registers the segment at
+// 1-ff00:0:113, which tells members of the group only. The registry is an AS of its own, since a
+// stock control service tells hosts of its own AS all segments in its database.
 const hiddenTopology = `
 ASes:
   "1-ff00:0:110": {core: true, voting: true, authoritative: true, issuing: true}
@@ -44,8 +44,8 @@ registration_policy_per_interface:
   2: [ff00:0:110-1]
 `
 
-// Through the stock SCION daemon braid downloads over ordinary paths, and over those of the hidden path groups
-// that the daemon's configuration names.
+// Through the stock SCION daemon braid downloads over ordinary paths, and over those of the hidden
+// path groups that the daemon's configuration names.
 func TestHiddenPaths(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")
@@ -94,7 +94,8 @@ func TestHiddenPaths(t *testing.T) {
 		if got := trust(t.TempDir()); !strings.HasPrefix(got, "warning: TRCs and certificates were not checked: the daemon at "+daemon) {
 			t.Error(got)
 		}
-		// Beside a TRC of another network with the same ISD number, the AS's own one is found, also in PEM.
+		// Beside a TRC of another network with the same ISD number, the AS's own one is found, also
+		// in PEM.
 		files = t.TempDir()
 		if err := os.Mkdir(filepath.Join(files, "certs"), 0o700); err != nil {
 			t.Fatal(err)

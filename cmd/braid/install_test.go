@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What scripts/install installs runs anywhere, and is gone after --remove. What was there stays. With
-// --testbed it finds its SCION programs; without, it says in one line where the testbed is.
+// What scripts/install installs runs anywhere, and is gone after --remove. What was there stays.
+// With --testbed it finds its SCION programs; without, it says in one line where the testbed is.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")

@@ -115,7 +115,8 @@ func observe(t *testing.T, cmd *exec.Cmd, see func(line []byte)) {
 	})
 }
 
-// testbed starts a SCION network of the topology two-paths on the host, with its files below a directory.
+// testbed starts a SCION network of the topology two-paths on the host, with its files below a
+// directory.
 func (h *localHost) testbed(t *testing.T, dir string, flags ...string) testbed.State {
 	t.Helper()
 	net, up := filepath.Join(dir, "net"), make(chan struct{}, 1)
@@ -296,8 +297,8 @@ func (l *localNet) listen(t *testing.T) func(*testing.T, *localHost) {
 	return wait
 }
 
-// Other clients and braid hear each other on the local network: a braid that downloads hears a foreign
-// seed, and a foreign download hears a braid that seeds.
+// Other clients and braid hear each other on the local network: a braid that downloads hears a
+// foreign seed, and a foreign download hears a braid that seeds.
 func TestForeignLocalDiscovery(t *testing.T) {
 	t.Parallel()
 	l := startLocalNet(t)
@@ -334,8 +335,9 @@ func TestForeignLocalDiscovery(t *testing.T) {
 	}
 }
 
-// Other clients tell braid of peers, and it tells them: a hub, which is connected to a foreign seed and to
-// a braid that knows nobody, tells the seed of that braid. The seed tells a third braid of it.
+// Other clients tell braid of peers, and it tells them: a hub, which is connected to a foreign seed
+// and to a braid that knows nobody, tells the seed of that braid. The seed tells a third braid of
+// it.
 func TestForeignPeerExchange(t *testing.T) {
 	t.Parallel()
 	l := startLocalNet(t)

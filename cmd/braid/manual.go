@@ -11,8 +11,8 @@ import (
 
 const manualColumns = 100
 
-// manualCommand prints docs/manual.md, or writes the man pages. It is hidden, since --help shows users
-// the same.
+// manualCommand prints docs/manual.md, or writes the man pages. It is hidden, since --help shows
+// users the same.
 func manualCommand() *cli.Command {
 	return &cli.Command{
 		Name: "manual", Usage: "print the manual, in Markdown: the help of every command", Hidden: true,

@@ -15,7 +15,8 @@ import (
 	"braid/node/event"
 )
 
-// braid mirror copies a feed once, as cron does it, and goes on with a directory until it is interrupted.
+// braid mirror copies a feed once, as cron does it, and goes on with a directory until it is
+// interrupted.
 func TestMirrorCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -33,8 +33,8 @@ func (p *pace) due(state string, now time.Time) bool {
 	return true
 }
 
-// stateOf returns the part of a transfer's state that the reader of a log cares about. Rates and peers that come and go
-// beside others do not.
+// stateOf returns the part of a transfer's state that the reader of a log cares about. Rates and
+// peers that come and go beside others do not.
 func stateOf(p client.Progress, uploads bool) string {
 	if uploads {
 		return fmt.Sprint(p.Phase, node.ConnectedPeers(p) > 0)

@@ -13,9 +13,10 @@ import (
 	"braid/client"
 )
 
-// capture looks at all packets of a host (AF_PACKET). It names each way in which one of two torrents shows
-// itself: lsd (an announce to the multicast group names it), dht (another UDP packet contains its info
-// hash), peer (a TCP connection is for it), pex (such a connection offers peer exchange).
+// capture looks at all packets of a host (AF_PACKET). It names each way in which one of two
+// torrents shows itself: lsd (an announce to the multicast group names it), dht (another UDP packet
+// contains its info hash), peer (a TCP connection is for it), pex (such a connection offers peer
+// exchange).
 const capture = `
 import socket, struct, sys
 hashes = {'private': bytes.fromhex(sys.argv[1]), 'public': bytes.fromhex(sys.argv[2])}
@@ -50,9 +51,9 @@ while True:
         tell(name + ' pex')
 `
 
-// A process serves a private torrent and another one. Everybody who watches the network sees the other
-// one in the DHT, in peer exchange and in local discovery; of the private one there is nothing but the
-// connection to the peer that the user has named.
+// A process serves a private torrent and another one. Everybody who watches the network sees the
+// other one in the DHT, in peer exchange and in local discovery; of the private one there is
+// nothing but the connection to the peer that the user has named.
 func TestPrivateTorrentsOnTheWire(t *testing.T) {
 	t.Parallel()
 	l := startLocalNet(t)

@@ -34,8 +34,8 @@ var inText = map[string]string{
 	"braid testbed up":            "TestTutorial",
 }
 
-// realNetwork is a SCION network with the addresses of docs/real-network.md, but for 10.77.0.0/24 instead of
-// 192.0.2.0/24, since a testbed takes private addresses only:
+// realNetwork is a SCION network with the addresses of docs/real-network.md, but for 10.77.0.0/24
+// instead of 192.0.2.0/24, since a testbed takes private addresses only:
 //
 //	net 10.77.0.0/24 ── home (NAT) ── here 192.168.1.11   in 1-ff00:0:110
 //	                 └─ there 10.77.0.7                   in 1-ff00:0:111
@@ -168,8 +168,9 @@ type step struct {
 	then  func() // afterwards; while it runs, if it keeps running
 }
 
-// Every command of docs/real-network.md runs on a host behind a NAT, and on its peer in another AS, with the
-// stock routers and control services. A new command needs a step here, one in the text a test in inText.
+// Every command of docs/real-network.md runs on a host behind a NAT, and on its peer in another AS,
+// with the stock routers and control services. A new command needs a step here, one in the text a
+// test in inText.
 func TestRealNetwork(t *testing.T) {
 	t.Parallel()
 	n := startRealNetwork(t)
@@ -208,7 +209,8 @@ func TestRealNetwork(t *testing.T) {
 		{line: "braid send results", at: here, says: sendLine.String(), keeps: true},
 		{line: "braid get braid1lkpohfiqdkt6dml2qf7... -o in", at: there, then: func() {
 			same("results/data", "in/results/data")
-			// In the text: ports and a key of one's own, an end, and a line that other users of the host do not see.
+			// In the text: ports and a key of one's own, an end, and a line that other users of the
+			// host do not see.
 			const line = "braid send results --key 'a phrase for two' --ratio 1 --listen '1-ff00:0:111,[10.77.0.7]:31000' --listen :31000"
 			said, _ := n.keep(t, there, line, sendLine)
 			n.quick(t, here, "echo "+strings.TrimSpace(sendLine.FindString(said))+" | braid get - -o from")

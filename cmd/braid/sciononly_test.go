@@ -14,7 +14,8 @@ import (
 	"braid/node/event"
 )
 
-// leaving prints the packets that leave a host (AF_PACKET), but for those with which the kernel sets up IPv6.
+// leaving prints the packets that leave a host (AF_PACKET), but for those with which the kernel
+// sets up IPv6.
 const leaving = `
 import socket
 s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
@@ -26,9 +27,10 @@ while True:
         print('%04x %s' % (kind, p[:48].hex()), flush=True)
 `
 
-// A seed and a download over SCION only, with the DHT and peer exchange, send no packet on IP. The SCION
-// network is on the host itself, so no packet that leaves the host is SCION's. A download that may use IP, and
-// whose magnet link names a peer there, shows that the capture sees such packets.
+// A seed and a download over SCION only, with the DHT and peer exchange, send no packet on IP. The
+// SCION network is on the host itself, so no packet that leaves the host is SCION's. A download
+// that may use IP, and whose magnet link names a peer there, shows that the capture sees such
+// packets.
 func TestSCIONOnlyOnTheWire(t *testing.T) {
 	t.Parallel()
 	const elsewhere = "192.0.2.77" // an address that stands for one on the Internet

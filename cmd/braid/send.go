@@ -37,7 +37,8 @@ func sendCommand() *cli.Command {
 	}
 }
 
-// groupFlags are sessionFlags for a session of one group, which has no use for other sources of peers.
+// groupFlags are sessionFlags for a session of one group, which has no use for other sources of
+// peers.
 func groupFlags() []cli.Flag {
 	return withoutFlags(sessionFlags(), "pex", "lsd", "tracker", "no-trackers", "dht", "dht-node", "dht-item", "peer-order", "path-knowledge")
 }
@@ -178,8 +179,9 @@ func (t *task) openGroup(ctx context.Context, key send.Key, scion bool, adapt fu
 	return t.start(ctx, cfg, t.out.event)
 }
 
-// groupHost opens the SCION host. If SCION is wanted, a host without a configuration asks the network
-// for one. A host that has none stays on TCP, and gets nil, unless the user has named a way to SCION.
+// groupHost opens the SCION host. If SCION is wanted, a host without a configuration asks the
+// network for one. A host that has none stays on TCP, and gets nil, unless the user has named a way
+// to SCION.
 func (t *task) groupHost(ctx context.Context, cfg node.Config, wanted bool) (*scionnet.Host, error) {
 	only, likely := cfg.Client.IP == client.NoIP, cfg.SCION.Likely || cfg.SCION.Required || slices.ContainsFunc(cfg.Client.Listen, onSCION)
 	if cfg.SCION.Open == nil || !likely && !wanted && !only {

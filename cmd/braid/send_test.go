@@ -70,7 +70,8 @@ func has(t *testing.T, name string, want []byte) {
 	}
 }
 
-// Who has the line gets the files; who has another key, or the info hash and the address, gets nothing.
+// Who has the line gets the files; who has another key, or the info hash and the address, gets
+// nothing.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -133,8 +134,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// A sender that is killed comes back with the same line, while its receiver waits for it. A receiver
-// that is killed goes on where it was. A key of one's own survives a lost state.
+// A sender that is killed comes back with the same line, while its receiver waits for it. A
+// receiver that is killed goes on where it was. A key of one's own survives a lost state.
 func TestSendResumes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

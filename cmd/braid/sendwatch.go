@@ -13,8 +13,8 @@ import (
 	"braid/node/send"
 )
 
-// sendChanges serves the files, and publishes each later state of them, until the context ends. The line
-// leads to the news of this sender, which name the newest torrent.
+// sendChanges serves the files, and publishes each later state of them, until the context ends. The
+// line leads to the news of this sender, which name the newest torrent.
 func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 	for _, flag := range []string{"status", "ratio", "seed-time"} {
 		if s.IsSet(flag) {

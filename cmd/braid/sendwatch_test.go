@@ -14,8 +14,8 @@ import (
 	"braid/node/send"
 )
 
-// followed runs braid get --follow. arrived waits until the state with that info hash is complete, and
-// returns its event; again counts the bytes that came.
+// followed runs braid get --follow. arrived waits until the state with that info hash is complete,
+// and returns its event; again counts the bytes that came.
 func followed(t *testing.T, dir string, args ...string) (arrived func(infoHash string) event.Done) {
 	t.Helper()
 	cmd := braid(t, dir, append([]string{"get", "--follow", "--json"}, args...)...)
@@ -117,9 +117,8 @@ func watchAndFollow(t *testing.T, dir, set string, data []byte, from, to []strin
 	}
 	has(t, filepath.Join(dir, "out/set/before"), []byte("new"))
 
-	// A file changes, and another one goes.
-	// Both happen at once: a machine with other work takes its time to write a file, and a state in between
-	// is one that a receiver may pass over.
+	// A file changes, and another one goes. Both happen at once: a machine with other work takes
+	// its time to write a file, and a state in between is one that a receiver may pass over.
 	copy(data[1<<20:], "changed")
 	changed := filepath.Join(dir, "changed")
 	if err := errors.Join(os.WriteFile(changed, data, 0o600), os.Rename(changed, filepath.Join(set, "file")), os.Remove(filepath.Join(set, "before"))); err != nil {

@@ -81,7 +81,8 @@ func serve(ctx context.Context, t *task) error {
 	return nil // to be interrupted is how it ends
 }
 
-// served returns the torrents that the command line names. Those whose data is complete are only read.
+// served returns the torrents that the command line names. Those whose data is complete are only
+// read.
 func (t *task) served(ctx context.Context) ([]node.Options, error) {
 	sources, err := openSources(ctx, t.Command)
 	if err != nil {

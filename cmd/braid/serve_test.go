@@ -90,8 +90,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// Files are served over HTTP/3 on SCION, and a download uses such a server over all paths to it: a web
-// seed that the torrent names.
+// Files are served over HTTP/3 on SCION, and a download uses such a server over all paths to it: a
+// web seed that the torrent names.
 func TestServeOverSCION(t *testing.T) {
 	t.Parallel()
 	n, from, to := startNetwork(t, "two-paths")

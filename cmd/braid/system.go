@@ -27,8 +27,8 @@ func hasSQLite() bool {
 	return !ok || !slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"})
 }
 
-// missing says what braid does not have on an operating system, by its name in Go, one line for each
-// consequence; nothing for a whole program on Linux.
+// missing says what braid does not have on an operating system, by its name in Go, one line for
+// each consequence; nothing for a whole program on Linux.
 func missing(goos string, sqlite bool) (lines []string) {
 	if !sqlite {
 		lines = append(lines, "built without cgo: SCION works only with a SCION daemon (--sciond HOST:PORT)")

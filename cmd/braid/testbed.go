@@ -288,7 +288,8 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	return l, nil
 }
 
-// upProgress shows the progress of a start: on a terminal as one changing line, elsewhere as a line for each step.
+// upProgress shows the progress of a start: on a terminal as one changing line, elsewhere as a line
+// for each step.
 type upProgress struct {
 	out     *printer
 	quiet   bool

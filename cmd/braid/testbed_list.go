@@ -22,7 +22,8 @@ type scenarioEntry struct {
 	Seconds  float64  `json:"seconds"` // about
 }
 
-// listScenarios tells which scenarios there are, and about how long they take with so many runs (0: what each says).
+// listScenarios tells which scenarios there are, and about how long they take with so many runs (0:
+// what each says).
 func listScenarios(w io.Writer, all []scenario.Scenario, runs int, asJSON bool) error {
 	encoder := json.NewEncoder(w)
 	var whole time.Duration

@@ -9,7 +9,8 @@ import (
 	"braid/testbed/scenario"
 )
 
-// The list of all shipped scenarios fits on a terminal, and names everything; JSON has every variant.
+// The list of all shipped scenarios fits on a terminal, and names everything; JSON has every
+// variant.
 func TestListScenarios(t *testing.T) {
 	var all []scenario.Scenario
 	for _, n := range scenario.Shipped() {

@@ -30,7 +30,8 @@ func testbedReplayCommand() *cli.Command {
 	}
 }
 
-// maxTraceStep bounds a step in memory: one of a hundred peers with a hundred paths each is some megabytes.
+// maxTraceStep bounds a step in memory: one of a hundred peers with a hundred paths each is some
+// megabytes.
 const maxTraceStep = 64 << 20
 
 // replayStep is a step at which the selectors decide differently.
@@ -55,7 +56,8 @@ type replayEnd struct {
 type replaySide struct {
 	Selector  string `json:"selector"`
 	Decisions int    `json:"decisions"`
-	// Selected are the decisions that put a path-level peer to work, Dropped those that took it from it.
+	// Selected are the decisions that put a path-level peer to work, Dropped those that took it
+	// from it.
 	Selected int `json:"selected"`
 	Dropped  int `json:"dropped"`
 }

@@ -11,7 +11,8 @@ import (
 	"braid/testbed"
 )
 
-// testbedHostCommand is how a testbed puts a program on a host of its own: for the testbed's use, not the user's.
+// testbedHostCommand is how a testbed puts a program on a host of its own: for the testbed's use,
+// not the user's.
 func testbedHostCommand() *cli.Command {
 	return &cli.Command{
 		Name: "host", Hidden: true,

@@ -58,7 +58,8 @@ func TestTrackerFlags(t *testing.T) {
 	}
 }
 
-// Killed without warning, a tracker forgets at most what came since the last sync; a reload takes new lists on.
+// Killed without warning, a tracker forgets at most what came since the last sync; a reload takes
+// new lists on.
 func TestTrackerKilled(t *testing.T) {
 	dir := t.TempDir()
 	deny := filepath.Join(dir, "deny")
@@ -128,7 +129,8 @@ func TestTrackerKilled(t *testing.T) {
 	}
 }
 
-// Killed while 1000 new peers come in a second, it forgets none that was answered long enough before.
+// Killed while 1000 new peers come in a second, it forgets none that was answered long enough
+// before.
 func TestTrackerKilledBusy(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -136,7 +138,8 @@ func TestTrackerKilledBusy(t *testing.T) {
 	}
 	t.Setenv(braidProcess, "1") // the programs that are started are braid
 	b := trackerbench.Bench{Braid: self, Generator: []string{self, "bench", "tracker-load"}, TrackerCore: -1, GeneratorCore: -1, Dir: t.TempDir()}
-	// The journal is written ten times a second; the margin leaves time to write it on a machine that has much else to do.
+	// The journal is written ten times a second; the margin leaves time to write it on a machine
+	// that has much else to do.
 	r, err := b.Kill(t.Context(), trackerbench.KillTrial{Swarms: 1000, Rate: 1000, For: 4 * time.Second, Sync: 100 * time.Millisecond, Margin: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// A reload takes on keys, limits, intervals and lists, of which a wrong one changes nothing; addresses stay.
+// A reload takes on keys, limits, intervals and lists, of which a wrong one changes nothing;
+// addresses stay.
 func TestTrackerReload(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -172,7 +173,8 @@ func TestTrackerUnit(t *testing.T) {
 	if !ran {
 		t.Errorf("%s starts nothing", unit)
 	}
-	// Where there is systemd, it has the last word. That the program is not installed is no fault of the unit.
+	// Where there is systemd, it has the last word. That the program is not installed is no fault
+	// of the unit.
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Logf("systemd does not look at %s: %v", unit, err)

@@ -26,8 +26,9 @@ while True:
     handle.force_reannounce()
 `
 
-// A mixed swarm: the seed is on SCION and on IP. A braid in another AS finds it on SCION through a tracker on SCION, and
-// another through the same tracker on IP; libtorrent finds it on IP. Nobody is told an address.
+// A mixed swarm: the seed is on SCION and on IP. A braid in another AS finds it on SCION through a
+// tracker on SCION, and another through the same tracker on IP; libtorrent finds it on IP. Nobody
+// is told an address.
 func TestMixedSwarm(t *testing.T) {
 	t.Parallel()
 	needProgram(t, "/usr/bin/python3", "-c", "import libtorrent")
@@ -61,7 +62,8 @@ func TestMixedSwarm(t *testing.T) {
 			t.Errorf("tracker on %s: the seed %s was not found on SCION: %s", name, seed[0], events)
 		}
 	}
-	// The seed by its name, without a tracker, and the tracker by its name. Names are in hosts beside topology.json.
+	// The seed by its name, without a tracker, and the tracker by its name. Names are in hosts
+	// beside topology.json.
 	hosts := fmt.Sprintf("%s,[%s] host.test\n", from, n.HostIP(from))
 	if err := os.WriteFile(filepath.Join(n.ConfigDir(to), "hosts"), []byte(hosts), 0o600); err != nil {
 		t.Fatal(err)

@@ -30,8 +30,8 @@ func askTracker(t *testing.T, url string, n byte) (wire.Answer, error) {
 	return wire.ParseAnswer(b)
 }
 
-// Two trackers serve one swarm: what one is told the other knows, also when the first has gone. Without their store they
-// say so, and go on when it is back.
+// Two trackers serve one swarm: what one is told the other knows, also when the first has gone.
+// Without their store they say so, and go on when it is back.
 func TestTrackersShareStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -26,11 +26,13 @@ import (
 	"braid/tracker/wire"
 )
 
-// Real clients, unmodified, find each other through braid's tracker alone, over HTTP and over UDP, on loopback.
+// Real clients, unmodified, find each other through braid's tracker alone, over HTTP and over UDP,
+// on loopback.
 
 const swarmPatience = 2 * time.Minute
 
-// needProgram fails the test if a program is missing: a skipped test would be taken for a passed one.
+// needProgram fails the test if a program is missing: a skipped test would be taken for a passed
+// one.
 func needProgram(t *testing.T, program string, probe ...string) {
 	t.Helper()
 	if out, err := exec.Command(program, probe...).CombinedOutput(); err != nil && exec.Command("which", program).Run() != nil {
@@ -38,7 +40,8 @@ func needProgram(t *testing.T, program string, probe ...string) {
 	}
 }
 
-// background runs a program that is ended with the test, and logs what it has said if the test fails.
+// background runs a program that is ended with the test, and logs what it has said if the test
+// fails.
 func background(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	var out bytes.Buffer
@@ -118,7 +121,8 @@ func trackerStats(t *testing.T, url string) server.Stats {
 	return s
 }
 
-// freeTCP is none of those that the system gives to connections: other tests make some before a client listens on it.
+// freeTCP is none of those that the system gives to connections: other tests make some before a
+// client listens on it.
 func freeTCP(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -134,9 +138,10 @@ func freeTCP(t *testing.T) string {
 	return ""
 }
 
-// libtorrentSeed seeds a torrent, and asks the tracker and scrapes it all the time: torrent, directory, port. One
-// attempt to connect that fails must not cost a minute. Without ssrf_mitigation off it asks a tracker on loopback for nothing
-// but /announce, so that it never scrapes.
+// libtorrentSeed seeds a torrent, and asks the tracker and scrapes it all the time: torrent,
+// directory, port. One attempt to connect that fails must not cost a minute. Without
+// ssrf_mitigation off it asks a tracker on loopback for nothing but /announce, so that it never
+// scrapes.
 const libtorrentSeed = `
 import libtorrent as lt, sys, time
 session = lt.session({
@@ -190,7 +195,8 @@ var swarmClients = []struct {
 		if err := os.WriteFile(filepath.Join(config, "settings.json"), []byte(settings), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// It takes the torrents of a directory. It never connects to peers on loopback: the others connect to it.
+		// It takes the torrents of a directory. It never connects to peers on loopback: the others
+		// connect to it.
 		watched := t.TempDir()
 		b, err := os.ReadFile(torrent)
 		if err != nil {
@@ -237,7 +243,8 @@ func TestSwarmThroughTracker(t *testing.T) {
 				outs[c.name] = t.TempDir()
 				c.start(t, torrent, outs[c.name])
 			}
-			// Meanwhile each is known to the tracker, by its ID to a client that wants it told (braid listens nowhere here). Who is done may leave.
+			// Meanwhile each is known to the tracker, by its ID to a client that wants it told
+			// (braid listens nowhere here). Who is done may leave.
 			missing := map[string]bool{"-LT": true, "A2-": true, "-qB": true, "-TR": true}
 			for len(missing) > 0 && ctx.Err() == nil {
 				known := knownPeers(t, web, torrent)
@@ -252,7 +259,8 @@ func TestSwarmThroughTracker(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			// libtorrent scrapes every two seconds, transmission soon after its start. The others scrape when they like, if at all.
+			// libtorrent scrapes every two seconds, transmission soon after its start. The others
+			// scrape when they like, if at all.
 			s := trackerStats(t, urls[2])
 			for ; s.Scrapes[transport] < 3 && ctx.Err() == nil; s = trackerStats(t, urls[2]) {
 				time.Sleep(100 * time.Millisecond)
@@ -265,7 +273,8 @@ func TestSwarmThroughTracker(t *testing.T) {
 	}
 }
 
-// knownPeers is what a peer with nothing to offer is told by the tracker, with the IDs of all others.
+// knownPeers is what a peer with nothing to offer is told by the tracker, with the IDs of all
+// others.
 func knownPeers(t *testing.T, url, torrent string) string {
 	t.Helper()
 	source, err := client.OpenSource(t.Context(), torrent)

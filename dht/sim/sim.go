@@ -25,8 +25,9 @@ type Config struct {
 	// torrents', name only each other, and keep nothing.
 	Attackers float64
 	Limits    dht.Limits
-	// Joining is the time in which the nodes start, Settling the time from then to the first announcement.
-	// Announcements have Keeping to age, and Searching is the time in which the searches start.
+	// Joining is the time in which the nodes start, Settling the time from then to the first
+	// announcement. Announcements have Keeping to age, and Searching is the time in which the
+	// searches start.
 	Joining, Settling, Keeping, Searching time.Duration
 	Torrents, Searches                    int
 	Seed                                  uint64
@@ -185,7 +186,8 @@ func (w *network) plan() {
 	attackers := int(cfg.Attackers * float64(cfg.Nodes))
 	for i := range cfg.Nodes {
 		w.at(start.Add(time.Duration(float64(cfg.Joining)*float64(i)/float64(cfg.Nodes))), func() {
-			// Attackers are spread over the time of joining, so that they get into tables like others.
+			// Attackers are spread over the time of joining, so that they get into tables like
+			// others.
 			w.join(attackers > 0 && (i+1)*attackers/cfg.Nodes > i*attackers/cfg.Nodes)
 		})
 	}

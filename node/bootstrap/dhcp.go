@@ -7,9 +7,9 @@ import (
 )
 
 // A host that has its address already asks the DHCP server of its network for more with DHCPINFORM
-// (RFC 2131, section 4.4.3). This needs the privileged port 68, so root or CAP_NET_BIND_SERVICE. The
-// answer is one packet of which two options count. So reading it takes less than a library for all of
-// DHCP, with its raw sockets, would take.
+// (RFC 2131, section 4.4.3). This needs the privileged port 68, so root or CAP_NET_BIND_SERVICE.
+// The answer is one packet of which two options count. So reading it takes less than a library for
+// all of DHCP, with its raw sockets, would take.
 
 const (
 	dhcpServerPort = 67

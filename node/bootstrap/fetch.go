@@ -132,8 +132,8 @@ func parseList(b []byte) (ids []cppki.TRCID, err error) {
 // maxSteps bounds the TRCs that are fetched between a known one and the newest of an ISD.
 const maxSteps = 32
 
-// missing are the TRCs to fetch: those in the list, and those between them and the newest known one of
-// the same base, each before its successor.
+// missing are the TRCs to fetch: those in the list, and those between them and the newest known one
+// of the same base, each before its successor.
 func missing(list []cppki.TRCID, known []cppki.SignedTRC) (out []cppki.TRCID) {
 	for _, id := range list {
 		from := id.Serial
@@ -158,8 +158,9 @@ func compareIDs(a, b cppki.TRCID) int {
 	return cmp.Or(cmp.Compare(a.ISD, b.ISD), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Serial, b.Serial))
 }
 
-// fetchTRC asks the server for a TRC with its signatures. The HTTP interface of scionproto's control
-// service leaves the signatures away; the service itself, which the topology names, has them.
+// fetchTRC asks the server for a TRC with its signatures. The HTTP interface of scionproto's
+// control service leaves the signatures away; the service itself, which the topology names, has
+// them.
 func fetchTRC(ctx context.Context, u *url.URL, id cppki.TRCID, services []string) (t cppki.SignedTRC, err error) {
 	b, err := get(ctx, u.JoinPath("trcs", fmt.Sprintf("isd%d-b%d-s%d", id.ISD, id.Base, id.Serial), "blob"), maxTRC)
 	if err != nil {
@@ -178,8 +179,8 @@ func fetchTRC(ctx context.Context, u *url.URL, id cppki.TRCID, services []string
 	return t, err
 }
 
-// AskForTRC asks the control services in turn for a TRC, or for the newest one of the ISD if base and
-// serial are 0. The answer may be another TRC.
+// AskForTRC asks the control services in turn for a TRC, or for the newest one of the ISD if base
+// and serial are 0. The answer may be another TRC.
 func AskForTRC(ctx context.Context, id cppki.TRCID, services []string) (t cppki.SignedTRC, err error) {
 	err = errors.New("it has no signatures, and no control service is named that could have them")
 	for _, s := range services {

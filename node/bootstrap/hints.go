@@ -110,7 +110,8 @@ func (n Network) askDNS(ctx context.Context) (out []Hint, err error) {
 	return out, ctx.Err()
 }
 
-// resolver asks DNS servers. A library for records of any type does it, since that of Go knows no NAPTR.
+// resolver asks DNS servers. A library for records of any type does it, since that of Go knows no
+// NAPTR.
 type resolver struct {
 	ctx     context.Context
 	servers []string
@@ -217,9 +218,9 @@ func hintOf(rr dns.RR, port uint16, from string) (Hint, bool) {
 	return Hint{netip.AddrPortFrom(a, port).String(), from}, true
 }
 
-// askMDNS sends one question to the hosts of the network (RFC 6762, section 5.1): it leaves from a port
-// of its own, so the answers come to this host alone. Answers are taken for as long as the context
-// allows, or until one is complete.
+// askMDNS sends one question to the hosts of the network (RFC 6762, section 5.1): it leaves from a
+// port of its own, so the answers come to this host alone. Answers are taken for as long as the
+// context allows, or until one is complete.
 func askMDNS(ctx context.Context, to string) (out []Hint, err error) {
 	if to == "" {
 		return nil, nil
@@ -254,7 +255,8 @@ func askMDNS(ctx context.Context, to string) (out []Hint, err error) {
 	return out, nil
 }
 
-// parseMDNS reads an answer with all of its records: PTR, SRV and addresses (RFC 6763, section 12.1).
+// parseMDNS reads an answer with all of its records: PTR, SRV and addresses (RFC 6763, section
+// 12.1).
 func parseMDNS(b []byte) (out []Hint) {
 	m := new(dns.Msg)
 	if m.Unpack(b) != nil || !m.Response {

@@ -43,8 +43,8 @@ func informAll(ctx context.Context) (out []Hint, err error) {
 	return out, err
 }
 
-// maxInterfaces bounds the interfaces that are asked, one after the other. informPatience is how long
-// each may take.
+// maxInterfaces bounds the interfaces that are asked, one after the other. informPatience is how
+// long each may take.
 const (
 	maxInterfaces  = 4
 	informPatience = time.Second

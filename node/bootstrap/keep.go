@@ -171,8 +171,8 @@ func (r Result) Keep(dir string, now time.Time) (err error) {
 	return errors.Join(durable.Replace(durable.OS{}, root, noteFile, note), durable.Replace(durable.OS{}, root, topologyFile, r.Topology))
 }
 
-// refreshAfter is the age at which a configuration is fetched again: an AS changes its routers and its
-// TRC rarely, and a TRC has a grace period.
+// refreshAfter is the age at which a configuration is fetched again: an AS changes its routers and
+// its TRC rarely, and a TRC has a grace period.
 const refreshAfter = 6 * time.Hour
 
 // isStale tells whether a configuration should be fetched again.

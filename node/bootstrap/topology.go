@@ -12,8 +12,9 @@ import (
 	"braid/pathsel"
 )
 
-// parseTopology reads a topology, and returns it in the format of topology.json. A discovery server sends
-// that format. A control service of scionproto sends another one, with the names of its Go fields.
+// parseTopology reads a topology, and returns it in the format of topology.json. A discovery server
+// sends that format. A control service of scionproto sends another one, with the names of its Go
+// fields.
 func parseTopology(b []byte) (file []byte, ia pathsel.IA, err error) {
 	topo, err := topology.FromJSONBytes(b)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package bootstrap gets a host onto SCION that nobody has prepared for it: it finds a discovery server
-// of the network (hints.go), asks it for the topology of the AS and for TRCs (fetch.go), decides
-// whether the TRCs fit the known ones (trust.go), and keeps both in a directory (keep.go).
+// Package bootstrap gets a host onto SCION that nobody has prepared for it: it finds a discovery
+// server of the network (hints.go), asks it for the topology of the AS and for TRCs (fetch.go),
+// decides whether the TRCs fit the known ones (trust.go), and keeps both in a directory (keep.go).
 //
-// It follows the design "Automatic host bootstrapping" of scionproto. The network is trusted on first
-// use: nothing authenticates the first TRC of an ISD, so its fingerprint is shown. Every later TRC must
-// be signed by the voters of the one before it. The topology is never authenticated; the control plane
-// that it leads to is, by the TRCs.
+// It follows the design "Automatic host bootstrapping" of scionproto. The network is trusted on
+// first use: nothing authenticates the first TRC of an ISD, so its fingerprint is shown. Every
+// later TRC must be signed by the voters of the one before it. The topology is never authenticated;
+// the control plane that it leads to is, by the TRCs.
 package bootstrap
 
 import (
@@ -49,9 +49,9 @@ func Fingerprint(t cppki.SignedTRC) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Judge decides which of the offered TRCs are believed. If one of them contradicts a known one, or none
-// of the ISD is valid now, the error says so, and nothing of the offer should be used. local is the
-// ISD of the host.
+// Judge decides which of the offered TRCs are believed. If one of them contradicts a known one, or
+// none of the ISD is valid now, the error says so, and nothing of the offer should be used. local
+// is the ISD of the host.
 func Judge(known, offered []cppki.SignedTRC, local addr.ISD, now time.Time) (out []Judged, err error) {
 	newest := map[addr.ISD]cppki.SignedTRC{}
 	for _, k := range known {

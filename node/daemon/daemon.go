@@ -1,5 +1,5 @@
-// Package daemon is what a service does beside serving torrents, as the node's settings say: it adds
-// .torrent files that appear in a directory, and runs a program when a torrent is complete.
+// Package daemon is what a service does beside serving torrents, as the node's settings say: it
+// adds .torrent files that appear in a directory, and runs a program when a torrent is complete.
 //
 // It decides nothing about torrents. Schedules of rates, the queue, and the directory for complete
 // data are the node's own.
@@ -26,8 +26,8 @@ type Daemon struct {
 	began  time.Time
 }
 
-// Open makes a daemon that hears of all that happens to the node from now on. Open it before torrents are
-// added or restored, and call Run: a torrent may become complete in between.
+// Open makes a daemon that hears of all that happens to the node from now on. Open it before
+// torrents are added or restored, and call Run: a torrent may become complete in between.
 func Open(n *node.Node, log *slog.Logger) *Daemon {
 	return &Daemon{node: n, log: log, began: time.Now(), events: n.Subscribe(maxBehind)}
 }

@@ -129,8 +129,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// A torrent whose complete data goes to another directory has its program run afterwards, also if the data
-// cannot be moved.
+// A torrent whose complete data goes to another directory has its program run afterwards, also if
+// the data cannot be moved.
 func TestScriptAfterMove(t *testing.T) {
 	for name, fits := range map[string]bool{"moved": true, "stays": false} {
 		t.Run(name, func(t *testing.T) {

@@ -16,10 +16,12 @@ import (
 )
 
 const (
-	// scriptsAtOnce is how many programs run at a time; maxWaiting how many torrents wait for theirs.
+	// scriptsAtOnce is how many programs run at a time; maxWaiting how many torrents wait for
+	// theirs.
 	scriptsAtOnce = 2
 	maxWaiting    = 10_000
-	// scriptTime is how long a program may run. Without it, one that hangs would hold up all others.
+	// scriptTime is how long a program may run. Without it, one that hangs would hold up all
+	// others.
 	scriptTime = time.Hour
 	maxOutput  = 2000 // bytes of a program's output that are logged if it fails
 )
@@ -74,8 +76,8 @@ func (s *scripts) completed(n *node.Node, infoHash string, began time.Time) {
 	}
 }
 
-// arrived is called when the data of a torrent may be where it belongs, or stay where it is after a move
-// that has failed.
+// arrived is called when the data of a torrent may be where it belongs, or stay where it is after a
+// move that has failed.
 func (s *scripts) arrived(n *node.Node, infoHash string) {
 	if !s.due[infoHash] {
 		return

@@ -1,8 +1,8 @@
 // Package doctor finds out why SCION does not work on a host, and says what to do.
 //
 // Gather looks: at files, at the clock, at the AS's services and routers, and at the paths to a
-// target. It decides nothing. Examine is a function from these facts to findings. It asks nobody, so
-// that each check is a case in a table.
+// target. It decides nothing. Examine is a function from these facts to findings. It asks nobody,
+// so that each check is a case in a table.
 package doctor
 
 import (

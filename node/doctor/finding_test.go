@@ -138,8 +138,8 @@ func TestOwnTRCs(t *testing.T) {
 	}
 }
 
-// TRCs are read in PEM and in DER. Without an answer of a control service, the newest of the ISD names
-// its core ASes.
+// TRCs are read in PEM and in DER. Without an answer of a control service, the newest of the ISD
+// names its core ASes.
 func TestCoresOf(t *testing.T) {
 	source, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/scionproto/scion").Output()
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 // Options say what to look at.
 type Options struct {
 	SCION scionnet.Config
-	// OwnDir is braid's own configuration. Beside a daemon, TRCs are read there if SCION.ConfigDir has
-	// none; empty: none.
+	// OwnDir is braid's own configuration. Beside a daemon, TRCs are read there if SCION.ConfigDir
+	// has none; empty: none.
 	OwnDir string
 	// Target is an ISD-AS, a host ISD-AS,[host], a port of one, or a name with or without a port;
 	// empty: none.

@@ -67,9 +67,9 @@ func (all trcs) validities() (out []Validity) {
 	return out
 }
 
-// compare finds the files of another network with the same ISD number: the control services of the AS
-// have another TRC in their place. It returns the newest TRC of the ISD: that of the control services,
-// or that of the files if no control service answers; nil if there is none.
+// compare finds the files of another network with the same ISD number: the control services of the
+// AS have another TRC in their place. It returns the newest TRC of the ISD: that of the control
+// services, or that of the files if no control service answers; nil if there is none.
 func (all trcs) compare(ctx context.Context, h *scionnet.Host) *cppki.TRC {
 	ctx, cancel := context.WithTimeout(ctx, stepFor)
 	defer cancel()

@@ -25,8 +25,8 @@ type Ready struct {
 	Item string `json:"item,omitempty"`
 }
 
-// Line says what a receiver needs to fetch what braid send has. With --watch it comes for each state of
-// the files, with the same line.
+// Line says what a receiver needs to fetch what braid send has. With --watch it comes for each
+// state of the files, with the same line.
 type Line struct {
 	Event    string   `json:"event"` // line
 	Line     string   `json:"line"`  // for braid get; it contains the key
@@ -171,7 +171,8 @@ type Exported struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Missed says that a reader of the event stream was too slow, and that its oldest events were dropped.
+// Missed says that a reader of the event stream was too slow, and that its oldest events were
+// dropped.
 type Missed struct {
 	Event  string `json:"event"` // missed
 	Events int    `json:"events"`
@@ -230,8 +231,8 @@ type DHTNode struct {
 	SentBytes     int `json:"sent_bytes"`
 }
 
-// Gateway is the state of a gateway. Its counters begin with the process; bytes are those on connections
-// with peers.
+// Gateway is the state of a gateway. Its counters begin with the process; bytes are those on
+// connections with peers.
 type Gateway struct {
 	Event     string `json:"event"` // gateway
 	Allowed   int    `json:"allowed"`
@@ -241,7 +242,8 @@ type Gateway struct {
 	ToSCION   uint64 `json:"to_scion_bytes"`
 	FromIP    uint64 `json:"from_ip_bytes"`
 	ToIP      uint64 `json:"to_ip_bytes"`
-	// Hits are announces of clients for torrents that were in the cache as a whole, Misses the others.
+	// Hits are announces of clients for torrents that were in the cache as a whole, Misses the
+	// others.
 	Hits    uint64  `json:"hits"`
 	Misses  uint64  `json:"misses"`
 	HitRate float64 `json:"hit_rate"`

@@ -19,10 +19,10 @@ type holding struct {
 	network string // that has made the gateway join
 }
 
-// makeRoom returns the torrents whose data has to go before another one may join. all is in the order
-// of the last use. Torrents that nobody uses go first. Then networks that hold more than the one that
-// asks would hold make room, so that no network takes the cache from others. ok is false if there is
-// no room. A torrent that is just joining or leaving stays.
+// makeRoom returns the torrents whose data has to go before another one may join. all is in the
+// order of the last use. Torrents that nobody uses go first. Then networks that hold more than the
+// one that asks would hold make room, so that no network takes the cache from others. ok is false
+// if there is no room. A torrent that is just joining or leaving stays.
 func makeRoom(want holding, all []holding, size int64, network string) (out []wire.InfoHash, ok bool) {
 	taken, of := want.size, map[string]int64{network: want.size}
 	for _, h := range all {

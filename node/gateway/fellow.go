@@ -11,19 +11,20 @@ import (
 	"braid/tracker/wire"
 )
 
-// Fellows are other gateways for the same torrents. While clients of a gateway use a torrent, it asks
-// its fellows' trackers for that torrent, again and again. So they join it, too, and the answers name
-// their addresses, which the gateway passes on to its clients as long as the fellow answers. A fellow
-// does not ask in turn, so that two gateways do not keep each other in a torrent that nobody uses.
+// Fellows are other gateways for the same torrents. While clients of a gateway use a torrent, it
+// asks its fellows' trackers for that torrent, again and again. So they join it, too, and the
+// answers name their addresses, which the gateway passes on to its clients as long as the fellow
+// answers. A fellow does not ask in turn, so that two gateways do not keep each other in a torrent
+// that nobody uses.
 
 const (
-	// pulse is the time between two questions to a fellow, which show whether it is alive. Questions
-	// about torrents for which it was never asked come at once.
+	// pulse is the time between two questions to a fellow, which show whether it is alive.
+	// Questions about torrents for which it was never asked come at once.
 	pulse = time.Second
 	// fellowPatience is how long a fellow may take to answer. It may have to join the torrent.
 	fellowPatience = joinPatience + time.Second
-	// fellowLife is how long a fellow counts as alive after an answer. A dead one is named to clients
-	// that much longer.
+	// fellowLife is how long a fellow counts as alive after an answer. A dead one is named to
+	// clients that much longer.
 	fellowLife = pulse + fellowPatience
 	// maxFellowAddrs bounds the addresses that clients learn of one fellow.
 	maxFellowAddrs = 8
@@ -96,7 +97,8 @@ func (g *Gateway) follow(ctx context.Context, number int) {
 	}
 }
 
-// nextQuestion returns the torrent for which a fellow is to be asked now, or nil. It needs the lock.
+// nextQuestion returns the torrent for which a fellow is to be asked now, or nil. It needs the
+// lock.
 func (g *Gateway) nextQuestion(number int, now time.Time) (next *torrent) {
 	f := g.fellows[number]
 	for _, t := range g.torrents {
@@ -163,7 +165,8 @@ func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 	}
 }
 
-// namedFirst returns the addresses of the gateway in an answer of its tracker: those of the first peer.
+// namedFirst returns the addresses of the gateway in an answer of its tracker: those of the first
+// peer.
 func namedFirst(peers []wire.Peer) []wire.Peer {
 	if len(peers) == 0 || peers[0].ID == (wire.PeerID{}) {
 		return nil
@@ -172,8 +175,8 @@ func namedFirst(peers []wire.Peer) []wire.Peer {
 	return peers[:min(len(peers), maxFellowAddrs)]
 }
 
-// living returns the addresses of the fellows that serve a torrent. It waits until those that are alive
-// were asked for it, so that the first client learns of them, or until the context ends.
+// living returns the addresses of the fellows that serve a torrent. It waits until those that are
+// alive were asked for it, so that the first client learns of them, or until the context ends.
 func (g *Gateway) living(ctx context.Context, hash wire.InfoHash) (out []wire.Peer) {
 	g.mu.Lock()
 	var wait []chan struct{}

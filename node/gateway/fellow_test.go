@@ -17,7 +17,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// fellows are two gateways that know each other, each with a tracker over HTTP. kill ends the second.
+// fellows are two gateways that know each other, each with a tracker over HTTP. kill ends the
+// second.
 func fellows(t *testing.T, idle time.Duration, src client.Source) (all [2]*Gateway, stores [2]swarm.Store, nodes [2]*node.Node, kill func()) {
 	t.Helper()
 	var listeners [2]net.Listener
@@ -49,8 +50,8 @@ func fellows(t *testing.T, idle time.Duration, src client.Source) (all [2]*Gatew
 	return all, stores, nodes, kill
 }
 
-// A client of one gateway learns of the other, as long as that one lives. Both have joined, and leave when
-// nobody asks any more: their own questions do not count.
+// A client of one gateway learns of the other, as long as that one lives. Both have joined, and
+// leave when nobody asks any more: their own questions do not count.
 func TestFellows(t *testing.T) {
 	t.Parallel()
 	src, seed := seeded(t, t.TempDir(), "file", 300_000)

@@ -20,8 +20,8 @@ type flow struct {
 	conn int
 }
 
-// tally adds what the connections of a torrent have carried since the last look, and returns the counters
-// for the next one. Peers are forgotten now and then, so that sums would shrink.
+// tally adds what the connections of a torrent have carried since the last look, and returns the
+// counters for the next one. Peers are forgotten now and then, so that sums would shrink.
 func tally(last map[flow]traffic, paths []client.PathProgress, scion, ip *traffic) map[flow]traffic {
 	next := make(map[flow]traffic, len(paths))
 	for _, p := range paths {

@@ -8,15 +8,16 @@
 //	figures  the bytes from and to each side, and the hit rate of the cache   figures.go
 //	cache    what stays on disk: a function of sizes, times and networks      cache.go
 //
-// A client asks the gateway's tracker for peers of an allowed torrent. The gateway joins the torrent
-// with its node, which is on both kinds of network, and names itself in the answer. It leaves when
-// nobody has asked for, or fetched, the torrent for a while. The data stays in a bounded cache.
+// A client asks the gateway's tracker for peers of an allowed torrent. The gateway joins the
+// torrent with its node, which is on both kinds of network, and names itself in the answer. It
+// leaves when nobody has asked for, or fetched, the torrent for a while. The data stays in a
+// bounded cache.
 //
-// The cache and the joining work by whole torrents. A client requests only pieces that a peer claims
-// to have. To fetch single pieces on request, the gateway would have to claim pieces that it does not
-// have, and to hold requests back until they come from SCION: a seed that is gone would then stall
-// all clients, which take the gateway for a slow peer. So it downloads an asked torrent like any
-// other peer, the rarest pieces first, and everybody sees what it really has.
+// The cache and the joining work by whole torrents. A client requests only pieces that a peer
+// claims to have. To fetch single pieces on request, the gateway would have to claim pieces that it
+// does not have, and to hold requests back until they come from SCION: a seed that is gone would
+// then stall all clients, which take the gateway for a slow peer. So it downloads an asked torrent
+// like any other peer, the rarest pieces first, and everybody sees what it really has.
 //
 // It is no open relay. It joins only torrents that its operator has allowed, and no private ones.
 package gateway
@@ -62,8 +63,8 @@ type Allowed struct {
 	Trackers [][]tracker.URL // tiers, to ask for peers on SCION and on IP
 }
 
-// Gateway joins torrents while somebody asks for them. Make it first, hand it to node.Config.Sources,
-// then call Open with that node, and Run.
+// Gateway joins torrents while somebody asks for them. Make it first, hand it to
+// node.Config.Sources, then call Open with that node, and Run.
 type Gateway struct {
 	cfg     Config
 	log     *slog.Logger
@@ -94,8 +95,8 @@ type torrent struct {
 	network string        // that has made the gateway join
 	ready   chan struct{} // closed when a join has ended; nil: there was none
 	found   func(...client.Peer)
-	// carried is what the connections had carried at the last look, and complete that all of the data
-	// was in the cache.
+	// carried is what the connections had carried at the last look, and complete that all of the
+	// data was in the cache.
 	carried  map[flow]traffic
 	complete bool
 	// contacts are with the fellows, in the order of Gateway.fellows.
@@ -103,8 +104,8 @@ type torrent struct {
 	removed  bool // it is no longer allowed, and leaves
 }
 
-// state is where the gateway stands with a torrent. Joining and leaving take a moment; whoever has set
-// them carries them out.
+// state is where the gateway stands with a torrent. Joining and leaving take a moment; whoever has
+// set them carries them out.
 type state int
 
 const (
@@ -128,7 +129,8 @@ var (
 	errNoRoom     = &wire.Failure{Reason: "all room of this gateway is taken by other torrents; try again later", RetryIn: time.Minute}
 )
 
-// ErrPrivate says that a torrent is private, which may have peers from its own trackers only (BEP 27).
+// ErrPrivate says that a torrent is private, which may have peers from its own trackers only (BEP
+// 27).
 var ErrPrivate = errors.New("the torrent is private: a gateway would bring in peers that its trackers do not know")
 
 // New makes a gateway that may join no torrent yet. The directory is created if it is missing.
@@ -162,8 +164,8 @@ func (g *Gateway) Check(s client.Source) error {
 	return nil
 }
 
-// Allow replaces the list of torrents that the gateway may join. It leaves those that are no longer in
-// the list. A torrent that Check refuses is left out, and named in the log.
+// Allow replaces the list of torrents that the gateway may join. It leaves those that are no longer
+// in the list. A torrent that Check refuses is left out, and named in the log.
 func (g *Gateway) Allow(all []Allowed) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -190,8 +192,8 @@ func (g *Gateway) Allow(all []Allowed) {
 	g.torrents = next
 }
 
-// Open has the gateway join torrents with the node, which was opened with the gateway as a source. It
-// first looks at what earlier processes have left in the cache. Call Run next.
+// Open has the gateway join torrents with the node, which was opened with the gateway as a source.
+// It first looks at what earlier processes have left in the cache. Call Run next.
 func (g *Gateway) Open(n *node.Node) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -202,8 +204,8 @@ func (g *Gateway) Open(n *node.Node) error {
 	return nil
 }
 
-// Run leaves torrents that nobody uses, and asks the fellows, until the context ends. From then on the
-// gateway joins no torrent, and the node may be closed.
+// Run leaves torrents that nobody uses, and asks the fellows, until the context ends. From then on
+// the gateway joins no torrent, and the node may be closed.
 func (g *Gateway) Run(ctx context.Context) {
 	for i := range g.fellows {
 		g.workers.Go(func() { g.follow(ctx, i) })
@@ -233,7 +235,8 @@ func (g *Gateway) Run(ctx context.Context) {
 func (g *Gateway) touch(h holding) { _ = os.Chtimes(g.dirOf(h.hash), h.used, h.used) }
 
 // ask notes that a network asks for a torrent, and has it joined if there is room. fellow says that
-// it asks for a fellow's clients. The channel is closed when the join has ended, one way or the other.
+// it asks for a fellow's clients. The channel is closed when the join has ended, one way or the
+// other.
 func (g *Gateway) ask(hash wire.InfoHash, network string, fellow bool, now time.Time) (<-chan struct{}, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

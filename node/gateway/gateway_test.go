@@ -92,7 +92,8 @@ func running(t *testing.T, g *Gateway) {
 	t.Cleanup(func() { <-ended })
 }
 
-// leaves has the time go by in which nobody asks for a torrent, and waits until the gateway has left it.
+// leaves has the time go by in which nobody asks for a torrent, and waits until the gateway has
+// left it.
 func leaves(t *testing.T, g *Gateway, src client.Source) {
 	t.Helper()
 	now := time.Now()
@@ -143,8 +144,8 @@ func clientAt(port uint16) wire.Addr {
 	return scionnet.IPAddr(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port))
 }
 
-// A gateway is nowhere until somebody asks. Then it joins, is named first, and passes on what it gets. It
-// leaves when nobody asks any more, and keeps the data.
+// A gateway is nowhere until somebody asks. Then it joins, is named first, and passes on what it
+// gets. It leaves when nobody asks any more, and keeps the data.
 func TestJoinsOnDemand(t *testing.T) {
 	t.Parallel()
 	data, cache := t.TempDir(), t.TempDir()
@@ -270,7 +271,8 @@ func TestNeverPrivate(t *testing.T) {
 	}
 }
 
-// Data of an earlier process is used again, and what is no longer allowed is deleted. Foreign files stay.
+// Data of an earlier process is used again, and what is no longer allowed is deleted. Foreign files
+// stay.
 func TestCacheSurvives(t *testing.T) {
 	t.Parallel()
 	data, cache := t.TempDir(), t.TempDir()

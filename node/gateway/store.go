@@ -13,8 +13,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// joinPatience is how long an announce waits until the gateway has joined. A client connects as soon
-// as it has its answer, and comes back only after a minute if the torrent is not there yet.
+// joinPatience is how long an announce waits until the gateway has joined. A client connects as
+// soon as it has its answer, and comes back only after a minute if the torrent is not there yet.
 const joinPatience = 2 * time.Second
 
 // maxFound is the number of members that the node hears of when it joins.

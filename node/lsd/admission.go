@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// hostBurst messages of a host are read at once, and then one in each hostEvery. A client sends one
-	// a minute, libtorrent one for each torrent, and several clients may be on a host.
+	// hostBurst messages of a host are read at once, and then one in each hostEvery. A client sends
+	// one a minute, libtorrent one for each torrent, and several clients may be on a host.
 	hostBurst = 20
 	hostEvery = 5 * time.Second
-	// allBurst messages of all hosts are read at once, and then one in each allEvery. Whoever can send
-	// here can claim to be any host of the network.
+	// allBurst messages of all hosts are read at once, and then one in each allEvery. Whoever can
+	// send here can claim to be any host of the network.
 	allBurst = 200
 	allEvery = 50 * time.Millisecond
 	// maxHosts bounds the senders that are told apart; further ones are not read for a while.
@@ -23,7 +23,8 @@ const (
 	forgetHost = hostBurst * hostEvery
 )
 
-// admission bounds how many messages are read. Each one costs a handshake with the address that it names.
+// admission bounds how many messages are read. Each one costs a handshake with the address that it
+// names.
 type admission struct {
 	all    *rate.Limiter
 	hosts  map[netip.Addr]*sender

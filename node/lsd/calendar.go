@@ -35,8 +35,8 @@ func (c *calendar) soon(h Hash, now time.Time) {
 // drop has no message name a torrent any more.
 func (c *calendar) drop(h Hash) { delete(c.due, h) }
 
-// take returns the torrents of a message that is to be sent now, those that have waited longest; none:
-// no message.
+// take returns the torrents of a message that is to be sent now, those that have waited longest;
+// none: no message.
 func (c *calendar) take(now time.Time) (out []Hash) {
 	if now.Before(c.next) {
 		return nil

@@ -234,8 +234,8 @@ func follow(t *testing.T, s *Server, h Hash, may bool) <-chan scionnet.Addr {
 	return found
 }
 
-// Programs of one host hear each other on its loopback interface: who was first hears who came later.
-// Nobody hears of a torrent that may not be announced, nor of itself.
+// Programs of one host hear each other on its loopback interface: who was first hears who came
+// later. Nobody hears of a torrent that may not be announced, nor of itself.
 func TestServers(t *testing.T) {
 	hash, secret := Hash([]byte(rand.Text())), Hash([]byte(rand.Text())) // other runs of this test are on this host, too
 	first := serve(t, "127.0.0.1:1001", "1-ff00:0:110,[127.0.0.1]:31001")

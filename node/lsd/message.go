@@ -18,8 +18,8 @@ type Hash [20]byte
 const (
 	// maxMessage is the longest message, in bytes (BEP 14). Longer ones are not read.
 	maxMessage = 1400
-	// maxHashes is how many torrents a message names. With a SCION address on IPv6 it then has at most
-	// 1307 bytes.
+	// maxHashes is how many torrents a message names. With a SCION address on IPv6 it then has at
+	// most 1307 bytes.
 	maxHashes = 22
 	// maxCookie is the longest cookie that is read, in bytes.
 	maxCookie = 64

@@ -50,10 +50,10 @@ func (l link) ours(a netip.Addr) bool {
 	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool { return p.Addr() == a || l.loopback && p.Contains(a) })
 }
 
-// choose returns the links on which to announce, given the addresses at which peers are accepted (those
-// on IP have a zero IA). Whoever accepts peers at some addresses only wants to be heard there only, so
-// the other links are left out; so is loopback unless it is named. Nobody accepts peers on IP: all links
-// are asked for peers that can be dialled.
+// choose returns the links on which to announce, given the addresses at which peers are accepted
+// (those on IP have a zero IA). Whoever accepts peers at some addresses only wants to be heard
+// there only, so the other links are left out; so is loopback unless it is named. Nobody accepts
+// peers on IP: all links are asked for peers that can be dialled.
 func choose(links []link, listening []scionnet.Addr) (out []network) {
 	named := slices.ContainsFunc(listening, func(a scionnet.Addr) bool { return !a.Host.IsUnspecified() && a.IA == 0 })
 	for _, l := range links {

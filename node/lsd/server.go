@@ -1,6 +1,6 @@
-// Package lsd finds peers on the local network (local service discovery, BEP 14): each announces its
-// torrents to a multicast group, over IPv4 and IPv6. PROTOCOL.md describes the message, with the
-// header in which braid names its address on SCION.
+// Package lsd finds peers on the local network (local service discovery, BEP 14): each announces
+// its torrents to a multicast group, over IPv4 and IPv6. PROTOCOL.md describes the message, with
+// the header in which braid names its address on SCION.
 //
 //	Message   an announce (message.go)
 //	calendar  which torrents the next message names, as a function of time (calendar.go)
@@ -9,8 +9,8 @@
 //	sockets   the multicast groups (sockets.go)
 //	Server    one goroutine that announces, and one for each socket that listens (server.go)
 //
-// Everybody on the local network hears which torrents are announced, and may claim to have them. The
-// package does not know which torrents are private: its caller says whether a torrent may be
+// Everybody on the local network hears which torrents are announced, and may claim to have them.
+// The package does not know which torrents are private: its caller says whether a torrent may be
 // announced.
 package lsd
 
@@ -31,8 +31,8 @@ import (
 
 // Config describes a server.
 type Config struct {
-	// Listening returns the addresses at which peers are accepted, as hosts of the local network see
-	// them; over TCP with a zero IA.
+	// Listening returns the addresses at which peers are accepted, as hosts of the local network
+	// see them; over TCP with a zero IA.
 	Listening func() []scionnet.Addr
 	// TCP and SCION say over what peers can be dialled.
 	TCP, SCION bool
@@ -87,8 +87,8 @@ const (
 	forgetNeighbour = 2*announceEvery + messageEvery
 )
 
-// isNew notes a message of a neighbour, and tells whether it is one that has not heard of us yet. If
-// there are too many neighbours, none is new.
+// isNew notes a message of a neighbour, and tells whether it is one that has not heard of us yet.
+// If there are too many neighbours, none is new.
 func (f *Followed) isNew(n neighbour, now time.Time) bool {
 	last, known := f.heard[n]
 	if !known && len(f.heard) == maxHeard {

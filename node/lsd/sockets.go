@@ -83,7 +83,8 @@ func openSocket(group netip.AddrPort, networks []network) (*socket, error) {
 	return s, errs
 }
 
-// prepare has the socket say where datagrams come from, and send them to programs of this host, too.
+// prepare has the socket say where datagrams come from, and send them to programs of this host,
+// too.
 func (s *socket) prepare() error {
 	if s.group.Addr().Is6() {
 		s.six = ipv6.NewPacketConn(s.PacketConn)

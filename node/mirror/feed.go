@@ -37,8 +37,8 @@ const (
 	maxNamespaces = 64
 )
 
-// parseList reads a feed (RSS or Atom) or a web page that was found at base. isPage tells which one.
-// Offers stand in the order of the list. Links on no server that braid can ask are left out.
+// parseList reads a feed (RSS or Atom) or a web page that was found at base. isPage tells which
+// one. Offers stand in the order of the list. Links on no server that braid can ask are left out.
 func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error) {
 	if len(b) > maxList {
 		return nil, fmt.Errorf("the list has %d bytes, want at most %d", len(b), maxList)

@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	// newTorrents bounds the descriptions that are fetched in one look, so that the first torrents of a
-	// long list are there soon. The rest follows at the next look.
+	// newTorrents bounds the descriptions that are fetched in one look, so that the first torrents
+	// of a long list are there soon. The rest follows at the next look.
 	newTorrents = 256
-	// asking bounds the requests at a time; describing how long peers are asked what is in a magnet link.
+	// asking bounds the requests at a time; describing how long peers are asked what is in a magnet
+	// link.
 	asking     = 4
 	describing = time.Minute
 )

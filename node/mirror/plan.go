@@ -6,8 +6,8 @@
 //	Plan    a function: what is offered, held, and allowed -> what is added, kept, removed or left out
 //	Mirror  carries plans out on a node, and remembers the offers (mirror.go)
 //
-// Feeds are written by strangers: they are bounded, and no link in one leads nearer to this host than
-// the feed itself is.
+// Feeds are written by strangers: they are bounded, and no link in one leads nearer to this host
+// than the feed itself is.
 package mirror
 
 import (
@@ -52,15 +52,15 @@ type Step struct {
 	Action  Action
 	Torrent Torrent
 	Reason  string
-	// Apart says that data of another torrent has this name already, so that it needs a directory of
-	// its own.
+	// Apart says that data of another torrent has this name already, so that it needs a directory
+	// of its own.
 	Apart bool
 }
 
 // Plan says what to do, in that order. offered are the known offers, those that matter most first.
-// unknown says that there are others: one of them might be a held torrent under a new link, so nothing
-// is removed. Nor is it if nothing is offered at all, since an empty list is most likely a mistake.
-// free are the bytes that the file system has free; below 0: nobody knows.
+// unknown says that there are others: one of them might be a held torrent under a new link, so
+// nothing is removed. Nor is it if nothing is offered at all, since an empty list is most likely a
+// mistake. free are the bytes that the file system has free; below 0: nobody knows.
 func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []Step) {
 	room := room{free: free, hasFree: free >= 0}
 	names := map[string]bool{}
@@ -148,7 +148,8 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// Wants tells whether a name matches a pattern to include, or there is none, and no pattern to exclude.
+// Wants tells whether a name matches a pattern to include, or there is none, and no pattern to
+// exclude.
 func (f Filter) Wants(name string) bool {
 	matches := func(p string) bool { ok, err := match(p, name); return ok && err == nil }
 	return (len(f.Include) == 0 || slices.ContainsFunc(f.Include, matches)) && !slices.ContainsFunc(f.Exclude, matches)

@@ -140,7 +140,8 @@ func (s *source) torrent(ctx context.Context, o Offer) (src client.Source, err e
 	return src, err
 }
 
-// fetch is the request for a link in the list. On SCION, a link leads to the server of the list only.
+// fetch is the request for a link in the list. On SCION, a link leads to the server of the list
+// only.
 func (s *source) fetch(link string) client.Fetch {
 	f := client.Fetch{URL: link, From: s.asked.Scope, SCION: s.scion}
 	if _, ok, _ := scionnet.ParseServerURL(s.name); !ok {

@@ -1,5 +1,5 @@
-// Package send is what braid send and braid get have in common: the line that one prints and the other
-// takes, and what a sender remembers between two runs.
+// Package send is what braid send and braid get have in common: the line that one prints and the
+// other takes, and what a sender remembers between two runs.
 //
 //	Line   who has the data, which data it is, and the key that proves the right to it (line.go)
 //	Stash  the key, the torrent and the ports of a sender, so that its line stays the same (stash.go)
@@ -55,9 +55,9 @@ type Line struct {
 	Peers    []client.Peer // addresses of the sender, the best first
 }
 
-// The text of a line is Prefix and, in base 32, the key, the info hash, the addresses and a CRC-32 of
-// all text and bytes before it. Base 32 has letters and digits of one case only: it survives mail,
-// chats and URLs, and a double click marks all of it. CRC-32 finds each wrong character.
+// The text of a line is Prefix and, in base 32, the key, the info hash, the addresses and a CRC-32
+// of all text and bytes before it. Base 32 has letters and digits of one case only: it survives
+// mail, chats and URLs, and a double click marks all of it. CRC-32 finds each wrong character.
 const (
 	Prefix = "braid1"
 	// MaxPeers bounds the addresses in a line.
@@ -65,8 +65,8 @@ const (
 	maxLine  = 4096
 )
 
-// Kinds of addresses in a line. Each is followed by its parts: the ISD-AS in 8 bytes, the host in 4 or
-// 16, or as a name after its length, and the port in 2.
+// Kinds of addresses in a line. Each is followed by its parts: the ISD-AS in 8 bytes, the host in 4
+// or 16, or as a name after its length, and the port in 2.
 const (
 	kindIPv4 = 1 + iota
 	kindIPv6

@@ -20,9 +20,10 @@ import (
 	"braid/scionnet/crowd"
 )
 
-// A sender that watches its files makes a torrent of each of their states. Its line names no torrent:
-// it leads to the sender's news, which are the line of the newest torrent. They are served over HTTPS
-// on TCP and HTTP/3 on SCION, to holders of the key only: the TLS of both is that of scionnet.Group.
+// A sender that watches its files makes a torrent of each of their states. Its line names no
+// torrent: it leads to the sender's news, which are the line of the newest torrent. They are served
+// over HTTPS on TCP and HTTP/3 on SCION, to holders of the key only: the TLS of both is that of
+// scionnet.Group.
 
 // IsNews tells whether a line leads to the news of a sender, and not to a torrent.
 func (l Line) IsNews() bool { return l.InfoHash == (metainfo.Hash{}) }
@@ -41,14 +42,14 @@ func (k Key) Member() (*scionnet.Identity, error) {
 }
 
 const (
-	// newsWait is how long a request waits for news. Connections on SCION end after 15 seconds without
-	// an answer.
+	// newsWait is how long a request waits for news. Connections on SCION end after 15 seconds
+	// without an answer.
 	newsWait = 10 * time.Second
 	// newsPatience is how long a receiver waits for an answer in all.
 	newsPatience = 20 * time.Second
 	newsALPN     = "http/1.1"
-	// maxNewsConnections bounds the connections on TCP, those of strangers included. A stranger's ends after
-	// ten seconds, since it lacks the key.
+	// maxNewsConnections bounds the connections on TCP, those of strangers included. A stranger's
+	// ends after ten seconds, since it lacks the key.
 	maxNewsConnections = 512
 )
 
@@ -77,7 +78,8 @@ func (n *News) newest() (Line, <-chan struct{}) {
 	return n.line, n.changed
 }
 
-// ServeHTTP answers with the newest line. A request with ?not=INFO HASH waits a while for another one.
+// ServeHTTP answers with the newest line. A request with ?not=INFO HASH waits a while for another
+// one.
 func (n *News) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	not, wait := r.URL.Query().Get("not"), time.After(newsWait)
 	for {
@@ -110,8 +112,8 @@ func (n *News) ServeTCP(ctx context.Context, l net.Listener, id *scionnet.Identi
 	return nil
 }
 
-// Ask asks the news at an address for another line than that of a torrent, which may be zero. changed is
-// false if there was none for a while. The key of the line is that of the news.
+// Ask asks the news at an address for another line than that of a torrent, which may be zero.
+// changed is false if there was none for a while. The key of the line is that of the news.
 func Ask(ctx context.Context, over http.RoundTripper, l Line, at client.Peer, not metainfo.Hash) (newest Line, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, newsPatience)
 	defer cancel()
@@ -153,8 +155,8 @@ func Ask(ctx context.Context, over http.RoundTripper, l Line, at client.Peer, no
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// alsoAt adds the host at which the news were, with the port of the torrent on TCP: it is one that this
-// receiver can reach.
+// alsoAt adds the host at which the news were, with the port of the torrent on TCP: it is one that
+// this receiver can reach.
 func (l Line) alsoAt(news client.Peer) Line {
 	if _, ok := news.SCION(); ok || len(l.Peers) >= MaxPeers {
 		return l

@@ -11,10 +11,10 @@ import (
 	"braid/scionnet"
 )
 
-// Reach returns the addresses for a line: those that the user names, then those on SCION, then those on
-// IP. listening are the addresses at which the sender accepts peers, own those of its interfaces: they
-// stand for an unspecified address, public ones first. Loopback and link-local addresses lead
-// receivers elsewhere, so they count only if there are no others.
+// Reach returns the addresses for a line: those that the user names, then those on SCION, then
+// those on IP. listening are the addresses at which the sender accepts peers, own those of its
+// interfaces: they stand for an unspecified address, public ones first. Loopback and link-local
+// addresses lead receivers elsewhere, so they count only if there are no others.
 func Reach(named, listening []client.Peer, own []netip.Addr) []client.Peer {
 	out := slices.Clone(named)
 	var ip []client.Peer
@@ -71,8 +71,8 @@ func Own() (out []netip.Addr) {
 	return out
 }
 
-// Free returns the port if nothing listens there, and otherwise 0, which is any free port. network is tcp
-// or udp.
+// Free returns the port if nothing listens there, and otherwise 0, which is any free port. network
+// is tcp or udp.
 func Free(network, host string, port uint16) uint16 {
 	at := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	var l io.Closer

@@ -182,7 +182,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// Files that are not sent have no part in the stamp: a log that grows all the time holds up nothing.
+// Files that are not sent have no part in the stamp: a log that grows all the time holds up
+// nothing.
 func TestStamp(t *testing.T) {
 	dir := tree(t, "d/1", "d/log/x", "d/y.tmp", "d/.braid/lock")
 	f := Files{Root: filepath.Join(dir, "d"), Exclude: []string{"log", "*.tmp"}}

@@ -18,15 +18,15 @@ import (
 	"braid/storage/durable"
 )
 
-// Files are the files and directories of one send: those at Only below Root, or all of Root, without
-// those that match Exclude (see client.CreateOptions).
+// Files are the files and directories of one send: those at Only below Root, or all of Root,
+// without those that match Exclude (see client.CreateOptions).
 type Files struct {
 	Root          string // absolute
 	Only, Exclude []string
 }
 
-// Select returns the files for the paths that a user names. Several paths keep their places below the
-// deepest directory that holds all of them.
+// Select returns the files for the paths that a user names. Several paths keep their places below
+// the deepest directory that holds all of them.
 func Select(paths []string) (f Files, err error) {
 	var all []string
 	for _, named := range paths {
@@ -81,14 +81,15 @@ func reason(err error) error {
 	return err
 }
 
-// isBelow tells whether a path is a directory or in it. Every path is below a directory without a name.
+// isBelow tells whether a path is a directory or in it. Every path is below a directory without a
+// name.
 func isBelow(path, dir string) bool {
 	return path == dir || filepath.Dir(dir) == dir || strings.HasPrefix(path, dir+string(filepath.Separator))
 }
 
-// Stamp is a hash of the names, sizes and modification times of the files: if it stays the same, the
-// torrent does, too. Other files below Root do not count, so that one of them that changes all the
-// time keeps nothing from being published.
+// Stamp is a hash of the names, sizes and modification times of the files: if it stays the same,
+// the torrent does, too. Other files below Root do not count, so that one of them that changes all
+// the time keeps nothing from being published.
 func (f Files) Stamp(ctx context.Context) (string, error) {
 	h := sha256.New()
 	err := client.EachFile(ctx, f.Root, client.CreateOptions{Only: f.Only, Exclude: f.Exclude}, func(rel string, st fs.FileInfo) {
@@ -100,8 +101,8 @@ func (f Files) Stamp(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Stash is what a sender remembers, so that it prints the same line when it is started again. It lies
-// in files that only the user can read.
+// Stash is what a sender remembers, so that it prints the same line when it is started again. It
+// lies in files that only the user can read.
 type Stash struct {
 	Key       Key    `json:"key"`
 	Stamp     string `json:"stamp"` // of the files when Torrent was made
@@ -121,7 +122,8 @@ const (
 	maxStash   = 2 * client.MaxTorrentFile
 )
 
-// OpenStash returns what is remembered of the files in that directory, or a new stash with a new key.
+// OpenStash returns what is remembered of the files in that directory, or a new stash with a new
+// key.
 func OpenStash(dir string, f Files) (*Stash, error) {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {

@@ -36,8 +36,9 @@ func (a *reached) take() []string {
 	return out
 }
 
-// attack is what a page of another site tries, in the browser of a user who is logged in to braid, or whose
-// braid has no password. Each try ends with what it has found out: "refused", or what the page could read.
+// attack is what a page of another site tries, in the browser of a user who is logged in to braid,
+// or whose braid has no password. Each try ends with what it has found out: "refused", or what the
+// page could read.
 const attack = `(async () => {
 	const braid = "%s", out = []
 	const seen = async (name, run) => out.push(name + ": " + await Promise.race([run().catch(() => "refused"), new Promise(r => setTimeout(r, 4000, "refused"))]))
@@ -65,8 +66,9 @@ const attack = `(async () => {
 	return out
 })()`
 
-// A hostile page achieves nothing, with and without a password: no request that changes something gets
-// through, and nothing can be read. The same requests of braid's own page get through, so the test can fail.
+// A hostile page achieves nothing, with and without a password: no request that changes something
+// gets through, and nothing can be read. The same requests of braid's own page get through, so the
+// test can fail.
 func TestHostilePage(t *testing.T) {
 	for _, password := range []string{"", "correct horse"} {
 		t.Run("password "+password, func(t *testing.T) {
@@ -96,7 +98,8 @@ func TestHostilePage(t *testing.T) {
 			}))
 			t.Cleanup(evil.Close)
 
-			// Names of other sites lead to this machine: evil.example to its own server, rebound.example to braid's.
+			// Names of other sites lead to this machine: evil.example to its own server,
+			// rebound.example to braid's.
 			b := chromium.Open(t, true, "MAP evil.example 127.0.0.1, MAP rebound.example 127.0.0.1")
 			logIn(t, b, braid, password)
 			if got := chromium.Get[int](b, `fetch("/api/v1/post", {method: "POST", body: "{}"}).then(r => r.status)`); got != http.StatusOK {
@@ -128,7 +131,8 @@ func TestHostilePage(t *testing.T) {
 			if got := chromium.Get[int](b, `fetch("/api/v1/rebound", {method: "POST", body: "{}"}).then(r => r.status)`); got != http.StatusMisdirectedRequest {
 				t.Errorf("under another name braid answers %d", got)
 			}
-			// The attack has opened braid's own page in a window, which goes on to ask under braid's name.
+			// The attack has opened braid's own page in a window, which goes on to ask under
+			// braid's name.
 			own := func(r string) bool { return strings.HasSuffix(r, " of "+strings.TrimPrefix(braid, "http://")) }
 			if got := slices.DeleteFunc(api.take(), own); len(got) > 0 {
 				t.Errorf("under another name these got through: %q", got)

@@ -6,9 +6,9 @@
 //	routes   the handlers, each of which is a package of its own below this one
 //	metrics  figures for Prometheus
 //
-// A request passes, in this order: the list of allowed hosts (against DNS rebinding), the protection
-// against requests that other sites make in a user's browser, the password, the limit of its body,
-// its route. A GET changes nothing in any route.
+// A request passes, in this order: the list of allowed hosts (against DNS rebinding), the
+// protection against requests that other sites make in a user's browser, the password, the limit of
+// its body, its route. A GET changes nothing in any route.
 //
 // It refuses to decide anything about torrents: every route is a thin layer over package node.
 package web
@@ -47,8 +47,8 @@ type Route struct {
 
 const (
 	defaultBody = 1 << 20
-	// maxConnections bounds what strangers can open on TCP. A browser has six, or one with streams. When all
-	// are taken, silent ones and hosts with many give way.
+	// maxConnections bounds what strangers can open on TCP. A browser has six, or one with streams.
+	// When all are taken, silent ones and hosts with many give way.
 	maxConnections = 256
 	// headerPatience is how long a client may take to send a header. Without it, idle connections
 	// would use up maxConnections.

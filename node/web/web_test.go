@@ -161,7 +161,8 @@ func TestListenNeedsPassword(t *testing.T) {
 	}
 }
 
-// Strangers who hold all connections open do not keep others out, however long the server is patient.
+// Strangers who hold all connections open do not keep others out, however long the server is
+// patient.
 func TestSilentConnections(t *testing.T) {
 	s, err := New(Config{Listen: []string{"127.0.0.1:0"}, Access: access(t, "")}, nil)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package udpbatch moves many UDP packets in one system call, on Linux (recvmmsg and sendmmsg). Each
-// message of a call is a run of packets of one size, which the kernel or the device joins (UDP_GRO)
-// or cuts apart (UDP_SEGMENT).
+// Package udpbatch moves many UDP packets in one system call, on Linux (recvmmsg and sendmmsg).
+// Each message of a call is a run of packets of one size, which the kernel or the device joins
+// (UDP_GRO) or cuts apart (UDP_SEGMENT).
 //
 // It handles file descriptors and bytes only. Waiting is left to the caller: braid's packet
 // connection and its fast router wait in Go's network poller, the link emulator in ppoll.

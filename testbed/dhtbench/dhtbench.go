@@ -45,8 +45,8 @@ type Row struct {
 // maxMemory is what the largest networks may take, in bytes.
 const maxMemory = 5 << 30
 
-// Measure simulates a network of that size, of about 30 kB for each node. Networks above 20 000 nodes
-// live for three minutes instead of seven, to bound the time that it takes.
+// Measure simulates a network of that size, of about 30 kB for each node. Networks above 20 000
+// nodes live for three minutes instead of seven, to bound the time that it takes.
 func Measure(ctx context.Context, c Case, nodes int, seed uint64) (Row, error) {
 	cfg := sim.Default(nodes)
 	cfg.Seed = seed

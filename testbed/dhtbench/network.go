@@ -16,8 +16,8 @@ import (
 	"braid/testbed"
 )
 
-// Network is a SCION network of a testbed with nodes of the DHT. All of them run in this process, on
-// one host in each AS.
+// Network is a SCION network of a testbed with nodes of the DHT. All of them run in this process,
+// on one host in each AS.
 type Network struct {
 	testbed *testbed.Network
 	hosts   []*scionnet.Host

@@ -11,9 +11,10 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// One of two links begins to drop everything, and no router reports it. Its path is taken out within three seconds, the
-// other one goes on without a gap and does not fail, and when the link works again the path is back by itself. A machine that
-// stops makes any path silent, so the longest stop is added to all times.
+// One of two links begins to drop everything, and no router reports it. Its path is taken out
+// within three seconds, the other one goes on without a gap and does not fail, and when the link
+// works again the path is back by itself. A machine that stops makes any path silent, so the
+// longest stop is added to all times.
 func TestBlackHole(t *testing.T) {
 	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{BFD: testbed.NoBFD}), 64<<20)
 	paths, err := s.leecher.Paths(t.Context(), ia(t, "1-ff00:0:110"))

@@ -89,7 +89,8 @@ func (s swarm) session(t *testing.T, h *scionnet.Host, selection string) *client
 	return c
 }
 
-// download fetches the source into a new directory, calling during while it is under way, and compares every byte.
+// download fetches the source into a new directory, calling during while it is under way, and
+// compares every byte.
 func (s swarm) download(t *testing.T, src client.Source, selection string, during func(*client.Transfer)) client.Progress {
 	t.Helper()
 	return s.downloadWith(t, src, selection, client.Options{}, during)

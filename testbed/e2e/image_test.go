@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// image builds the container image, and downloads with the program in it: all it gets of this system is
-// the network, the SCION configuration and a directory.
+// image builds the container image, and downloads with the program in it: all it gets of this
+// system is the network, the SCION configuration and a directory.
 func (s swarm) image(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("builds and runs a container image: run as root")

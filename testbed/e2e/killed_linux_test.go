@@ -28,8 +28,9 @@ peers:
   - {name: leecher, as: "1-ff00:0:111", role: leech, transport: tcp}
 `
 
-// kill -9 of the runner in the middle of its second run: nobody that it has started lives on, the same command begins with
-// the second run, and what the first one gave stays. What lay in the temporary directory goes.
+// kill -9 of the runner in the middle of its second run: nobody that it has started lives on, the
+// same command begins with the second run, and what the first one gave stays. What lay in the
+// temporary directory goes.
 func TestKilledRunner(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a scenario")

@@ -23,7 +23,8 @@ links:
   - {a: "1-ff00:0:110#1", b: "1-ff00:0:111#1", linkAtoB: CORE, delay: 2ms, rate: 200mbit}
 `
 
-// TestMTU moves data over a path that promises large packets, and then takes the promise back bit by bit.
+// TestMTU moves data over a path that promises large packets, and then takes the promise back bit
+// by bit.
 func TestMTU(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "large.topo")

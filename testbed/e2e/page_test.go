@@ -19,8 +19,9 @@ import (
 	"braid/testbed"
 )
 
-// The web page shows a real download over a real network: what it says of each path is true, its map has the
-// links of the network, and forbidding an interface on the map moves the download to the other paths.
+// The web page shows a real download over a real network: what it says of each path is true, its
+// map has the links of the network, and forbidding an interface on the map moves the download to
+// the other paths.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	n := startNetwork(t, "two-paths", testbed.Options{})
@@ -95,8 +96,8 @@ func TestPage(t *testing.T) {
 	b.Until(`document.querySelector(".torrents .row .badge")?.textContent === "paused"`)
 }
 
-// pageRate keeps the download under way while the test looks at it, also on a busy machine: it takes more than
-// a minute and a half.
+// pageRate keeps the download under way while the test looks at it, also on a busy machine: it
+// takes more than a minute and a half.
 const pageRate = 4e6
 
 // daemon opens what braid daemon opens, in the leecher's AS: a node with its torrent, and the page.

@@ -17,8 +17,8 @@ import (
 	"braid/testbed"
 )
 
-// Policies as a user gives them, on a network of two links: what is refused carries nothing, and a policy that leaves
-// nothing ends the command with the reason.
+// Policies as a user gives them, on a network of two links: what is refused carries nothing, and a
+// policy that leaves nothing ends the command with the reason.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{}), 2<<20)

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// TestFastRouter has fast routers and stock ones beside and opposite each other: traffic, BFD, SCMP and paths as ever.
+// TestFastRouter has fast routers and stock ones beside and opposite each other: traffic, BFD, SCMP
+// and paths as ever.
 //
 //	110  br-1 stock ---- fast  br-1  111
 //	     br-2 fast  ---- stock br-2

@@ -16,8 +16,8 @@ import (
 // slow starts a network of 16 ASes, which takes longer than all others together.
 const slow = "selectors-default"
 
-// All shipped scenarios with little data and time: everything that a scenario can do happens, every byte is right, and
-// what is to be measured is. How well braid does is for scripts/bench.
+// All shipped scenarios with little data and time: everything that a scenario can do happens, every
+// byte is right, and what is to be measured is. How well braid does is for scripts/bench.
 func TestScenarios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts SCION networks")
@@ -67,8 +67,9 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// laneOf says beside which other variants one runs. A client that takes ten seconds whatever there is to do, and does next to
-// nothing meanwhile, is patient. Variants without SCION have a lane of their own, so that no network of SCION ends for them.
+// laneOf says beside which other variants one runs. A client that takes ten seconds whatever there
+// is to do, and does next to nothing meanwhile, is patient. Variants without SCION have a lane of
+// their own, so that no network of SCION ends for them.
 func laneOf(t *testing.T, s scenario.Scenario, v scenario.Variant) string {
 	t.Helper()
 	if v.Client == "transmission" {
@@ -113,7 +114,8 @@ func smoke(t *testing.T, braid string, all []scenario.Scenario) {
 		if r.Failed != "" || r.Verified != r.Leechers || len(s.Peers) > 0 && r.Verified == 0 {
 			t.Errorf("%s %s: %d of %d leechers have the data, %q", r.Scenario, r.Variant, r.Verified, r.Leechers, r.Failed)
 		}
-		// The limit leaves datagrams their whole rate. Who pushes them out of a queue, as TCP with BBR does, gets some of that.
+		// The limit leaves datagrams their whole rate. Who pushes them out of a queue, as TCP with
+		// BBR does, gets some of that.
 		pushes := slices.ContainsFunc(s.Traffic, func(f scenario.Traffic) bool { return f.Kind == scenario.Datagrams })
 		if e, ok := r.Figures["e"]; ok && (e <= 0 || e > 1.02 && !pushes) {
 			t.Errorf("%s %s: %v of the limit", r.Scenario, r.Variant, e)
@@ -167,7 +169,8 @@ func smoke(t *testing.T, braid string, all []scenario.Scenario) {
 			t.Errorf("%s %s: figures from its files\n%v\ninstead of\n%v: %v", r.Scenario, r.Variant, figures, r.Figures, err)
 		}
 	}
-	// Of every scenario there is a report: three figures over its runs, and four of a run with peers.
+	// Of every scenario there is a report: three figures over its runs, and four of a run with
+	// peers.
 	made, err := report.Make(run, report.Options{Dir: filepath.Join(dir, "report")})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,5 @@
-// Package e2e tests braid's packages on real SCION networks: real routers, real control services, emulated links.
+// Package e2e tests braid's packages on real SCION networks: real routers, real control services,
+// emulated links.
 package e2e
 
 import (
@@ -27,8 +28,8 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// patience bounds what should take moments, or a few seconds where routers have to notice something.
-// A machine with much other work needs more.
+// patience bounds what should take moments, or a few seconds where routers have to notice
+// something. A machine with much other work needs more.
 const patience = 3 * time.Minute
 
 // pollInterval is the time between two looks of eventually.
@@ -47,8 +48,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// buildBraid makes the program, once for all tests, and says where it is: scripts/test has built it already, and names it
-// in BRAID_PROGRAM.
+// buildBraid makes the program, once for all tests, and says where it is: scripts/test has built it
+// already, and names it in BRAID_PROGRAM.
 var buildBraid func() (string, error)
 
 func run(m *testing.M) int {
@@ -174,8 +175,8 @@ func TestTwoPaths(t *testing.T) {
 	t.Run("BlackHole", n.blackHole)
 }
 
-// TestDiamond runs the suite over segments of every kind: up, core, down, and a peering link; and from a host that uses
-// scionproto's own library for packets to one that does not.
+// TestDiamond runs the suite over segments of every kind: up, core, down, and a peering link; and
+// from a host that uses scionproto's own library for packets to one that does not.
 func TestDiamond(t *testing.T) {
 	t.Parallel()
 	network := startNetwork(t, "diamond", testbed.Options{})
@@ -200,7 +201,8 @@ func TestDiamond(t *testing.T) {
 	t.Run("CutFarAway", n.cutFarAway)
 }
 
-// databases looks for the logs of databases that write ahead: control services read our options for SQLite.
+// databases looks for the logs of databases that write ahead: control services read our options for
+// SQLite.
 func (n ends) databases(t *testing.T) {
 	logs, err := filepath.Glob(filepath.Join(n.network.ConfigDir(n.a.IA()), "*.db-wal"))
 	if err != nil || len(logs) == 0 {
@@ -223,8 +225,8 @@ func (n ends) firstAnswers(t *testing.T) {
 		start := time.Now()
 		paths, err := h.Paths(t.Context(), n.b.IA())
 		h.Close()
-		// On a busy machine a control service gives up asking others, after seconds. An answer that lacks
-		// paths comes at once.
+		// On a busy machine a control service gives up asking others, after seconds. An answer that
+		// lacks paths comes at once.
 		if errors.Is(err, scionnet.ErrNoPath) && time.Since(start) > time.Second && busy < 10 {
 			busy++
 			answers--
@@ -236,8 +238,8 @@ func (n ends) firstAnswers(t *testing.T) {
 	}
 }
 
-// silentControlService asks a control service that takes connections and never answers. The lookup says so, instead of
-// "no path" alone. The daemon in the process says it in its log only.
+// silentControlService asks a control service that takes connections and never answers. The lookup
+// says so, instead of "no path" alone. The daemon in the process says it in its log only.
 func (n ends) silentControlService(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -279,8 +281,8 @@ func (n ends) silentControlService(t *testing.T) {
 	}
 }
 
-// epic sends with EPIC from the first AS. Stock routers of the last two ASes of a path drop packets whose MACs are
-// wrong, so the suite passes only if all are right.
+// epic sends with EPIC from the first AS. Stock routers of the last two ASes of a path drop packets
+// whose MACs are wrong, so the suite passes only if all are right.
 func (n ends) epic(t *testing.T, listen scionnet.ListenConfig) {
 	h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: n.network.ConfigDir(n.a.IA()), LocalIP: n.network.HostIP(n.a.IA()), EPIC: true})
 	if err != nil {
@@ -349,7 +351,8 @@ func (n ends) paths(t *testing.T) {
 	}
 }
 
-// traffic is what has crossed the link of an interface since the network started, both ways together.
+// traffic is what has crossed the link of an interface since the network started, both ways
+// together.
 func (n ends) traffic(t *testing.T, at pathsel.Interface) (bytes uint64) {
 	t.Helper()
 	for _, l := range n.network.Status(t.Context(), false).Links {
@@ -458,7 +461,8 @@ func (n ends) clientsAreProven(t *testing.T) {
 	<-served
 }
 
-// cutFarAway takes a link away that is behind other ASes and another segment: their router's word comes back through all.
+// cutFarAway takes a link away that is behind other ASes and another segment: their router's word
+// comes back through all.
 func (n ends) cutFarAway(t *testing.T) {
 	p := n.pair(t)
 	i := slices.IndexFunc(p.Paths, func(q pathsel.Path) bool { return len(q.Interfaces) >= 6 })
@@ -641,7 +645,8 @@ func (n ends) cut(t *testing.T) {
 	echo(t, d1, a1)
 }
 
-// blackHole stops a link one way, and nobody says anything: the routers still see each other, for a while.
+// blackHole stops a link one way, and nobody says anything: the routers still see each other, for a
+// while.
 func (n ends) blackHole(t *testing.T) {
 	p := n.pair(t)
 	d, a := conformance.Connect(t, p, p.Paths[0])

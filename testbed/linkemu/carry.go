@@ -27,9 +27,9 @@ func (l *Link) Carry(from End, p []byte, arrive func(p []byte)) {
 	}
 }
 
-// carried is a packet that the line has not looked at yet. The routers' packets wait in their sockets for up to
-// a quantum, with the times of their arrival. If carried packets did not wait as well, they would overtake those
-// in a full queue, and win nearly every place that becomes free.
+// carried is a packet that the line has not looked at yet. The routers' packets wait in their
+// sockets for up to a quantum, with the times of their arrival. If carried packets did not wait as
+// well, they would overtake those in a full queue, and win nearly every place that becomes free.
 type carried struct {
 	at     instant
 	data   []byte

@@ -96,8 +96,9 @@ func TestCarryLost(t *testing.T) {
 	}
 }
 
-// Carried packets and those of routers, which wait in a socket, enter the queue in the order in which they came. The
-// places of a full queue go to the first then, and not to those that need not wait.
+// Carried packets and those of routers, which wait in a socket, enter the queue in the order in
+// which they came. The places of a full queue go to the first then, and not to those that need not
+// wait.
 func TestCarryOvertakesNothing(t *testing.T) {
 	const size = 1000
 	l := newLine(Config{Rate: 8e6, QueueBytes: size}, 1, 2) // 1 ms a packet, and no other one may wait

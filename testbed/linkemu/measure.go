@@ -231,8 +231,8 @@ func drive(ctx context.Context, l *Link, ends wire, load Load) (record, error) {
 		}
 		ends.wait(wake, load.Rate == 0)
 	}
-	// The remaining packets are on the link or in a buffer, unless the machine lost them. The link counts a
-	// packet before it sends it.
+	// The remaining packets are on the link or in a buffer, unless the machine lost them. The link
+	// counts a packet before it sends it.
 	for quiet := l.clock.now() + time.Second; l.clock.now() < quiet && ctx.Err() == nil; {
 		c, _ := l.Counters()
 		fresh, err := take()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// In a real browser, without a network: the page opens without complaint, shows each section and figure, and on a phone no
-// text has to be scrolled sideways. Needs Debian's chromium.
+// In a real browser, without a network: the page opens without complaint, shows each section and
+// figure, and on a phone no text has to be scrolled sideways. Needs Debian's chromium.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser takes its time")
@@ -31,7 +31,8 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("no %q in what the browser has", want)
 		}
 	}
-	// The page itself allows no script; a copy of it that does measures itself in a frame as wide as a phone.
+	// The page itself allows no script; a copy of it that does measures itself in a frame as wide
+	// as a phone.
 	page := read(t, m.HTML)
 	_, rest, ok := strings.Cut(page, `<meta http-equiv="Content-Security-Policy"`)
 	if !ok {

@@ -20,7 +20,8 @@ type Comparison struct {
 	Second Side `json:"second"`
 	// Doubts weaken the whole comparison: different machines, uncommitted changes.
 	Doubts []string `json:"doubts"`
-	// Rows are the figures that both have, by scenario and variant. Missing are scenarios and variants of one side only.
+	// Rows are the figures that both have, by scenario and variant. Missing are scenarios and
+	// variants of one side only.
 	Rows    []Compared `json:"rows"`
 	Missing []string   `json:"missing"`
 	// Tested counts the tested figures. ByChance of them would differ without any cause.
@@ -45,10 +46,12 @@ type Compared struct {
 	Figure   string         `json:"figure"`
 	First    scenario.Range `json:"first"`
 	Second   scenario.Range `json:"second"`
-	// Difference is that of the medians, second minus first. Relative is Difference divided by the first; nil if that is 0.
+	// Difference is that of the medians, second minus first. Relative is Difference divided by the
+	// first; nil if that is 0.
 	Difference float64  `json:"difference"`
 	Relative   *float64 `json:"relative,omitempty"`
-	// CI are the ends of the 95 % confidence interval of the difference; nil unless both sides have two runs.
+	// CI are the ends of the 95 % confidence interval of the difference; nil unless both sides have
+	// two runs.
 	CI      []float64 `json:"ci95,omitempty"`
 	P       float64   `json:"p"`
 	Verdict Verdict   `json:"verdict"`

@@ -209,8 +209,8 @@ func undoes(c testbed.LinkChange, t testbed.Topology) bool {
 // names are short forms of the ASes of a network.
 type names map[pathsel.IA]string
 
-// shortNames calls each AS by the last part of its number, such as 110 for 1-ff00:0:110, if that tells
-// the ASes apart.
+// shortNames calls each AS by the last part of its number, such as 110 for 1-ff00:0:110, if that
+// tells the ASes apart.
 func shortNames(t testbed.Topology) names {
 	n, taken := names{}, map[string]bool{}
 	for _, a := range t.ASes {

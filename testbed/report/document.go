@@ -11,7 +11,8 @@ import (
 	"braid/testbed/scenario"
 )
 
-// A document is prose with blocks that are generated from run directories. The prose never changes. A block is
+// A document is prose with blocks that are generated from run directories. The prose never changes.
+// A block is
 //
 //	<!-- runs
 //	scenario: candidates-cpu
@@ -33,15 +34,16 @@ type block struct {
 	Scenario string `yaml:"scenario"`
 	// Missed lists all missed expectations, in place of a scenario.
 	Missed bool `yaml:"missed"`
-	// Original are results of the original system by variant, OriginalIs their unit (default: seconds).
+	// Original are results of the original system by variant, OriginalIs their unit (default:
+	// seconds).
 	Original   map[string]string `yaml:"original"`
 	OriginalIs string            `yaml:"original_is"`
 	// Against is the variant by whose time all times are divided, ours and the original's.
 	Against string `yaml:"against"`
 	// Figures are additional columns. Figures with an expectation always have one.
 	Figures []string `yaml:"figures"`
-	// Draw names figures: reached, completion, components; a figure of runs, drawn as dots; or rates, selection, network
-	// or cpu with a variant, whose median run is drawn.
+	// Draw names figures: reached, completion, components; a figure of runs, drawn as dots; or
+	// rates, selection, network or cpu with a variant, whose median run is drawn.
 	Draw []string `yaml:"draw"`
 }
 

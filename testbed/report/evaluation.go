@@ -18,17 +18,17 @@ import (
 // Evaluated says what Evaluate did.
 type Evaluated struct {
 	Document string `json:"document"`
-	// Made are the scenarios whose blocks were made anew, Kept those whose blocks stay as they were, since no run directory
-	// has them, Unplaced those that were run and have no block.
+	// Made are the scenarios whose blocks were made anew, Kept those whose blocks stay as they
+	// were, since no run directory has them, Unplaced those that were run and have no block.
 	Made     []string `json:"made"`
 	Kept     []string `json:"kept"`
 	Unplaced []string `json:"unplaced"`
 	Figures  int      `json:"figures"`
 }
 
-// Evaluate regenerates the blocks of a document and of its chapters from run directories, and keeps the prose. Chapters
-// are the Markdown files in the folder beside the document that has its name. If several directories have a scenario, the
-// last one counts.
+// Evaluate regenerates the blocks of a document and of its chapters from run directories, and keeps
+// the prose. Chapters are the Markdown files in the folder beside the document that has its name.
+// If several directories have a scenario, the last one counts.
 func Evaluate(name string, runs []scenario.RunDir) (Evaluated, error) {
 	e := Evaluated{Document: name}
 	chapters, err := filepath.Glob(filepath.Join(figuresOf(name), "*.md"))
@@ -50,7 +50,8 @@ func Evaluate(name string, runs []scenario.RunDir) (Evaluated, error) {
 	return e, nil
 }
 
-// figuresOf returns the folder beside a document that has its name. It holds the document's figures and chapters.
+// figuresOf returns the folder beside a document that has its name. It holds the document's figures
+// and chapters.
 func figuresOf(document string) string { return strings.TrimSuffix(document, filepath.Ext(document)) }
 
 // evaluate regenerates the blocks of one file.
@@ -99,7 +100,8 @@ func lastOf(runs []scenario.RunDir, name string) (scenario.RunDir, scenario.Scen
 	return scenario.RunDir{}, scenario.Scenario{}, false
 }
 
-// make generates the block's text, and writes its figures beside the document. It returns the number of figures.
+// make generates the block's text, and writes its figures beside the document. It returns the
+// number of figures.
 func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) (figures int, err error) {
 	file := run.File(s.Name)
 	whole, err := file.Scenario()

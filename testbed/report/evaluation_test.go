@@ -109,8 +109,9 @@ func TestEvaluateRefuses(t *testing.T) {
 	}
 }
 
-// Figures are computed from the samples alone: processors in use are 0.1 for the router of the seed's AS up to 0.4 for the
-// runner, of 25 MB in 15.1 s; the path with the shorter handshake brought more while it was there.
+// Figures are computed from the samples alone: processors in use are 0.1 for the router of the
+// seed's AS up to 0.4 for the runner, of 25 MB in 15.1 s; the path with the shorter handshake
+// brought more while it was there.
 func TestMeasuresFromSamples(t *testing.T) {
 	run := open(t, made{leechers: 1, runs: 1, about: "x"})
 	record, err := run.Record(run.Results[0])
@@ -168,7 +169,8 @@ func TestShippedEvaluation(t *testing.T) {
 	}
 }
 
-// Blocks in the chapters of a document are regenerated with it, and their figures lie beside their chapter.
+// Blocks in the chapters of a document are regenerated with it, and their figures lie beside their
+// chapter.
 func TestEvaluateChapters(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "page.md")

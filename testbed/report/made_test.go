@@ -14,8 +14,9 @@ import (
 	"braid/testbed/scenario"
 )
 
-// A run directory as the runner writes it, of a scenario that never ran: n leechers over two links of 10 Mbit/s, the first of
-// which is away from 5 s to 10 s; both carry 8 Mbit/s else. The variant slow takes a second longer in each run.
+// A run directory as the runner writes it, of a scenario that never ran: n leechers over two links
+// of 10 Mbit/s, the first of which is away from 5 s to 10 s; both carry 8 Mbit/s else. The variant
+// slow takes a second longer in each run.
 type made struct {
 	leechers int
 	runs     int

@@ -114,7 +114,8 @@ func (u use) String() string {
 	return fmt.Sprintf("%.1f of %g Mbit/s", u.mbitS, float64(u.link.Config.Rate)/1e6)
 }
 
-// busiest returns the links that get a label: in a small network all of them, in a large one the busiest.
+// busiest returns the links that get a label: in a small network all of them, in a large one the
+// busiest.
 func busiest(uses []use) map[int]bool {
 	if len(uses) > 2*mostLinkNames {
 		return nil // the table of links has them
@@ -176,7 +177,8 @@ const (
 	laneAlong  = 172.0 // between those that run downwards: a label fits
 )
 
-// linkLine returns the points of one of several parallel links, which leave a node together and run side by side.
+// linkLine returns the points of one of several parallel links, which leave a node together and run
+// side by side.
 func linkLine(a, b figure.Point, lane, of int) []figure.Point {
 	off := float64(lane) - float64(of-1)/2
 	if off == 0 {
@@ -208,8 +210,8 @@ func (a label) touches(b label) bool {
 	return a.left < b.left+b.w && b.left < a.left+a.w && a.top < b.top+b.h && b.top < a.top+a.h
 }
 
-// apart moves labels up or down until they touch neither each other nor the taken rectangles. If there is no room
-// nearby, a label stays.
+// apart moves labels up or down until they touch neither each other nor the taken rectangles. If
+// there is no room nearby, a label stays.
 func apart(labels, taken []label) []label {
 	placed := slices.Clone(taken)
 	for _, l := range labels {
@@ -226,8 +228,8 @@ func apart(labels, taken []label) []label {
 	return placed[len(taken):]
 }
 
-// linkLabel places a label above the middle of a horizontal link, else beside it: for parallel links on the outer
-// side.
+// linkLabel places a label above the middle of a horizontal link, else beside it: for parallel
+// links on the outer side.
 func linkLabel(way []figure.Point, text string, pipe float64, of int) label {
 	p, q := way[len(way)/2-1], way[len(way)/2]
 	x, y := (p.X+q.X)/2, (p.Y+q.Y)/2
@@ -248,7 +250,8 @@ func linkLabel(way []figure.Point, text string, pipe float64, of int) label {
 	return label{text: text, left: min(max(left, 0), width-w), top: base - 10, w: w, h: 13}
 }
 
-// place puts ASes in rows: core ASes on top, then their customers. A single row of many becomes a circle.
+// place puts ASes in rows: core ASes on top, then their customers. A single row of many becomes a
+// circle.
 func place(t testbed.Topology, top float64) (places map[pathsel.IA]figure.Point, bottom float64) {
 	places = map[pathsel.IA]figure.Point{}
 	rows := rowsOf(t)

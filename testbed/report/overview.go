@@ -135,8 +135,8 @@ type dots struct {
 	values []float64
 }
 
-// dotsOf returns a row for each variant, with the values that the figure has in its runs. medians is a text with the median
-// of each row.
+// dotsOf returns a row for each variant, with the values that the figure has in its runs. medians
+// is a text with the median of each row.
 func dotsOf(vs []variant, name string, format func(float64) string) (rows []dots, medians string) {
 	var words []string
 	for i, v := range vs {

@@ -171,7 +171,8 @@ func (p page) figures() (all []placed) {
 	return all
 }
 
-// HTML escapes texts by itself, except those of figures, which do it themselves. Markdown needs plain.
+// HTML escapes texts by itself, except those of figures, which do it themselves. Markdown needs
+// plain.
 var functions = template.FuncMap{
 	"draw":   func(p placed) template.HTML { return template.HTML(p.Inline()) },
 	"styles": func() template.CSS { return template.CSS(pageCSS + figure.CSS()) },

@@ -12,8 +12,8 @@ import (
 
 const width = 760.0 // of figures
 
-// head draws the title of a figure, a caption, and a warning if the machine was the limit. It returns where the
-// drawing can begin.
+// head draws the title of a figure, a caption, and a warning if the machine was the limit. It
+// returns where the drawing can begin.
 func head(f *figure.Figure, title, of string, bound []string) float64 {
 	f.Title, f.W = title, width
 	t := figure.Words(0, 16, figure.Fit(title, 14, width), figure.Text, figure.Start)
@@ -240,7 +240,8 @@ func (c *course) highest() float64 {
 	return slices.Max(all)
 }
 
-// panelLines returns the paths of a leecher and the sum of its payload; of several leechers only the sum of all.
+// panelLines returns the paths of a leecher and the sum of its payload; of several leechers only
+// the sum of all.
 func (c *course) panelLines(of []*leecher, large bool) (lines []line) {
 	step := c.step()
 	add := func(l line, values []float64) {
@@ -302,8 +303,8 @@ func (c *course) flowLines() (lines []line) {
 	return lines
 }
 
-// drawLines draws curves, with names that do not overlap. Each point also becomes a row of the figure's data, after
-// the given names.
+// drawLines draws curves, with names that do not overlap. Each point also becomes a row of the
+// figure's data, after the given names.
 func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool, names ...any) {
 	gap := 13.0
 	if more {

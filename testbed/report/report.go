@@ -1,9 +1,9 @@
-// Package report makes a report of a run directory: a self-contained HTML page, each of its figures as SVG, PNG, PDF
-// and PGF with its numbers as CSV, and its tables as Markdown. It also compares two run directories, and keeps the
-// results in a document up to date.
+// Package report makes a report of a run directory: a self-contained HTML page, each of its figures
+// as SVG, PNG, PDF and PGF with its numbers as CSV, and its tables as Markdown. It also compares
+// two run directories, and keeps the results in a document up to date.
 //
-// It owns the presentation. It measures nothing: it draws the record and the results of runs. A run directory may come
-// from elsewhere, so names are escaped, and the sizes of files are bounded.
+// It owns the presentation. It measures nothing: it draws the record and the results of runs. A run
+// directory may come from elsewhere, so names are escaped, and the sizes of files are bounded.
 //
 //	course.go                              what happened in a run
 //	rates.go, timeline.go, cpu.go, network.go, overview.go   figures
@@ -76,7 +76,8 @@ type placed struct {
 
 func (p placed) File() string { return filepath.ToSlash(filepath.Join(p.folder, p.Figure.File())) }
 
-// writeFigures writes all figures in all formats, in parallel. It returns their names without endings.
+// writeFigures writes all figures in all formats, in parallel. It returns their names without
+// endings.
 func writeFigures(dir string, figures []placed) (names []string, err error) {
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -164,7 +165,8 @@ func variantsOf(run scenario.RunDir, s scenario.Scenario) (vs []variant) {
 	return vs
 }
 
-// medianRun returns the run with the median time; of an even number of runs the faster one in the middle.
+// medianRun returns the run with the median time; of an even number of runs the faster one in the
+// middle.
 func medianRun(results []scenario.Result) scenario.Result {
 	sorted := slices.Clone(results)
 	slices.SortStableFunc(sorted, func(a, b scenario.Result) int {

@@ -48,7 +48,8 @@ func TestMake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Three figures over all runs, four of each of six runs. Each run of slow misses e, the median counts.
+	// Three figures over all runs, four of each of six runs. Each run of slow misses e, the median
+	// counts.
 	if len(m.Figures) != 3+6*4 || m.Runs != 6 || m.CPUBound != 1 || m.Missed != 1 || len(m.Scenario) != 2 {
 		t.Errorf("%+v", m)
 	}
@@ -212,7 +213,8 @@ func TestCourse(t *testing.T) {
 	if loads[0].name != "runner" || !near(loads[0].cores, .4, .01) || loads[3].name != "110 br-1" || loads[0].peak != 20<<20 {
 		t.Errorf("%+v", loads)
 	}
-	// Figures have what they should: a curve for each path, the sum of each leecher and of all, the limit.
+	// Figures have what they should: a curve for each path, the sum of each leecher and of all, the
+	// limit.
 	lines := func(f figure.Figure) (n int) {
 		for _, m := range f.Marks {
 			if m.Shape == figure.Line && m.Width >= 1.5 && len(m.Points) > 4 {
@@ -235,8 +237,9 @@ func TestCourse(t *testing.T) {
 	}
 }
 
-// TestTablesAgreeWithSamples computes the figures of links, paths and processes again, plainly, from the samples of a
-// run: of the first on a network, and of the second, in which the links' counters go on.
+// TestTablesAgreeWithSamples computes the figures of links, paths and processes again, plainly,
+// from the samples of a run: of the first on a network, and of the second, in which the links'
+// counters go on.
 func TestTablesAgreeWithSamples(t *testing.T) {
 	for runs := 1; runs <= 2; runs++ {
 		c, dir := lastCourse(t, made{leechers: 2, runs: runs, about: "x"}, "fast")
@@ -431,7 +434,8 @@ func FuzzSamples(f *testing.F) {
 	})
 }
 
-// TestLabelsApart: in the networks of all shipped scenarios no label of a link stands on another, or on an AS.
+// TestLabelsApart: in the networks of all shipped scenarios no label of a link stands on another,
+// or on an AS.
 func TestLabelsApart(t *testing.T) {
 	for _, name := range scenario.Shipped() {
 		s, err := scenario.Load(name)

@@ -23,9 +23,9 @@ const (
 // alpha is how often chance is taken for a difference.
 const alpha = 0.05
 
-// compareSamples tests whether one side tends to be higher. It compares ranks (Mann and Whitney 1947, exact for few
-// values), because times and rates are not normally distributed. p is the probability that chance alone causes such a
-// difference; 1 if nothing was tested.
+// compareSamples tests whether one side tends to be higher. It compares ranks (Mann and Whitney
+// 1947, exact for few values), because times and rates are not normally distributed. p is the
+// probability that chance alone causes such a difference; 1 if nothing was tested.
 func compareSamples(a, b []float64) (p float64, v Verdict) {
 	if leastP(len(a), len(b)) > alpha {
 		return 1, TooFew

@@ -9,7 +9,8 @@ import (
 
 const mostRows = 120 // of a timeline
 
-// timelineFigure draws when each path of each leecher was connecting, in use, parked or tried, with the reasons.
+// timelineFigure draws when each path of each leecher was connecting, in use, parked or tried, with
+// the reasons.
 func (c *course) timelineFigure() figure.Figure {
 	f := figure.Figure{Name: "selection", Data: figure.Data{Head: []string{"leecher", "path", "state", "from s", "to s", "reason"}}, Text: c.timelineText()}
 	y := head(&f, "Selection of paths over time", c.of, c.result.CPUBound)

@@ -29,7 +29,8 @@ type About struct {
 	Go        string            `json:"go"`
 	Modules   map[string]string `json:"modules"` // the main ones
 	Kernel    string            `json:"kernel"`
-	// TCP is the machine's congestion control for TCP (tcp(7)), which hosts on IP inherit; "" if unknown.
+	// TCP is the machine's congestion control for TCP (tcp(7)), which hosts on IP inherit; "" if
+	// unknown.
 	TCP    string `json:"tcp_congestion_control,omitempty"`
 	CPU    string `json:"cpu"`
 	CPUs   int    `json:"cpus"`
@@ -50,7 +51,8 @@ type ScenarioFile struct {
 	Text     string `json:"text"`
 	// Links describe each link at the start of a run.
 	Links []string `json:"links"`
-	// ASes and Topology are the network, so that later changes of the topology's file do not matter.
+	// ASes and Topology are the network, so that later changes of the topology's file do not
+	// matter.
 	ASes     []NetworkAS   `json:"ases,omitempty"`
 	Topology []NetworkLink `json:"topology,omitempty"`
 }
@@ -124,7 +126,8 @@ func about(braid string, scenarios []Scenario) About {
 	return a
 }
 
-// machine returns the memory in bytes and the average load over the last minute; 0 where there is no /proc.
+// machine returns the memory in bytes and the average load over the last minute; 0 where there is
+// no /proc.
 func machine() (memory int64, load float64) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -95,7 +95,8 @@ func (s *Scenario) check() error {
 	return nil
 }
 
-// tcpName matches names of the kernel's congestion controllers, of at most 15 characters (TCP_CA_NAME_MAX).
+// tcpName matches names of the kernel's congestion controllers, of at most 15 characters
+// (TCP_CA_NAME_MAX).
 var tcpName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,14}$`)
 
 // checkVariant returns what is wrong with the scenario in a variant.
@@ -196,8 +197,8 @@ func checkPlace(p Peer) error {
 	return nil
 }
 
-// manyASes is the size above which only paths that are used are looked up when a network starts. Looking up
-// all pairs of a large network loads it for a minute.
+// manyASes is the size above which only paths that are used are looked up when a network starts.
+// Looking up all pairs of a large network loads it for a minute.
 const manyASes = 10
 
 // options returns the options of the testbed.
@@ -370,8 +371,8 @@ func (s *Scenario) end() time.Duration {
 	return s.Timeout.D()
 }
 
-// guess estimates how long a run takes, if the file does not say: as long as the links of the busiest AS need
-// for the data of its leechers, or for one copy from its seeds.
+// guess estimates how long a run takes, if the file does not say: as long as the links of the
+// busiest AS need for the data of its leechers, or for one copy from its seeds.
 func (s *Scenario) guess() time.Duration {
 	const (
 		unlimited = 200e6 // bits per second: about what the machine moves over links without a rate

@@ -9,8 +9,8 @@ import (
 	"braid/storage/durable"
 )
 
-// A runner owns two directories: the run directory, and one for temporary files. A file in each is locked
-// (flock(2)) as long as the runner lives, so the lock goes however the runner ends.
+// A runner owns two directories: the run directory, and one for temporary files. A file in each is
+// locked (flock(2)) as long as the runner lives, so the lock goes however the runner ends.
 const (
 	claimFile     = "lock"
 	scratchPrefix = "braid-scenario-"
@@ -25,14 +25,16 @@ func claim(dir string) (*os.File, error) {
 	return f, err
 }
 
-// newScratch makes a directory for temporary files, and removes those that killed runners left behind.
+// newScratch makes a directory for temporary files, and removes those that killed runners left
+// behind.
 func newScratch(temp string) (dir string, held *os.File, err error) {
 	old, err := filepath.Glob(filepath.Join(temp, scratchPrefix+"*", claimFile))
 	if err != nil {
 		return "", nil, err
 	}
 	for _, name := range old {
-		// If it cannot be locked or removed, it belongs to a runner that is at work, or to another user.
+		// If it cannot be locked or removed, it belongs to a runner that is at work, or to another
+		// user.
 		if f, err := claim(filepath.Dir(name)); err == nil {
 			_ = os.RemoveAll(filepath.Dir(name))
 			f.Close()

@@ -173,7 +173,8 @@ func (s Scenario) foreign() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Client != Braid })
 }
 
-// webRTC tells whether some peer uses WebRTC. Then a tracker over WebSocket tells these peers of each other.
+// webRTC tells whether some peer uses WebRTC. Then a tracker over WebSocket tells these peers of
+// each other.
 func (s Scenario) webRTC() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Transport == WebRTC })
 }

@@ -23,8 +23,8 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// fixtures are kept from one run to the next, since they take time to make: data, and a network for as
-// long as runs can share it.
+// fixtures are kept from one run to the next, since they take time to make: data, and a network for
+// as long as runs can share it.
 type fixtures struct {
 	raised   bool // this process's priority
 	scratch  string
@@ -140,7 +140,8 @@ type dataKey struct {
 	path     string
 }
 
-// dataset is the data of a transfer: files of one size, each with a torrent of its own, or one folder.
+// dataset is the data of a transfer: files of one size, each with a torrent of its own, or one
+// folder.
 type dataset struct {
 	dir      string // that seeds serve
 	torrents []string
@@ -164,7 +165,8 @@ func (s Scenario) torrentsOf(p Peer) int {
 	return s.Torrents
 }
 
-// dataset makes the data of a scenario. Its bytes depend on the seed only, unless it has data of its own.
+// dataset makes the data of a scenario. Its bytes depend on the seed only, unless it has data of
+// its own.
 func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	key := dataKey{s.Seed, s.Size, s.Pieces, s.Torrents, s.foreign(), s.data}
 	if d, ok := h.datasets[key]; ok {
@@ -225,8 +227,9 @@ func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 // blockLength is the most that a peer requests at a time (BEP 3).
 const blockLength = 16 << 10
 
-// withSmallPieces returns the torrent of a file with pieces that are shorter than a block, and its info hash. Peers then
-// request a piece at a time. Such torrents are for studies; braid create refuses to make them.
+// withSmallPieces returns the torrent of a file with pieces that are shorter than a block, and its
+// info hash. Peers then request a piece at a time. Such torrents are for studies; braid create
+// refuses to make them.
 func withSmallPieces(torrent []byte, file string, length int64) ([]byte, metainfo.Hash, error) {
 	m, err := metainfo.Load(bytes.NewReader(torrent))
 	if err != nil {

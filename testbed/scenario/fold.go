@@ -14,8 +14,8 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// fold makes the record of a run from its samples, one by one. The runner folds samples as it writes
-// them, and a run directory is folded when it is read, so both get the same record.
+// fold makes the record of a run from its samples, one by one. The runner folds samples as it
+// writes them, and a run directory is folded when it is read, so both get the same record.
 type fold struct {
 	Record    // in seconds after the start of the run, until record shifts it
 	hasZero   bool
@@ -233,9 +233,9 @@ func (f *fold) noteLinks(t float64) {
 	f.states = append(f.states, s)
 }
 
-// addSaid takes an event of a leecher that arrived at t. The leecher's own clock says when it happened;
-// the arrival says when that clock was started. Events take a moment or longer to arrive, so the
-// earliest start that any event suggests is right.
+// addSaid takes an event of a leecher that arrived at t. The leecher's own clock says when it
+// happened; the arrival says when that clock was started. Events take a moment or longer to arrive,
+// so the earliest start that any event suggests is right.
 func (f *fold) addSaid(name string, t float64, said any) error {
 	l := f.leechers[name]
 	if l == nil {

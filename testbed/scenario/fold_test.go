@@ -34,8 +34,8 @@ measure:
   - {name: away, what: out, over: "1-ff00:0:110#1", from: 500ms}
 `
 
-// A run is folded twice: while its samples are written, and from the file. Both give the same record, so
-// every figure can be computed again from a run's files.
+// A run is folded twice: while its samples are written, and from the file. Both give the same
+// record, so every figure can be computed again from a run's files.
 func TestRecordAgain(t *testing.T) {
 	s, err := Parse("x.yaml", strings.NewReader(foldText), shippedTopology)
 	if err == nil {
@@ -143,7 +143,8 @@ func TestRecordAgain(t *testing.T) {
 	if steps, err := again.limit(); err != nil || !reflect.DeepEqual(limit, steps) {
 		t.Errorf("the limit %v, from the file %v, %v", limit, steps, err)
 	}
-	// The record is what the samples say, in the scenario's time: the second progress has the first payload.
+	// The record is what the samples say, in the scenario's time: the second progress has the first
+	// payload.
 	l := live.Leechers[0]
 	if !near6(live.Zero, .41) || !near6(l.Start, .1-.41) || !l.Complete || l.Payload.before(live.End) != 2e6 || len(l.pieces) != 50 {
 		t.Errorf("zero %v, leecher %+v", live.Zero, l)
@@ -163,7 +164,8 @@ const home, abroad = pathsel.IA(1<<48 | 0xff00_0000_0110), pathsel.IA(1<<48 | 0x
 
 func near6(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }
 
-// A change in one direction concerns what that end sends; one that is undone gives back the capacity.
+// A change in one direction concerns what that end sends; one that is undone gives back the
+// capacity.
 func TestLinkStates(t *testing.T) {
 	s, err := Parse("x.yaml", strings.NewReader(foldText), shippedTopology)
 	if err != nil {

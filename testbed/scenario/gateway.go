@@ -8,15 +8,16 @@ import (
 	"slices"
 )
 
-// A leecher behind a gateway is any client on IP: it knows the gateway's tracker, and nothing of SCION. Its gateway is
-// a process of its own in the same AS, which finds the seeds through the swarm's tracker on SCION. Between the two is
-// no link: both are on the machine's loopback interface, where the programs of SCION are, too.
+// A leecher behind a gateway is any client on IP: it knows the gateway's tracker, and nothing of
+// SCION. Its gateway is a process of its own in the same AS, which finds the seeds through the
+// swarm's tracker on SCION. Between the two is no link: both are on the machine's loopback
+// interface, where the programs of SCION are, too.
 
 // gatewaySuffix follows the name of a leecher in that of its gateway. No name in a file has it.
 const gatewaySuffix = "+gateway"
 
-// startBehindGateway starts a gateway, waits until it serves, and starts the leecher. The flags and the selector of the
-// leecher are the gateway's, which is the end on SCION.
+// startBehindGateway starts a gateway, waits until it serves, and starts the leecher. The flags and
+// the selector of the leecher are the gateway's, which is the end on SCION.
 func (a *attempt) startBehindGateway(ctx context.Context, p Peer, torrents []string) error {
 	g := Peer{Name: p.Name + gatewaySuffix, Role: Gateway, Client: Braid, Transport: SCION, AS: p.AS}
 	cache, local := filepath.Join(a.scratch, g.Name), a.network.HostIP(p.AS).String()+":0"

@@ -11,9 +11,9 @@ import (
 	"braid/pathsel"
 )
 
-// mostPayload returns the largest sum of payload rates, in bits per second, that routes can carry together.
-// It solves a linear programme with a rate for each route and a bound for each link. For one leecher the
-// result is the maximum flow over its paths.
+// mostPayload returns the largest sum of payload rates, in bits per second, that routes can carry
+// together. It solves a linear programme with a rate for each route and a bound for each link. For
+// one leecher the result is the maximum flow over its paths.
 func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float64, error) {
 	const mega = 1e6 // keeps the programme's numbers near 1
 	var open []route
@@ -62,8 +62,8 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 	return sum * mega, nil
 }
 
-// load calls on for each link of the route, with the bits that each bit of payload takes there. This includes
-// acknowledgements on the way back.
+// load calls on for each link of the route, with the bits that each bit of payload takes there.
+// This includes acknowledgements on the way back.
 func (r route) load(on func(l pathsel.Interface, bits float64)) {
 	for _, l := range r.links {
 		on(l, 1/r.share)
@@ -73,8 +73,9 @@ func (r route) load(on func(l pathsel.Interface, bits float64)) {
 	}
 }
 
-// allowed returns how much payload, in bits, the links could have carried between two times to the leechers
-// and competing flows that were there. Datagrams at a constant rate have their rate reserved.
+// allowed returns how much payload, in bits, the links could have carried between two times to the
+// leechers and competing flows that were there. Datagrams at a constant rate have their rate
+// reserved.
 func (r *Record) allowed(from, to float64) (float64, error) {
 	return r.integrate(from, to, func(t float64) (float64, error) { return r.carries(t, r.present(t)) })
 }
@@ -89,8 +90,8 @@ func (r *Record) present(t float64) (there []*Leecher) {
 	return there
 }
 
-// carries returns how much payload, in bits per second, the links could carry at a time to some leechers and
-// to the competing flows.
+// carries returns how much payload, in bits per second, the links could carry at a time to some
+// leechers and to the competing flows.
 func (r *Record) carries(t float64, leechers []*Leecher) (float64, error) {
 	var routes []route
 	for _, l := range leechers {
@@ -115,15 +116,15 @@ func (r *Record) carries(t float64, leechers []*Leecher) (float64, error) {
 	return mostPayload(routes, capacity)
 }
 
-// LimitStep is the payload that the links could carry, in Mbit/s, from a time until the next step. Times are
-// in seconds after the first payload byte.
+// LimitStep is the payload that the links could carry, in Mbit/s, from a time until the next step.
+// Times are in seconds after the first payload byte.
 type LimitStep struct {
 	T     float64 `json:"t"`
 	MbitS float64 `json:"mbit_s"`
 }
 
-// limit returns the limit over the time of the run. It is nil if leechers download from each other, since
-// it is about data from seeds.
+// limit returns the limit over the time of the run. It is nil if leechers download from each other,
+// since it is about data from seeds.
 func (r *Record) limit() ([]LimitStep, error) {
 	if r.feed {
 		return nil, nil
@@ -157,10 +158,10 @@ func (r *Record) began() (first float64, ok bool) {
 	return first, len(r.Leechers) > 0
 }
 
-// leastTime returns T*, the least time in seconds from the first leecher's start in which the links could
-// have carried what the leechers got. It is the longest of the time that all need together and the times
-// that each would need alone. This is exact for one leecher and for equal leechers. ok is false if leechers
-// download from each other, or if a bulk flow competes.
+// leastTime returns T*, the least time in seconds from the first leecher's start in which the links
+// could have carried what the leechers got. It is the longest of the time that all need together
+// and the times that each would need alone. This is exact for one leecher and for equal leechers.
+// ok is false if leechers download from each other, or if a bulk flow competes.
 func (r *Record) leastTime() (t float64, ok bool, err error) {
 	first, ok := r.began()
 	if !ok || r.feed || slices.ContainsFunc(r.Flows, func(f *Flow) bool { return f.Kind == Bulk }) {
@@ -202,8 +203,8 @@ func (r *Record) carried(leechers []*Leecher) (done float64, ok bool, err error)
 	return 0, false, nil
 }
 
-// fair returns how much payload, in bits, a flow gets between two times if each link is divided evenly among
-// the flows and leechers that could use it.
+// fair returns how much payload, in bits, a flow gets between two times if each link is divided
+// evenly among the flows and leechers that could use it.
 func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 	return r.integrate(from, to, func(t float64) (float64, error) {
 		capacity := r.capacityAt(t)
@@ -243,8 +244,8 @@ func (r *Record) integrate(from, to float64, rate func(t float64) (float64, erro
 	return sum, nil
 }
 
-// turns returns the times at which links, leechers or flows change, with both ends of the span; nil if the
-// span is empty.
+// turns returns the times at which links, leechers or flows change, with both ends of the span; nil
+// if the span is empty.
 func (r *Record) turns(from, to float64) []float64 {
 	if from >= to {
 		return nil

@@ -49,7 +49,8 @@ func TestMostPayload(t *testing.T) {
 	}
 }
 
-// The least time, in closed form: what is to come divided by what the links carry, each while it does.
+// The least time, in closed form: what is to come divided by what the links carry, each while it
+// does.
 func TestLeastTime(t *testing.T) {
 	caps := func(a, b float64) map[pathsel.Interface]float64 {
 		return map[pathsel.Interface]float64{link(1): a, link(2): b}
@@ -101,8 +102,8 @@ func TestLimitSteps(t *testing.T) {
 	}
 }
 
-// For one pair of hosts and equal headers, the programme over all paths is the maximum flow, which in a network of
-// layers in series is its narrowest layer.
+// For one pair of hosts and equal headers, the programme over all paths is the maximum flow, which
+// in a network of layers in series is its narrowest layer.
 func TestMostPayloadLayers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -83,7 +83,8 @@ func at(line int, format string, args ...any) error {
 	return inLine{line, fmt.Errorf(format, args...)}
 }
 
-// inFile puts the name of the file and the line before an error. The innermost line is the most exact.
+// inFile puts the name of the file and the line before an error. The innermost line is the most
+// exact.
 func inFile(file string, err error) error {
 	line := 0
 	for in, rest := (inLine{}), err; errors.As(rest, &in); rest = in.error {

@@ -10,8 +10,8 @@ import (
 	"braid/pathsel"
 )
 
-// figure says what a Measure needs, and computes it. ok is false if there is nothing to measure: for example,
-// if the run was over before the window.
+// figure says what a Measure needs, and computes it. ok is false if there is nothing to measure:
+// for example, if the run was over before the window.
 type figure struct {
 	over, maybeOver, base, flow bool
 	meaning                     string // with its unit; OVER is the interface, OF the flow
@@ -233,8 +233,9 @@ func ratio(r *Record, m Measure) (float64, bool, error) {
 	return m.between(r, from, to) / base, ok && base > 0, nil
 }
 
-// efficiency returns the payload of leechers and bulk flows divided by what the links could have carried. Of one
-// leecher, it is about the time from its start to its end, and what they could have carried to it alone.
+// efficiency returns the payload of leechers and bulk flows divided by what the links could have
+// carried. Of one leecher, it is about the time from its start to its end, and what they could have
+// carried to it alone.
 func efficiency(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
 	if m.Of == "" {
@@ -317,15 +318,16 @@ func share(r *Record, m Measure) (float64, bool, error) {
 	return (f.Received.At(to) - f.Received.At(from)) * 8 / fair, fair > 0, err
 }
 
-// explains is how long, in seconds, a change of a link explains changes of the selection. It covers the
-// longest time between two attempts at a path that is down, and a handshake.
+// explains is how long, in seconds, a change of a link explains changes of the selection. It covers
+// the longest time between two attempts at a path that is down, and a handshake.
 const explains = 35
 
-// lastPieces is how long before its end, in seconds, a download assigns the missing pieces to paths anew.
+// lastPieces is how long before its end, in seconds, a download assigns the missing pieces to paths
+// anew.
 const lastPieces = 5
 
-// changes counts how often a path-level peer left the selection or came back, and how often nothing explains
-// that. The first selection, and trying a parked path for a moment, do not count.
+// changes counts how often a path-level peer left the selection or came back, and how often nothing
+// explains that. The first selection, and trying a parked path for a moment, do not count.
 func (r *Record) changes() (all, needless int) {
 	for _, l := range r.Leechers {
 		in, known := map[*Path]bool{}, map[*Path]bool{}
@@ -357,8 +359,8 @@ func leaves(event string) bool {
 	return event == "parked" || event == "failed" || event == "closed"
 }
 
-// explained tells whether a link of the path differs from its state at the start, has changed a short while
-// ago, or carries datagrams at a constant rate.
+// explained tells whether a link of the path differs from its state at the start, has changed a
+// short while ago, or carries datagrams at a constant rate.
 func (r *Record) explained(l *Leecher, c Choice) bool {
 	i := slices.IndexFunc(l.routes, func(x route) bool { return x.fingerprint == c.Path.Key.Path })
 	if i < 0 {

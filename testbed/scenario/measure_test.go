@@ -11,8 +11,8 @@ import (
 	"braid/pathsel"
 )
 
-// steady is a leecher over two links of 8 Mbit/s, a share of 1, from -1 s to 20 s: 1 MB a second on each from 0 s on.
-// Link 1 is down from 5 s to 10 s.
+// steady is a leecher over two links of 8 Mbit/s, a share of 1, from -1 s to 20 s: 1 MB a second on
+// each from 0 s on. Link 1 is down from 5 s to 10 s.
 func steady() *Record {
 	one, two := way(1, 1), way(1, 2)
 	both := map[pathsel.Interface]float64{link(1): 8e6, link(2): 8e6}
@@ -93,7 +93,8 @@ func TestFigures(t *testing.T) {
 	if !near(m["e"], 35./37) || !near(m["e-payload"], 1) || m["seconds"] != 21 {
 		t.Errorf("%v", m)
 	}
-	// Failed, again, failed, again, which the link explains; parked and returned, which nothing does.
+	// Failed, again, failed, again, which the link explains; parked and returned, which nothing
+	// does.
 	if all, needless := r.changes(); all != 6 || needless != 2 {
 		t.Errorf("%d changes, %d of them needless", all, needless)
 	}
@@ -114,7 +115,8 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// A flow that gets a third of a link that two use has two thirds of its fair share, and counts for the link.
+// A flow that gets a third of a link that two use has two thirds of its fair share, and counts for
+// the link.
 func TestShare(t *testing.T) {
 	r := steady()
 	f := &Flow{Traffic: Traffic{Name: "rival", Kind: Bulk}, route: way(1, 2), Start: 0, End: 4}
@@ -139,7 +141,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A download that takes long to begin and comes in one moment has a time, and no rates that are infinite.
+// A download that takes long to begin and comes in one moment has a time, and no rates that are
+// infinite.
 func TestOneMoment(t *testing.T) {
 	one := way(1, 1)
 	p := &Path{Key: pathsel.Key{Peer: "s", Path: one.fingerprint}}
@@ -186,7 +189,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// A download that is over with its first sample has no duration, and so no rate; what is left can be written as JSON.
+// A download that is over with its first sample has no duration, and so no rate; what is left can
+// be written as JSON.
 func TestMeasureAtOnce(t *testing.T) {
 	l := &Leecher{Name: "l", Complete: true, routes: []route{way(1, 1)}, Payload: payload(0, 100)}
 	r := &Record{Leechers: []*Leecher{l}, states: []linkState{{0, map[pathsel.Interface]float64{link(1): 8e6}}}}
@@ -211,7 +215,8 @@ func TestInterval(t *testing.T) {
 	if got := Interval([]float64{1, 2}); !reflect.DeepEqual(got, []float64{1, 2}) {
 		t.Errorf("two runs: %v, want their range", got)
 	}
-	// 99 evenly spread values: the median's standard error is about 1 / (2 f sqrt n) = 5, the interval 50 +- 10.
+	// 99 evenly spread values: the median's standard error is about 1 / (2 f sqrt n) = 5, the
+	// interval 50 +- 10.
 	var many, more []float64
 	for i := range 99 {
 		many, more = append(many, float64(i+1)), append(more, float64(i+1)+1000)

@@ -20,8 +20,8 @@ const (
 	Mixed   = "mixed"   // half of each
 )
 
-// chooseNeighbours connects each leecher to degree earlier peers, or to all of them if there are fewer. So
-// every peer is connected to the first seed, directly or through others.
+// chooseNeighbours connects each leecher to degree earlier peers, or to all of them if there are
+// fewer. So every peer is connected to the first seed, directly or through others.
 func (s *Scenario) chooseNeighbours(how string, degree int) error {
 	if how != Nearest && how != Random && how != Mixed {
 		return fmt.Errorf("neighbours %q: want nearest, random or mixed", how)

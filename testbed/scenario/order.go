@@ -8,9 +8,10 @@ import (
 	"braid/pathsel"
 )
 
-// handshakeRank tells how well handshakes predicted bandwidth. It is the rank correlation (Spearman) between
-// the order of paths by handshake, shortest first, and by bytes per second of use, most first: 1 is a perfect
-// prediction, -1 the opposite. Of several leechers it is the mean; ok is false if none had two paths to compare.
+// handshakeRank tells how well handshakes predicted bandwidth. It is the rank correlation
+// (Spearman) between the order of paths by handshake, shortest first, and by bytes per second of
+// use, most first: 1 is a perfect prediction, -1 the opposite. Of several leechers it is the mean;
+// ok is false if none had two paths to compare.
 func (r *Record) handshakeRank() (rho float64, ok bool) {
 	n := 0
 	for _, l := range r.Leechers {

@@ -38,8 +38,9 @@ type message struct {
 	end  error // the process has ended; io.EOF if well
 }
 
-// startProcess starts a peer's command and adds it to the peers. It sends the peer's events and its end as messages. If host
-// is nil, the command runs on this machine's own network. out is the directory of a leecher's data.
+// startProcess starts a peer's command and adds it to the peers. It sends the peer's events and its
+// end as messages. If host is nil, the command runs on this machine's own network. out is the
+// directory of a leecher's data.
 func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer, out string) (*process, error) {
 	ps := &process{peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log"), out: out}
 	events := func(line []byte) {

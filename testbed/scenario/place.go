@@ -12,7 +12,8 @@ import (
 	"braid/testbed"
 )
 
-// Where peers run: in an AS of the SCION network, or as hosts on IP, each in a namespace of its own.
+// Where peers run: in an AS of the SCION network, or as hosts on IP, each in a namespace of its
+// own.
 
 // trackerName is the peer that tells other clients of each other.
 const trackerName = "tracker"
@@ -20,8 +21,8 @@ const trackerName = "tracker"
 // Tracker is its role.
 const Tracker = "tracker"
 
-// The tracker on IP is always the first host, and reaches all ASes without a link. trackerURL is in every torrent of
-// a swarm with other clients.
+// The tracker on IP is always the first host, and reaches all ASes without a link. trackerURL is in
+// every torrent of a swarm with other clients.
 const (
 	trackerPort = 6969
 	trackerURL  = "http://10.66.0.1:6969/announce"
@@ -173,8 +174,8 @@ func (a *attempt) download(p Peer, torrents []string, out string) []string {
 	return args
 }
 
-// common returns the arguments of every braid with peers. Each needs its own key, because peers with the same key are
-// one peer. Peers know those that the scenario says, unless it asks for more.
+// common returns the arguments of every braid with peers. Each needs its own key, because peers
+// with the same key are one peer. Peers know those that the scenario says, unless it asks for more.
 func (a *attempt) common(name string) []string {
 	return []string{"--identity", filepath.Join(a.scratch, name+".pem"), "--json", "--pex", "off"}
 }
@@ -198,7 +199,8 @@ func (s Scenario) downloads(p, x Peer) bool {
 	return slices.Contains(p.From, x.Name) || slices.Contains(p.From, everybody)
 }
 
-// listens tells whether a leecher can be told of the peer: leechers of some transports listen nowhere.
+// listens tells whether a leecher can be told of the peer: leechers of some transports listen
+// nowhere.
 func (p Peer) listens() bool {
 	return p.Role == Seed || p.Role == Leech && !slices.Contains([]string{Web, Gateway, WebRTC}, p.Transport)
 }

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// How pieces spread through a swarm, compared with the delays of the shortest ways (the relative delay penalty
-// of overlay networks).
+// How pieces spread through a swarm, compared with the delays of the shortest ways (the relative
+// delay penalty of overlay networks).
 //
-// No event says when a seed first sent a piece. Times count from the latest possible moment: the shortest
-// delay before the first leecher had the piece. Pieces that the seed sent before each leecher had its first
-// piece do not count, since they show how leechers start.
+// No event says when a seed first sent a piece. Times count from the latest possible moment: the
+// shortest delay before the first leecher had the piece. Pieces that the seed sent before each
+// leecher had its first piece do not count, since they show how leechers start.
 
-// spreading is one piece: for each leecher the seconds since the seed sent it, and the least possible.
+// spreading is one piece: for each leecher the seconds since the seed sent it, and the least
+// possible.
 type spreading struct{ actual, least []float64 }
 
 // spreadings returns the pieces that count. Each leecher that stayed to the end has them.
@@ -101,7 +102,8 @@ func (r *Record) addPropagation(figures map[string]float64) {
 	}
 }
 
-// seedDelay returns the least delay in seconds from a seed to a peer's AS; 0 if no links lead there.
+// seedDelay returns the least delay in seconds from a seed to a peer's AS; 0 if no links lead
+// there.
 func (s Scenario) seedDelay(p Peer) float64 {
 	var all []time.Duration
 	delay := delays(s.topology, p.AS)

@@ -2,7 +2,8 @@ package scenario
 
 import "testing"
 
-// Three leechers, 10, 20 and 40 ms from the seed. The first gets each piece by the shortest way, the others from each other.
+// Three leechers, 10, 20 and 40 ms from the seed. The first gets each piece by the shortest way,
+// the others from each other.
 func TestPropagation(t *testing.T) {
 	// The swarm: four peers, of which each leecher knows the seed, and one another.
 	r := &Record{feed: true}

@@ -20,9 +20,11 @@ type Record struct {
 	Links     map[string]*LinkSamples // by the interface that sends
 	Processes []*ProcessSamples
 	Events    []RunEvent
-	// CPU and OwnCPU are the parts of all processors in use, by all programs and by this run's processes.
+	// CPU and OwnCPU are the parts of all processors in use, by all programs and by this run's
+	// processes.
 	CPU, OwnCPU float64
-	// RealTime says that this run's processes got a processor before all ordinary programs (sched(7)).
+	// RealTime says that this run's processes got a processor before all ordinary programs
+	// (sched(7)).
 	RealTime bool
 
 	states  []linkState // each holds until the next one
@@ -30,7 +32,8 @@ type Record struct {
 	feed    bool        // leechers download from leechers
 }
 
-// linkState is the capacity of each link in bits per second, by the interface that sends; +Inf: unlimited.
+// linkState is the capacity of each link in bits per second, by the interface that sends; +Inf:
+// unlimited.
 type linkState struct {
 	t        float64
 	capacity map[pathsel.Interface]float64
@@ -93,7 +96,8 @@ type LinkSamples struct {
 	bfd         [2]*int // state changes that the router has seen, at the start and at the end
 }
 
-// Counted returns how far the counters came during the run. A network's counters go on from run to run.
+// Counted returns how far the counters came during the run. A network's counters go on from run to
+// run.
 func (l *LinkSamples) Counted() Line {
 	a, b := l.first, l.last
 	since := func(before, now uint64) uint64 { return now - min(before, now) }
@@ -184,7 +188,8 @@ type route struct {
 	links       []pathsel.Interface // by the interface that sends
 	interfaces  []pathsel.Interface // all, in the direction of the path
 	share       float64             // payload's part of a full packet
-	// back are the links that acknowledgements take. They use acks bits there for each bit of payload.
+	// back are the links that acknowledgements take. They use acks bits there for each bit of
+	// payload.
 	back []pathsel.Interface
 	acks float64
 }

@@ -17,7 +17,8 @@ type Result struct {
 	Scenario string `json:"scenario"`
 	Variant  string `json:"variant"`
 	Run      int    `json:"run"` // from 1
-	// Began is the start of the run. ZeroS seconds later came the first payload byte, from which times count.
+	// Began is the start of the run. ZeroS seconds later came the first payload byte, from which
+	// times count.
 	Began time.Time `json:"began"`
 	ZeroS float64   `json:"zero_s"`
 	// Figures by name. Those that could not be measured are missing.
@@ -26,19 +27,22 @@ type Result struct {
 	Peers []PeerResult `json:"peers,omitempty"`
 	// Limit is what the links could carry over time.
 	Limit []LimitStep `json:"limit,omitempty"`
-	// Verified of Leechers have the right data. Those that were stopped before the end do not count.
+	// Verified of Leechers have the right data. Those that were stopped before the end do not
+	// count.
 	Verified int `json:"verified"`
 	Leechers int `json:"leechers"`
 	// Failed says why the download did not succeed; empty if it did.
 	Failed string `json:"failed,omitempty"`
 	// CPUBound says why the machine and not a link was the limit; empty if it was not.
 	CPUBound []string `json:"cpu_bound,omitempty"`
-	// CPU and OwnCPU are the parts of all processors in use, by all programs and by this run's processes.
+	// CPU and OwnCPU are the parts of all processors in use, by all programs and by this run's
+	// processes.
 	CPU    float64 `json:"cpu"`
 	OwnCPU float64 `json:"own_cpu"`
 }
 
-// PeerResult is the result of one leecher. Times are in seconds after the first payload byte of any leecher.
+// PeerResult is the result of one leecher. Times are in seconds after the first payload byte of any
+// leecher.
 type PeerResult struct {
 	Name     string  `json:"name"`
 	Start    float64 `json:"start_s"`

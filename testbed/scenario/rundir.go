@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// RunDir is the content of a run directory. Its files are checked, since they may come from elsewhere.
+// RunDir is the content of a run directory. Its files are checked, since they may come from
+// elsewhere.
 type RunDir struct {
 	Dir string
 	About
@@ -28,8 +29,8 @@ const (
 	maxResultFile = 4 << 20
 )
 
-// OpenRunDir reads the scenarios and results of a run directory. Unfinished runs are left out; at least one must
-// be finished.
+// OpenRunDir reads the scenarios and results of a run directory. Unfinished runs are left out; at
+// least one must be finished.
 func OpenRunDir(dir string) (RunDir, error) {
 	r := RunDir{Dir: dir}
 	if err := readJSON(filepath.Join(dir, runFile), maxRunFile, &r.About); err != nil {

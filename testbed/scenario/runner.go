@@ -19,7 +19,8 @@ type Options struct {
 	Dir string
 	// Runs of each scenario and variant; 0: what each scenario says.
 	Runs int
-	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs ("": as testbed.Options).
+	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs ("": as
+	// testbed.Options).
 	Braid, SCIONBin string
 	// Commit is the one that Braid was built from, with + if there were changes; "" if unknown.
 	Commit string
@@ -54,8 +55,8 @@ const (
 	dataName   = "data" // the file that is transferred
 )
 
-// Run makes the runs that are not in the run directory yet, and returns the results of all. Variants take turns
-// (see turns), so changes on the machine affect all of them.
+// Run makes the runs that are not in the run directory yet, and returns the results of all.
+// Variants take turns (see turns), so changes on the machine affect all of them.
 func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, err error) {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
@@ -89,12 +90,13 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 	return all, errors.Join(append(errs, writeCSV(filepath.Join(o.Dir, csvFile), all))...)
 }
 
-// mostInRow is how many runs of a scenario may fail one after another before the rest is left out. An experiment
-// of hours survives one mishap, but does not repeat a permanent failure hundreds of times.
+// mostInRow is how many runs of a scenario may fail one after another before the rest is left out.
+// An experiment of hours survives one mishap, but does not repeat a permanent failure hundreds of
+// times.
 const mostInRow = 2
 
-// runScenario makes the missing runs of a scenario. A run that fails, such as one without any payload, has no
-// result, so the next command repeats it.
+// runScenario makes the missing runs of a scenario. A run that fails, such as one without any
+// payload, has no result, so the next command repeats it.
 func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (results []Result, err error) {
 	turns, err := s.turns()
 	if err != nil {

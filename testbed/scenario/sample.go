@@ -13,8 +13,8 @@ import (
 	"braid/testbed"
 )
 
-// samplesFile holds all that was seen of a run: JSON objects, one a line, those of each source in the
-// order of time. A peer on a busy machine may be heard late.
+// samplesFile holds all that was seen of a run: JSON objects, one a line, those of each source in
+// the order of time. A peer on a busy machine may be heard late.
 const samplesFile = "samples.jsonl"
 
 // glanceEvery is the time between two looks at links, processes and flows. Reading memory from the
@@ -47,11 +47,13 @@ type Line struct {
 	Acks        float64             `json:"acks,omitempty"`  // bits on Back for each bit of payload
 
 	Change *testbed.LinkChange `json:"change,omitempty"`
-	// Bytes so far of a link's direction or of a flow's payload, and their rate since the sample before.
+	// Bytes so far of a link's direction or of a flow's payload, and their rate since the sample
+	// before.
 	Bytes   int64   `json:"bytes,omitempty"`
 	MbitS   float64 `json:"mbit_s,omitempty"`
 	Packets uint64  `json:"packets,omitempty"`
-	// Packets dropped by a full queue, by loss, and by a link that is down. Late packets are the emulator's fault.
+	// Packets dropped by a full queue, by loss, and by a link that is down. Late packets are the
+	// emulator's fault.
 	DroppedQueue uint64 `json:"dropped_queue,omitempty"`
 	DroppedLoss  uint64 `json:"dropped_loss,omitempty"`
 	DroppedDown  uint64 `json:"dropped_down,omitempty"`

@@ -1,9 +1,9 @@
-// Package scenario runs experiments on a real SCION network on this machine. A file says what happens,
-// and the results are compared with what the links could have carried.
+// Package scenario runs experiments on a real SCION network on this machine. A file says what
+// happens, and the results are compared with what the links could have carried.
 //
-// It owns the format of scenario files, the course of a run, its samples, and the figures. It does not
-// measure inside braid: peers are processes of their own, and their events are all that is known of them.
-// testbed/scenarios has the files and describes the format.
+// It owns the format of scenario files, the course of a run, its samples, and the figures. It does
+// not measure inside braid: peers are processes of their own, and their events are all that is
+// known of them. testbed/scenarios has the files and describes the format.
 //
 //	scenario.go, value.go, check.go, lines.go   the file
 //	vary.go, neighbours.go                      variants and groups of peers
@@ -16,8 +16,8 @@
 //	summary.go                                  over the runs
 //	rundir.go                                   a run directory, read again
 //
-// Unsolved: in a swarm, T* assumes links that do not change and very small pieces. Only a gateway is on SCION
-// and on IP at once, and no emulated link lies between it and its leecher.
+// Unsolved: in a swarm, T* assumes links that do not change and very small pieces. Only a gateway
+// is on SCION and on IP at once, and no emulated link lies between it and its leecher.
 package scenario
 
 import (
@@ -57,8 +57,8 @@ type Scenario struct {
 	DHT    bool   `yaml:"dht"`
 	Router string `yaml:"router"` // stock (or ""), fast
 	MTU    int    `yaml:"mtu"`    // of all ASes and links; 0: what the topology says
-	// Congestion is braid's congestion controller over SCION and QUIC, TCP the kernel's for braid's TCP. "" is
-	// the default of each.
+	// Congestion is braid's congestion controller over SCION and QUIC, TCP the kernel's for braid's
+	// TCP. "" is the default of each.
 	Congestion string    `yaml:"congestion"`
 	TCP        string    `yaml:"tcp"`
 	Peers      []Peer    `yaml:"peers"`
@@ -128,13 +128,14 @@ type Peer struct {
 	AS        pathsel.IA `yaml:"as"`
 	Role      string     `yaml:"role"`
 	Transport string     `yaml:"transport"`
-	// Client is braid (or ""), or another BitTorrent client with its stock settings, which speaks TCP: see client.go.
+	// Client is braid (or ""), or another BitTorrent client with its stock settings, which speaks
+	// TCP: see client.go.
 	Client   string   `yaml:"client"`
 	Selector string   `yaml:"selector"` // a leecher's, unless a variant says otherwise
 	Args     []string `yaml:"args"`     // more flags for braid
-	// From names peers that a leecher downloads from. They come before it in the list and have its transport.
-	// "all" names all of them; the default is all seeds. Other clients and peers on WebRTC find peers through a
-	// tracker.
+	// From names peers that a leecher downloads from. They come before it in the list and have its
+	// transport. "all" names all of them; the default is all seeds. Other clients and peers on
+	// WebRTC find peers through a tracker.
 	From []string `yaml:"from"`
 	// Stays: a complete leecher serves others until all are complete. Other clients always do.
 	Stays bool `yaml:"stays"`
@@ -194,7 +195,8 @@ type Measure struct {
 	What string `yaml:"what"`
 	Over *At    `yaml:"over"` // an interface: only paths that have it
 	Of   string `yaml:"of"`   // a peer, or traffic; by default all leechers
-	// From and To are the window, in time after the first payload byte; To is by default the end of the run.
+	// From and To are the window, in time after the first payload byte; To is by default the end of
+	// the run.
 	From Duration `yaml:"from"`
 	To   Duration `yaml:"to"`
 	// Base is another window to compare with.
@@ -209,8 +211,8 @@ type Window struct {
 
 const maxFile = 64 << 10
 
-// Parse reads a scenario file. The base name of the file without .yaml is the scenario's name. topology
-// finds the topology that the file names. Errors name the file and the line.
+// Parse reads a scenario file. The base name of the file without .yaml is the scenario's name.
+// topology finds the topology that the file names. Errors name the file and the line.
 func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, error)) (s Scenario, err error) {
 	defer func() {
 		if err != nil {
@@ -332,8 +334,9 @@ func (s Scenario) In(variant string) (Scenario, error) {
 // Network returns the topology, with its links as they are at the start of a run.
 func (s Scenario) Network() testbed.Topology { return s.topology }
 
-// Scaled returns the scenario with that part of its data and of its times, for a quick look. Reactions, such
-// as noticing that a path is down, keep their length, so they take a larger part of the run.
+// Scaled returns the scenario with that part of its data and of its times, for a quick look.
+// Reactions, such as noticing that a path is down, keep their length, so they take a larger part of
+// the run.
 func (s Scenario) Scaled(by float64) (Scenario, error) {
 	if !(by > 0 && by <= 1) {
 		return s, fmt.Errorf("scale %v: want more than 0 and at most 1", by)
@@ -377,7 +380,8 @@ func (s Scenario) Scaled(by float64) (Scenario, error) {
 	return s, nil
 }
 
-// Smoky returns a scenario of a few seconds, with one run of a few variants. It shows that everything works.
+// Smoky returns a scenario of a few seconds, with one run of a few variants. It shows that
+// everything works.
 func (s Scenario) Smoky() (Scenario, error) {
 	const enough = 2 * time.Second // of a run that is scaled down
 	names := s.Smoke.Variants

@@ -269,7 +269,8 @@ func TestScaled(t *testing.T) {
 	}
 }
 
-// What run.json keeps of a scenario is the scenario, even where its topology is a file that is gone.
+// What run.json keeps of a scenario is the scenario, even where its topology is a file that is
+// gone.
 func TestKept(t *testing.T) {
 	original, err := Parse("test", strings.NewReader(strings.Replace(whole, "two-paths", "gone", 1)), func(string) (testbed.Topology, error) {
 		return testbed.ShippedTopology("two-paths")

@@ -43,8 +43,8 @@ func Load(name string) (Scenario, error) {
 	return Parse(name, r, shippedTopology)
 }
 
-// ShippedText returns the file of a shipped scenario or topology. If both have the name, it needs the ending .yaml
-// or .topo.
+// ShippedText returns the file of a shipped scenario or topology. If both have the name, it needs
+// the ending .yaml or .topo.
 func ShippedText(name string) ([]byte, error) {
 	var found [][]byte
 	add := func(b []byte, err error) {
@@ -70,8 +70,8 @@ func ShippedText(name string) ([]byte, error) {
 	return nil, fmt.Errorf("%s is both a scenario and a topology; give %s.yaml or %s.topo", name, stem, stem)
 }
 
-// topologyFor finds the topologies of scenario files in a folder: a file there or in the current directory, or
-// else a shipped topology, so that a copy of a shipped scenario works anywhere.
+// topologyFor finds the topologies of scenario files in a folder: a file there or in the current
+// directory, or else a shipped topology, so that a copy of a shipped scenario works anywhere.
 func topologyFor(folder string) func(string) (testbed.Topology, error) {
 	return func(name string) (testbed.Topology, error) {
 		if name == "" {
@@ -86,7 +86,8 @@ func topologyFor(folder string) func(string) (testbed.Topology, error) {
 	}
 }
 
-// shippedTopology finds the topologies of shipped scenarios, which do not depend on the current directory.
+// shippedTopology finds the topologies of shipped scenarios, which do not depend on the current
+// directory.
 func shippedTopology(name string) (testbed.Topology, error) {
 	own, err := scenarios.Files.Open(name + ".topo")
 	if err != nil {

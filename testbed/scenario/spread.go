@@ -16,12 +16,12 @@ import (
 
 // How fast data can spread from seeds to leechers that pass it on to each other.
 //
-// A leecher can send what it gets to others, so the most that all can get at once is not a sum over paths. If
-// all want the same data, the highest rate R for all is the largest for which each leecher alone could get a
-// flow R from the seeds over all other peers (Edmonds 1973). So there are rates x between pairs that the links
-// can carry, such that no set of peers with a seed is cut off from a leecher by less than R. This is a linear
-// programme with a row for each cut. The few cuts that matter are found one after another: each is the least
-// cut for the rates found so far.
+// A leecher can send what it gets to others, so the most that all can get at once is not a sum over
+// paths. If all want the same data, the highest rate R for all is the largest for which each
+// leecher alone could get a flow R from the seeds over all other peers (Edmonds 1973). So there are
+// rates x between pairs that the links can carry, such that no set of peers with a seed is cut off
+// from a leecher by less than R. This is a linear programme with a row for each cut. The few cuts
+// that matter are found one after another: each is the least cut for the rates found so far.
 //
 // T* = F / R is the least time in which F can be transferred, however small the pieces.
 
@@ -53,8 +53,8 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 	return nil
 }
 
-// routesBetween returns the ways of payload from s to p, over any path between their ASes. Inside one AS there
-// is one way without links.
+// routesBetween returns the ways of payload from s to p, over any path between their ASes. Inside
+// one AS there is one way without links.
 func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error) {
 	if s.AS == p.AS {
 		return []route{{share: 1}}, nil
@@ -82,8 +82,8 @@ func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error)
 	return out, nil
 }
 
-// patiently repeats a question that fails, for a while. With many ASes on few processors, control services
-// answer late for some seconds after their start.
+// patiently repeats a question that fails, for a while. With many ASes on few processors, control
+// services answer late for some seconds after their start.
 func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err error) {
 	const times, between = 5, 2 * time.Second
 	for i := 1; ; i++ {
@@ -98,8 +98,8 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err erro
 	}
 }
 
-// addSpread adds the figures of a swarm to those of a run: the limit T*, and the time in parts of it.
-// Efficiency, which compares with what seeds send, says nothing of a swarm and goes.
+// addSpread adds the figures of a swarm to those of a run: the limit T*, and the time in parts of
+// it. Efficiency, which compares with what seeds send, says nothing of a swarm and goes.
 func (r *Record) addSpread(figures map[string]float64) error {
 	if !r.feed {
 		return nil
@@ -167,7 +167,8 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 			}
 		})
 	}
-	// A cut says which nodes are on the seeds' side. The first cuts are the seeds alone, and all nodes but one.
+	// A cut says which nodes are on the seeds' side. The first cuts are the seeds alone, and all
+	// nodes but one.
 	only := make([]bool, n)
 	only[0] = true
 	cuts := [][]bool{only}
@@ -255,9 +256,9 @@ func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node
 	return node, n
 }
 
-// maximise returns the variables that gain the most within the upper bounds of the rows that fill writes. Equal bounds
-// make a programme degenerate, and the simplex algorithm may fail. Then each bound grows by a different amount, as small as
-// possible and no more than rounding.
+// maximise returns the variables that gain the most within the upper bounds of the rows that fill
+// writes. Equal bounds make a programme degenerate, and the simplex algorithm may fail. Then each
+// bound grows by a different amount, as small as possible and no more than rounding.
 func maximise(gain []float64, rows int, fill func(a *mat.Dense, b []float64)) (x []float64, err error) {
 	vars := len(gain)
 	for _, more := range []float64{0, 1e-9, 1e-8, 1e-7, 1e-6} {
@@ -280,8 +281,8 @@ func maximise(gain []float64, rows int, fill func(a *mat.Dense, b []float64)) (x
 	return nil, err
 }
 
-// leastCut returns the largest flow from s to t, by shortest augmenting paths (Edmonds and Karp 1972), and the
-// nodes on the side of s of a least cut.
+// leastCut returns the largest flow from s to t, by shortest augmenting paths (Edmonds and Karp
+// 1972), and the nodes on the side of s of a least cut.
 func leastCut(capacity [][]float64, s, t int) (flow float64, side []bool) {
 	const nothing = 1e-9
 	n := len(capacity)

@@ -12,8 +12,9 @@ import (
 	"braid/pathsel"
 )
 
-// star is a swarm in which everybody has a link of his own to the middle, with these rates up and down; the first is the
-// seed. share is the payload's part of a packet, acks what is acknowledged of it.
+// star is a swarm in which everybody has a link of his own to the middle, with these rates up and
+// down; the first is the seed. share is the payload's part of a packet, acks what is acknowledged
+// of it.
 func star(up, down []float64, share, acks float64) (ways []overlay, capacity map[pathsel.Interface]float64) {
 	capacity = map[pathsel.Interface]float64{}
 	name := func(i int) string { return fmt.Sprint("p", i) }
@@ -43,7 +44,8 @@ func spread(t *testing.T, ways []overlay, capacity map[pathsel.Interface]float64
 	return rate
 }
 
-// On a star the time is known in closed form (Kumar and Ross 2006): the largest of F/u_s, F/d_min and N F/(u_s + sum u_i).
+// On a star the time is known in closed form (Kumar and Ross 2006): the largest of F/u_s, F/d_min
+// and N F/(u_s + sum u_i).
 func TestSpreadStar(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 2, 3, 6, 10, 16} {
@@ -71,7 +73,8 @@ func TestSpreadStar(t *testing.T) {
 	}
 }
 
-// Without leechers that help it is the maximum flow, and a leecher in between is worth what his links are.
+// Without leechers that help it is the maximum flow, and a leecher in between is worth what his
+// links are.
 func TestSpreadElsewhere(t *testing.T) {
 	capacity := map[pathsel.Interface]float64{link(1): 10e6, link(2): 4e6, link(3): 6e6, link(4): math.Inf(1)}
 	two := []overlay{{"p0", "p1", way(1, 2)}, {"p0", "p1", way(1, 3)}}

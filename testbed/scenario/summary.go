@@ -26,7 +26,8 @@ type Summary struct {
 	Verified bool `json:"verified"`
 	// Failed counts the runs in which a download did not succeed.
 	Failed int `json:"failed"`
-	// CPUBound counts the runs in which the machine and not a link was the limit; Why are the reasons.
+	// CPUBound counts the runs in which the machine and not a link was the limit; Why are the
+	// reasons.
 	CPUBound int      `json:"cpu_bound"`
 	Why      []string `json:"cpu_bound_why,omitempty"`
 	// Baseline: the variant is there for comparison; nothing is expected of it.
@@ -131,9 +132,10 @@ func median(v []float64) float64 { return (v[(len(v)-1)/2] + v[len(v)/2]) / 2 }
 // resamples is large enough that the ends of intervals hardly depend on chance.
 const resamples = 2000
 
-// Interval returns the 95 % confidence interval of the median, or of the difference between two sides' medians
-// (second minus first), by the percentile bootstrap (Efron 1979). It is nil unless each side has two runs. With
-// few runs it is as wide as the range of their values. The same values give the same interval.
+// Interval returns the 95 % confidence interval of the median, or of the difference between two
+// sides' medians (second minus first), by the percentile bootstrap (Efron 1979). It is nil unless
+// each side has two runs. With few runs it is as wide as the range of their values. The same values
+// give the same interval.
 func Interval(sides ...[]float64) []float64 {
 	for _, v := range sides {
 		if len(v) < 2 {
@@ -160,7 +162,8 @@ func Interval(sides ...[]float64) []float64 {
 	return []float64{drawn[resamples*25/1000], drawn[resamples*975/1000-1]}
 }
 
-// Table writes the summaries for people: a block for each scenario, a line for each figure, a column for each variant.
+// Table writes the summaries for people: a block for each scenario, a line for each figure, a
+// column for each variant.
 func Table(w io.Writer, summaries []Summary) error {
 	for len(summaries) > 0 {
 		n := 1

@@ -17,8 +17,9 @@ type turn struct {
 	key      string // of the network, see networkFor
 }
 
-// turns returns the order of the variants, which is the same in every round: the scenario's order, but with
-// variants on the same network one after another, because starting a network takes seconds.
+// turns returns the order of the variants, which is the same in every round: the scenario's order,
+// but with variants on the same network one after another, because starting a network takes
+// seconds.
 func (s Scenario) turns() ([]turn, error) {
 	var turns []turn
 	first := map[string]int{} // of each network
@@ -53,7 +54,8 @@ func ByNetwork(scenarios []Scenario) ([]Scenario, error) {
 	return slices.SortedStableFunc(slices.Values(scenarios), func(a, b Scenario) int { return cmp.Compare(keys[a.Name], keys[b.Name]) }), nil
 }
 
-// The time of a run beyond its transfer, measured on two processors: replacing a network of 2 ASes took 4.5 s, one of 8 ASes 9 s.
+// The time of a run beyond its transfer, measured on two processors: replacing a network of 2 ASes
+// took 4.5 s, one of 8 ASes 9 s.
 const (
 	startSCION = 3 * time.Second
 	startAS    = 800 * time.Millisecond // each
@@ -61,7 +63,8 @@ const (
 	aroundRun  = 300 * time.Millisecond // the peers' start and end
 )
 
-// Estimate returns about how long the scenario takes, with so many runs of each variant (0: as it says).
+// Estimate returns about how long the scenario takes, with so many runs of each variant (0: as it
+// says).
 func (s Scenario) Estimate(runs int) time.Duration {
 	runs = cmp.Or(runs, s.Runs)
 	turns, err := s.turns()

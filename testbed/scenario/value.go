@@ -55,8 +55,8 @@ type Bytes int64
 // At is an interface such as 1-ff00:0:110#1. It names the link that ends there.
 type At struct{ pathsel.Interface }
 
-// When is a moment of a run: a time after the first payload byte, written like 5s, or the moment when the
-// leechers have a part of all their data, written like 30%.
+// When is a moment of a run: a time after the first payload byte, written like 5s, or the moment
+// when the leechers have a part of all their data, written like 30%.
 type When struct {
 	After time.Duration
 	Done  float64 // 0 to 1; 0: After counts
@@ -102,7 +102,8 @@ func parseWhen(s string) (w When, err error) {
 
 func (w When) immediately() bool { return w == When{} }
 
-// properties of a link by name, as [testbed.LinkChange.Set] reads them. Those that are missing stay as they are.
+// properties of a link by name, as [testbed.LinkChange.Set] reads them. Those that are missing stay
+// as they are.
 type properties map[string]yaml.Node
 
 func (p properties) read() (c testbed.LinkChange, err error) {

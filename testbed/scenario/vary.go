@@ -13,8 +13,8 @@ import (
 	"braid/testbed"
 )
 
-// Variant is one way of running the scenario. Fields that it leaves out are as in the scenario, and a scenario
-// without variants has one that changes nothing.
+// Variant is one way of running the scenario. Fields that it leaves out are as in the scenario, and
+// a scenario without variants has one that changes nothing.
 type Variant struct {
 	Name     string   `yaml:"name"` // by default the selector's, or the values of the matrix
 	Selector string   `yaml:"selector"`
@@ -44,14 +44,15 @@ type Variant struct {
 	// Traffic names the flows to keep; nil: all. Quiet leaves out events.
 	Traffic []string `yaml:"traffic"`
 	Quiet   bool     `yaml:"quiet"`
-	// Baseline says whether the variant is only there for comparison; nil: if its selector is not braid's own.
+	// Baseline says whether the variant is only there for comparison; nil: if its selector is not
+	// braid's own.
 	Baseline *bool `yaml:"baseline"`
 
 	line int // of the file
 }
 
-// baseline tells whether nothing is expected of the variant. Expectations are about braid, and not about the
-// shortest path alone or the published algorithm, which it is compared with.
+// baseline tells whether nothing is expected of the variant. Expectations are about braid, and not
+// about the shortest path alone or the published algorithm, which it is compared with.
 func (v Variant) baseline() bool {
 	if v.Baseline != nil {
 		return *v.Baseline
@@ -101,8 +102,8 @@ func parseMatrix(n *yaml.Node) ([]dimension, error) {
 	return out, nil
 }
 
-// expandVariants makes a variant for every template and every combination of values. Values replace $NAME.
-// Without a template, the names of the matrix are fields of a variant.
+// expandVariants makes a variant for every template and every combination of values. Values replace
+// $NAME. Without a template, the names of the matrix are fields of a variant.
 func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error) {
 	if len(templates) == 0 && len(matrix) > 0 {
 		var n yaml.Node
@@ -176,8 +177,8 @@ func replaced(n *yaml.Node, matrix []dimension, values []string) *yaml.Node {
 	return &c
 }
 
-// expandPeers makes the peers of a group: NAME-1, NAME-2 and so on. The first has the group's times, and each
-// of the others comes Every later.
+// expandPeers makes the peers of a group: NAME-1, NAME-2 and so on. The first has the group's
+// times, and each of the others comes Every later.
 func expandPeers(groups []Peer) ([]Peer, error) {
 	var out []Peer
 	for _, g := range groups {

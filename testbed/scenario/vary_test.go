@@ -139,8 +139,8 @@ func TestMixedMistakes(t *testing.T) {
 	}
 }
 
-// Web seeds and gateways are on SCION, peers on WebRTC on IP. Only seeds are web seeds, a leecher behind a gateway serves
-// nobody, and peers on WebRTC listen nowhere but meet.
+// Web seeds and gateways are on SCION, peers on WebRTC on IP. Only seeds are web seeds, a leecher
+// behind a gateway serves nobody, and peers on WebRTC listen nowhere but meet.
 func TestWays(t *testing.T) {
 	for _, tt := range []struct {
 		transport            string
@@ -188,7 +188,8 @@ func TestSmallPieces(t *testing.T) {
 	}
 }
 
-// Variants on one network come one after another in every round, which is counted in the time that it takes.
+// Variants on one network come one after another in every round, which is counted in the time that
+// it takes.
 func TestTurns(t *testing.T) {
 	s, err := parseText(`
 about: three networks

@@ -16,9 +16,9 @@ const (
 	maxLate = 0.05 // of a link's packets; above it, the emulator itself waits for a processor
 )
 
-// Components are the parts of a run whose processor time is counted: peers by their role, a leecher with its
-// gateway, routers, other services (control services, a swarm's tracker), and the runner, which emulates the
-// links, sends competing traffic and records.
+// Components are the parts of a run whose processor time is counted: peers by their role, a leecher
+// with its gateway, routers, other services (control services, a swarm's tracker), and the runner,
+// which emulates the links, sends competing traffic and records.
 var Components = [...]string{"seeders", "leechers", "routers", "control", "emulator"}
 
 // Indices of Components.
@@ -78,8 +78,8 @@ func (r *Record) lateness() (worst float64) {
 	return worst
 }
 
-// cpuBound says why the machine and not a link was the limit; nil if it was not. If the scenario changes
-// the state of a link or stops its router, the routers are expected to notice.
+// cpuBound says why the machine and not a link was the limit; nil if it was not. If the scenario
+// changes the state of a link or stops its router, the routers are expected to notice.
 func (r *Record) cpuBound() []string {
 	var why []string
 	busy := r.CPU
@@ -101,7 +101,8 @@ func (r *Record) cpuBound() []string {
 	return why
 }
 
-// disturbs tells whether an event takes the interface's link down, or stops a router at one of its ends.
+// disturbs tells whether an event takes the interface's link down, or stops a router at one of its
+// ends.
 func (s Scenario) disturbs(at pathsel.Interface) bool {
 	link := s.link(at)
 	if link < 0 {
@@ -117,8 +118,8 @@ func (s Scenario) disturbs(at pathsel.Interface) bool {
 	})
 }
 
-// realTime says whether this process, and so those that it starts, has a real-time priority, as chrt(1)
-// gives it.
+// realTime says whether this process, and so those that it starts, has a real-time priority, as
+// chrt(1) gives it.
 func realTime() bool {
 	p, err := procfs.Self()
 	if err != nil {
@@ -128,8 +129,8 @@ func realTime() bool {
 	return err == nil && s.RTPriority > 0
 }
 
-// machineCPU returns the seconds that all processors were busy, and with their idle time; zeros where
-// there is no /proc.
+// machineCPU returns the seconds that all processors were busy, and with their idle time; zeros
+// where there is no /proc.
 func machineCPU() (busy, all float64) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package scenarios holds the scenario files that come with braid; README.md describes their format.
+// Package scenarios holds the scenario files that come with braid; README.md describes their
+// format.
 package scenarios
 
 import "embed"

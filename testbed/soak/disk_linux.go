@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// mountDisk mounts a small file system in a user and a mount namespace, which needs no root. A process in these
-// namespaces gives the others access to it (/proc/PID/root), until the run kills it.
+// mountDisk mounts a small file system in a user and a mount namespace, which needs no root. A
+// process in these namespaces gives the others access to it (/proc/PID/root), until the run kills
+// it.
 func (r *run) mountDisk() (string, error) {
 	dir := filepath.Join(r.Dir, "disk")
 	if err := os.Mkdir(dir, 0o755); err != nil {

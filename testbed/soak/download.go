@@ -29,7 +29,8 @@ type torrent struct {
 
 func (r *run) data() string { return filepath.Join(r.Dir, "data") }
 
-// makeTorrents makes three torrents: one file; many files, some of them empty; and less than a piece.
+// makeTorrents makes three torrents: one file; many files, some of them empty; and less than a
+// piece.
 func (r *run) makeTorrents(ctx context.Context) error {
 	files := map[string]int64{"one": 5_000_000, "tiny": 7000, "many/large": 3_000_000, "many/empty": 0}
 	for i := range 30 {
@@ -66,7 +67,8 @@ func (r *run) makeTorrents(ctx context.Context) error {
 	return nil
 }
 
-// download runs a download until it is complete, restarts it after each kill and full disk, and compares every byte.
+// download runs a download until it is complete, restarts it after each kill and full disk, and
+// compares every byte.
 func (r *run) download(ctx context.Context, name string, d Download) error {
 	t := r.torrents[d.Torrent]
 	dir := filepath.Join(r.Dir, name)
@@ -134,7 +136,8 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 	return os.RemoveAll(dir)
 }
 
-// follow reads the events of a download until it ends, and checks each piece that is announced as verified.
+// follow reads the events of a download until it ends, and checks each piece that is announced as
+// verified.
 func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Stored) error {
 	stall := time.NewTimer(patience)
 	defer stall.Stop()
@@ -176,7 +179,8 @@ func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Store
 	}
 }
 
-// onDisk compares a piece that was announced as verified. A database belongs to its process, and is checked later.
+// onDisk compares a piece that was announced as verified. A database belongs to its process, and is
+// checked later.
 func (t torrent) onDisk(s storage.Stored, piece int) error {
 	if s.Kind == storage.KindBolt {
 		return nil
@@ -225,7 +229,8 @@ func (r *run) compare(ctx context.Context, s storage.Stored) error {
 	return nil
 }
 
-// recordIsRight opens the storage as the next download does. Pieces that the record calls complete must be right.
+// recordIsRight opens the storage as the next download does. Pieces that the record calls complete
+// must be right.
 func recordIsRight(ctx context.Context, s storage.Stored, src client.Source) (err error) {
 	store, err := storage.Open(s.Kind, s.Dir, slog.New(slog.DiscardHandler))
 	if err != nil {

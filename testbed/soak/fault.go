@@ -11,7 +11,8 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// cause causes a fault, and ends it when its time is over. Errors are those of the run, not of braid.
+// cause causes a fault, and ends it when its time is over. Errors are those of the run, not of
+// braid.
 func (r *run) cause(run context.Context, f Fault) error {
 	ctx, cancel := context.WithTimeout(run, f.For)
 	defer cancel()

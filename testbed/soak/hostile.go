@@ -126,8 +126,8 @@ func (r *run) serveBadly(ctx context.Context, c net.Conn, n Neighbour, t torrent
 	}
 }
 
-// flood repeats a message and reads nothing. It writes a few megabytes a second, which is noticeable but leaves
-// processor time to the others.
+// flood repeats a message and reads nothing. It writes a few megabytes a second, which is
+// noticeable but leaves processor time to the others.
 func flood(ctx context.Context, c net.Conn, m []byte) error {
 	many := bytes.Repeat(m, 1+(32<<10)/len(m))
 	for sleep(ctx, 10*time.Millisecond) {
@@ -225,8 +225,8 @@ func (r *run) abuse(ctx context.Context, c net.Conn, f Fault, i int) {
 	}
 }
 
-// forge sends SCMP errors from the hostile AS to hosts in the first two ASes. They quote packets over the paths
-// between these ASes that were never sent.
+// forge sends SCMP errors from the hostile AS to hosts in the first two ASes. They quote packets
+// over the paths between these ASes that were never sent.
 func (r *run) forge(ctx context.Context, f Fault) error {
 	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: r.network.HostIP(hostile).AsSlice()})
 	if err != nil {

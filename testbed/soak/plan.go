@@ -41,7 +41,8 @@ var Kinds = []Kind{
 	Silence, HaveFlood, MetadataFlood, RequestFlood, Garbage, ForgedDown, ForgedMTU, SwarmFlood,
 }
 
-// Bounds of a plan. Two minutes have each kind at least once. With longer faults nothing would work.
+// Bounds of a plan. Two minutes have each kind at least once. With longer faults nothing would
+// work.
 const (
 	shortestFault, longestFault            = 3 * time.Second, 12 * time.Second
 	shortestGap, longestGap                = 1500 * time.Millisecond, 5 * time.Second
@@ -54,9 +55,10 @@ const (
 // LeastLength is the length of the shortest run that has faults.
 const LeastLength = 10 * time.Second
 
-// longestWarmUp is how long the first part of a run lasts at most. It is long enough for nearly every kind of fault, so that
-// the processes' tables (of remembered peers, for example) are full when their levels are taken. With an earlier level, the
-// filling of these tables would look like a leak.
+// longestWarmUp is how long the first part of a run lasts at most. It is long enough for nearly
+// every kind of fault, so that the processes' tables (of remembered peers, for example) are full
+// when their levels are taken. With an earlier level, the filling of these tables would look like a
+// leak.
 const longestWarmUp = time.Minute
 
 // Fault is a fault that lasts for a while.
@@ -70,7 +72,8 @@ type Fault struct {
 	Strength float64 `json:"strength"`
 }
 
-// scope names what the fault affects. Faults of one scope must not overlap, because the end of one would end both.
+// scope names what the fault affects. Faults of one scope must not overlap, because the end of one
+// would end both.
 func (f Fault) scope() string {
 	switch f.Kind {
 	case Cut, Delay, Lossy, Slow, Narrow:
@@ -121,11 +124,13 @@ func (d Download) String() string {
 type Plan struct {
 	Faults    []Fault    `json:"faults"`    // in the order of their times
 	Downloads []Download `json:"downloads"` // likewise
-	// WarmUp is when the run rests and the levels of its processes are taken. The clock of the plan stands still meanwhile.
+	// WarmUp is when the run rests and the levels of its processes are taken. The clock of the plan
+	// stands still meanwhile.
 	WarmUp time.Duration `json:"warm_up_ns"`
 }
 
-// split returns the part of the plan that starts during the warm-up, and the part that starts later.
+// split returns the part of the plan that starts during the warm-up, and the part that starts
+// later.
 func (p Plan) split() (first, second Plan) {
 	f := slices.IndexFunc(p.Faults, func(f Fault) bool { return f.At >= p.WarmUp })
 	d := slices.IndexFunc(p.Downloads, func(d Download) bool { return d.At >= p.WarmUp })
@@ -138,7 +143,8 @@ func (p Plan) split() (first, second Plan) {
 	return Plan{Faults: p.Faults[:f], Downloads: p.Downloads[:d]}, Plan{Faults: p.Faults[f:], Downloads: p.Downloads[d:]}
 }
 
-// NewPlan makes the plan of a run. It depends on the seed and the length only. All faults are over at its end.
+// NewPlan makes the plan of a run. It depends on the seed and the length only. All faults are over
+// at its end.
 func NewPlan(seed uint64, length time.Duration) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	between := func(least, most time.Duration) time.Duration {
@@ -152,7 +158,8 @@ func NewPlan(seed uint64, length time.Duration) Plan {
 			bag = slices.Clone(Kinds)
 			r.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
 		}
-		// A process that is killed forgets its tables. Hence all that live long live through the warm-up.
+		// A process that is killed forgets its tables. Hence all that live long live through the
+		// warm-up.
 		next := slices.IndexFunc(bag, func(k Kind) bool { return at >= p.WarmUp || k != KillTracker && k != KillSeeder })
 		if next < 0 {
 			continue

@@ -63,7 +63,8 @@ func (p *process) kill(s syscall.Signal) {
 
 func (p *process) lastWords() string { return testbed.LastWords(p.log, p.logged) }
 
-// serve starts a long-lived process, and waits until it is ready. From then on it must not end by itself.
+// serve starts a long-lived process, and waits until it is ready. From then on it must not end by
+// itself.
 func (r *run) serve(ctx context.Context, name string) error {
 	p, err := r.start(name, append(r.args[name], "--debug-socket", filepath.Join(r.Dir, name+".socket"))...)
 	if err != nil {
@@ -111,7 +112,8 @@ func (l Level) String() string {
 	return fmt.Sprintf("%.1f MB, heap %.1f MB, %d goroutines, %d descriptors", float64(l.Memory)/1e6, float64(l.Heap)/1e6, l.Goroutines, l.Descriptors)
 }
 
-// level asks a long-lived process for its level after a garbage collection. Descriptors of files in data do not count.
+// level asks a long-lived process for its level after a garbage collection. Descriptors of files in
+// data do not count.
 func (p *process) level(data string) (l Level, err error) {
 	c, err := net.Dial("unix", p.socket)
 	if err != nil {
@@ -143,8 +145,8 @@ func (p *process) level(data string) (l Level, err error) {
 	return l, err
 }
 
-// memory returns the anonymous resident memory in bytes (proc(5)); 0 if the process has ended. It is good for a
-// bound, but not for comparing levels, since answering takes memory.
+// memory returns the anonymous resident memory in bytes (proc(5)); 0 if the process has ended. It
+// is good for a bound, but not for comparing levels, since answering takes memory.
 func (p *process) memory() int64 {
 	proc, err := procfs.NewProc(p.cmd.Process.Pid)
 	if err != nil {
@@ -165,7 +167,8 @@ func (l Level) within(before Level) error {
 		{"bytes of heap", l.Heap, before.Heap, before.Heap / 5, heapSlack},
 		{"bytes of memory", l.Memory, before.Memory, before.Memory / 5, memorySlack},
 		{"descriptors", int64(l.Descriptors), int64(before.Descriptors), int64(before.Descriptors) / 5, 0},
-		// A process has one goroutine for each remembered peer. One for each past connection would be far more.
+		// A process has one goroutine for each remembered peer. One for each past connection would
+		// be far more.
 		{"goroutines", int64(l.Goroutines), int64(before.Goroutines), int64(before.Goroutines) / 5, 0},
 	} {
 		if x.now > x.then+max(x.more, x.slack) {

@@ -1,8 +1,10 @@
-// Package soak runs braid through faults: a network, two seeders, a tracker and a stream of downloads, while links
-// fail, routers stop, processes are killed, a disk fills, and hostile hosts attack. The plan of a run is a function
-// of a seed (plan.go). The run carries it out, and checks all the time that braid keeps its promises:
+// Package soak runs braid through faults: a network, two seeders, a tracker and a stream of
+// downloads, while links fail, routers stop, processes are killed, a disk fills, and hostile hosts
+// attack. The plan of a run is a function of a seed (plan.go). The run carries it out, and checks
+// all the time that braid keeps its promises:
 //
-//   - every piece that is announced as verified is on disk with the right content, and so is all data in the end
+//   - every piece that is announced as verified is on disk with the right content, and so is all
+//     data in the end
 //   - the completion record of a killed download is right
 //   - every download ends
 //   - no process panics or ends by itself, and memory is bounded
@@ -36,13 +38,13 @@ import (
 )
 
 const (
-	// patience is how long the run waits without progress. It is far longer than any timeout of braid or its engine, and
-	// than a busy machine of two cores needs.
+	// patience is how long the run waits without progress. It is far longer than any timeout of
+	// braid or its engine, and than a busy machine of two cores needs.
 	patience = 4 * time.Minute
 	// maxMemory bounds the memory of a process: ten times that of a braid in a quiet swarm.
 	maxMemory = 512 << 20
-	// heapSlack and memorySlack are allowed if they are more than 20 %. A quiet process is so small that a few buffers
-	// and partly used pages of Go's allocator exceed 20 %.
+	// heapSlack and memorySlack are allowed if they are more than 20 %. A quiet process is so small
+	// that a few buffers and partly used pages of Go's allocator exceed 20 %.
 	heapSlack, memorySlack = 1 << 20, 6 << 20
 	// concurrent downloads; more would only be slower, on two cores.
 	concurrent = 3
@@ -147,8 +149,8 @@ type run struct {
 	result      Result
 }
 
-// Run carries out the plan of a seed. The error is the first broken promise, or the reason why the run could not
-// take place.
+// Run carries out the plan of a seed. The error is the first broken promise, or the reason why the
+// run could not take place.
 func Run(ctx context.Context, o Options) (Result, error) {
 	plan := NewPlan(o.Seed, o.Length)
 	ctx, fail := context.WithCancelCause(ctx)
@@ -318,7 +320,8 @@ func (r *run) course(ctx context.Context, plan Plan) (err error) {
 	return nil
 }
 
-// carryOut causes the faults of a part of the plan, runs its downloads, and waits for the end of all.
+// carryOut causes the faults of a part of the plan, runs its downloads, and waits for the end of
+// all.
 func (r *run) carryOut(ctx context.Context, part Plan, name string) error {
 	var faults sync.WaitGroup
 	for _, f := range part.Faults {
@@ -391,8 +394,8 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// rest waits until the long-lived processes are within their earlier levels. Without these, it waits until two
-// looks agree.
+// rest waits until the long-lived processes are within their earlier levels. Without these, it
+// waits until two looks agree.
 func (r *run) rest(ctx context.Context, before map[string]Level) (map[string]Level, error) {
 	var last map[string]Level
 	deadline := time.Now().Add(patience)

@@ -99,7 +99,8 @@ func (t *tally) add(o *tally) {
 	t.lost += o.lost
 }
 
-// within returns the time in ms within which that part of the answers arrived, and sorts the answers.
+// within returns the time in ms within which that part of the answers arrived, and sorts the
+// answers.
 func (t *tally) within(part float64) float64 {
 	if len(t.latencies) == 0 {
 		return 0

@@ -84,8 +84,8 @@ type Asked struct {
 	URL      tracker.URL
 	Answered bool
 	Err      error // why it has not answered
-	// Seeds and Leechers are the tracker's counts of the swarm, and Peers the number of peers in its
-	// answer.
+	// Seeds and Leechers are the tracker's counts of the swarm, and Peers the number of peers in
+	// its answer.
 	Seeds, Leechers int64
 	Peers           int
 	Warning         string    // of the tracker

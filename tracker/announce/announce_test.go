@@ -177,7 +177,8 @@ func (tr tracking) counts(t *testing.T, complete, incomplete, downloaded int64) 
 	t.Fatalf("the swarm is %+v; want %d complete, %d incomplete, %d downloaded", c, complete, incomplete, downloaded)
 }
 
-// One after the other comes over each transport, and finds those that came before it where it can reach them.
+// One after the other comes over each transport, and finds those that came before it where it can
+// reach them.
 func TestTransports(t *testing.T) {
 	h := oneAS(t)
 	tr := track(t, h)
@@ -233,7 +234,8 @@ func TestCompleted(t *testing.T) {
 	tr.counts(t, 1, 0, 1)
 }
 
-// A tracker that is away, one that answers nonsense and one that refuses: the tier goes on to the one that works.
+// A tracker that is away, one that answers nonsense and one that refuses: the tier goes on to the
+// one that works.
 func TestFailover(t *testing.T) {
 	tr := track(t, oneAS(t))
 	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

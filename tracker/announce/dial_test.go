@@ -115,8 +115,8 @@ func ask(t *testing.T, url string, user bool) (wire.Answer, error) {
 	return x.announce(ctx, &wire.Announce{}, nil)
 }
 
-// A torrent cannot have us send requests of its own making to this machine or its networks, nor can the tracker that it
-// names; a user can.
+// A torrent cannot have us send requests of its own making to this machine or its networks, nor can
+// the tracker that it names; a user can.
 func TestRequestsInOthersNames(t *testing.T) {
 	empty := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "de") }
 	local := listening(t, "127.0.0.1", empty)
@@ -180,8 +180,8 @@ func TestPeersInOthersNames(t *testing.T) {
 	}
 }
 
-// Announces leave from the address that peers are accepted at, and say that nobody listens where they must leave from
-// another.
+// Announces leave from the address that peers are accepted at, and say that nobody listens where
+// they must leave from another.
 func TestAnnouncesFromListeningAddress(t *testing.T) {
 	tr := track(t, oneAS(t))
 	at := func(s string) func(*Config) {

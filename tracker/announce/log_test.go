@@ -11,7 +11,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// What is logged of trackers has no key of the user in it, even if they quote it, and a warning only once.
+// What is logged of trackers has no key of the user in it, even if they quote it, and a warning
+// only once.
 func TestLog(t *testing.T) {
 	u, err := tracker.ParseURL("http://t.example/s3cret/announce?passkey=s3cret")
 	if err != nil {

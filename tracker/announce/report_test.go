@@ -14,7 +14,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// A real tracker on SCION gets the reports with the end of a download. One on IP gets none, even if it asks for them.
+// A real tracker on SCION gets the reports with the end of a download. One on IP gets none, even if
+// it asks for them.
 func TestReports(t *testing.T) {
 	h := oneAS(t)
 	tr := track(t, h)
@@ -65,7 +66,8 @@ func TestReports(t *testing.T) {
 		}
 		return s.Paths.PassedOver // nobody is in that AS
 	}
-	// Both trackers have answered, so the goodbye does not have to say again that the download is complete.
+	// Both trackers have answered, so the goodbye does not have to say again that the download is
+	// complete.
 	for end := time.Now().Add(patience); passed() == 0 || answered.Load() < 2; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d reports have arrived, and the tracker on IP has answered %d times", passed(), answered.Load())

@@ -63,8 +63,8 @@ func Siblings(ctx context.Context, u tracker.URL, scion *scionnet.HTTP, torrent 
 	return siblingsOf(u, answer.Siblings), err
 }
 
-// Ask makes one announce. scion may be nil if the tracker is on IP. There the announce has port 0, so
-// that other peers do not hear of it.
+// Ask makes one announce. scion may be nil if the tracker is on IP. There the announce has port 0,
+// so that other peers do not hear of it.
 func Ask(ctx context.Context, u tracker.URL, scion *scionnet.HTTP, a *wire.Announce) (wire.Answer, error) {
 	ask, err := newAsker(u, &Config{SCION: scion}, scionnet.ScopeLoopback)
 	if err != nil {

@@ -92,8 +92,8 @@ func (t *tier) run() {
 	t.goodbye()
 }
 
-// wait returns at the time of the next announce: at next, at soon while peers are too few, at least if
-// the user wants it, or as soon as the download is complete. s is the tracker that has answered.
+// wait returns at the time of the next announce: at next, at soon while peers are too few, at least
+// if the user wants it, or as soon as the download is complete. s is the tracker that has answered.
 func (t *tier) wait(s *source, next, soon, least time.Time) {
 	a := t.announcer
 	defer t.now.Store(false)
@@ -126,7 +126,8 @@ func (t *tier) wait(s *source, next, soon, least time.Time) {
 	}
 }
 
-// again has the tier ask before the regular time, since a tracker has ended a connection that it needs.
+// again has the tier ask before the regular time, since a tracker has ended a connection that it
+// needs.
 func (t *tier) again() {
 	t.broken.Store(true)
 	t.wakeUp()
@@ -139,7 +140,8 @@ func (t *tier) wakeUp() {
 	}
 }
 
-// forgive lets trackers be asked again that have failed. What they have said of that themselves holds.
+// forgive lets trackers be asked again that have failed. What they have said of that themselves
+// holds.
 func (t *tier) forgive() {
 	for _, s := range t.trackers {
 		s.notBefore = s.closed

@@ -134,8 +134,9 @@ func play(t *testing.T, cfg Config, tiers ...map[string]script) (*Announcer, *di
 	return a, d
 }
 
-// The trackers of a tier are asked in their order until one answers. That one is asked first from then on; if it fails the
-// others are tried again, and at the end all that know the peer are told (BEP 12).
+// The trackers of a tier are asked in their order until one answers. That one is asked first from
+// then on; if it fails the others are tried again, and at the end all that know the peer are told
+// (BEP 12).
 func TestTier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up locked[string] // those that are
@@ -187,8 +188,8 @@ func TestTiers(t *testing.T) {
 	})
 }
 
-// A tracker that is away is tried at times that are further and further apart, and at the usual ones when it is back. What it says
-// of that counts.
+// A tracker that is away is tried at times that are further and further apart, and at the usual
+// ones when it is back. What it says of that counts.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures = 14
@@ -231,8 +232,8 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// A peer without others asks again as soon as it may, less and less often while it is told of nobody new, and as usual when it has
-// enough of them.
+// A peer without others asks again as soon as it may, less and less often while it is told of
+// nobody new, and as usual when it has enough of them.
 func TestPeersRunOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		addr := func(n int) wire.Peer {
@@ -271,8 +272,8 @@ func TestPeersRunOut(t *testing.T) {
 	})
 }
 
-// The end of a download is told at once, once to each tracker; one of which some files are not wanted is never complete, and says
-// so each time (BEP 21).
+// The end of a download is told at once, once to each tracker; one of which some files are not
+// wanted is never complete, and says so each time (BEP 21).
 func TestEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  Progress
@@ -355,7 +356,8 @@ func TestEndIsNoRefusal(t *testing.T) {
 	})
 }
 
-// Within a tier the order is drawn (BEP 12), so that the first tracker of a list does not get everybody.
+// Within a tier the order is drawn (BEP 12), so that the first tracker of a list does not get
+// everybody.
 func TestOrderIsDrawn(t *testing.T) {
 	var one []tracker.URL
 	for n := range 20 {
@@ -381,8 +383,8 @@ func TestOrderIsDrawn(t *testing.T) {
 	}
 }
 
-// The user can have trackers asked at once, as far as they allow it: after their least interval, after a failure, but not before the
-// time that a tracker has named.
+// The user can have trackers asked at once, as far as they allow it: after their least interval,
+// after a failure, but not before the time that a tracker has named.
 func TestAnnounceNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, d := play(t, Config{}, map[string]script{"a": answers(t)}, map[string]script{"b": func(n int, _ *wire.Announce) (wire.Answer, error) {

@@ -19,8 +19,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// WebRTC makes connections from the descriptions (SDP) that trackers over WebSocket relay. Connected
-// peers are told to others, not to the announcer.
+// WebRTC makes connections from the descriptions (SDP) that trackers over WebSocket relay.
+// Connected peers are told to others, not to the announcer.
 type WebRTC interface {
 	// Offer makes an offer of a connection.
 	Offer(context.Context) (Offer, error)
@@ -38,8 +38,8 @@ type Offer interface {
 }
 
 const (
-	// offersAtOnce is the number of offers in an announce. Each goes to another peer, and costs a few
-	// sockets for a minute.
+	// offersAtOnce is the number of offers in an announce. Each goes to another peer, and costs a
+	// few sockets for a minute.
 	offersAtOnce = 5
 	// offerLife is how long an offer can be answered.
 	offerLife = time.Minute
@@ -47,8 +47,8 @@ const (
 	answersAtOnce = 8
 )
 
-// overWebSocket is a tracker that speaks WebTorrent's protocol (wire.Signal). The connection stays open
-// between announces, since the tracker relays the offers of other peers over it.
+// overWebSocket is a tracker that speaks WebTorrent's protocol (wire.Signal). The connection stays
+// open between announces, since the tracker relays the offers of other peers over it.
 type overWebSocket struct {
 	url     tracker.URL
 	id      wire.PeerID // our own
@@ -128,7 +128,8 @@ func (o *overWebSocket) announce(ctx context.Context, a *wire.Announce, _ []wire
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			// Most likely the way is dead, such as after a NAT has forgotten it, and TCP would
-			// notice that only after a quarter of an hour. The next announce makes a new connection.
+			// notice that only after a quarter of an hour. The next announce makes a new
+			// connection.
 			_ = c.CloseNow()
 		}
 		return wire.Answer{}, fmt.Errorf("announce: %w", ctx.Err())
@@ -180,8 +181,8 @@ func (o *overWebSocket) makeOffers(ctx context.Context) (out []wire.Offer) {
 		}
 	}
 	o.mu.Unlock()
-	// Each may wait for ICE servers. One after the other they would take as long as a whole announce may
-	// if no server answers.
+	// Each may wait for ICE servers. One after the other they would take as long as a whole
+	// announce may if no server answers.
 	var made [offersAtOnce]Offer
 	var all sync.WaitGroup
 	for i := range made {

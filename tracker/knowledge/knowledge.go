@@ -16,9 +16,10 @@
 //
 //   - Peers in an AS first hear what the hosts of that AS measured on paths from it. Each host has
 //     one vote. Hosts of other ASes have none.
-//   - For pairs of ASes without such votes, the votes of the other AS on the opposite direction count.
-//   - Without those too, the figures of single links are added up. Each AS has one vote on a link, and
-//     a link that only one other AS named is not used.
+//   - For pairs of ASes without such votes, the votes of the other AS on the opposite direction
+//     count.
+//   - Without those too, the figures of single links are added up. Each AS has one vote on a link,
+//     and a link that only one other AS named is not used.
 //   - When the memory is full, the ASes with the most paths lose their oldest ones.
 //
 // Not solved: an attacker with most hosts of an AS can lie to that AS, and one with many ASes can

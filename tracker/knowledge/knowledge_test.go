@@ -25,8 +25,8 @@ func host(n int) netip.Addr {
 
 func at(n, h int) wire.Addr { return wire.Addr{IA: as(n), Host: host(h)} }
 
-// via is a path through those ASes. The first of them is left at the interface with that ID; all other IDs follow from the
-// ASes of the link.
+// via is a path through those ASes. The first of them is left at the interface with that ID; all
+// other IDs follow from the ASes of the link.
 func via(first uint64, ases ...int) []pathsel.Interface {
 	var out []pathsel.Interface
 	for i := 0; i+1 < len(ases); i++ {
@@ -117,7 +117,8 @@ func TestOneVoteForEachHost(t *testing.T) {
 	if d, known := b.Distance(epoch, as(1), as(2)); !known || d != 20*ms {
 		t.Errorf("%v, %v", d, known)
 	}
-	// And what one AS says of another's paths is not heard at all; of the way to itself only by those who know nothing.
+	// And what one AS says of another's paths is not heard at all; of the way to itself only by
+	// those who know nothing.
 	b.Report(epoch, at(2, 1), []wire.PathReport{report(ms, 0, via(0, 2, 1))})
 	if d, _ := b.Distance(epoch, as(1), as(2)); d != 20*ms {
 		t.Errorf("the other side has changed it to %v", d)
@@ -171,7 +172,8 @@ func TestDecay(t *testing.T) {
 	}
 }
 
-// However much some ASes report, the memory stays within its limits, and the others keep what they have reported.
+// However much some ASes report, the memory stays within its limits, and the others keep what they
+// have reported.
 func TestMemory(t *testing.T) {
 	l := Limits{Paths: 640, PerAS: 200, PerPair: 8, Votes: 4, ASes: 64}
 	b := base(l, 40)
@@ -275,7 +277,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// world is a network of core ASes in a ring with chords, with leaves below, of which every link has a delay.
+// world is a network of core ASes in a ring with chords, with leaves below, of which every link has
+// a delay.
 type world struct {
 	leaves []int
 	delay  map[[2]int]time.Duration
@@ -328,8 +331,8 @@ func (w *world) way(src, dst int) (best []int, rtt time.Duration) {
 	return best, rtt
 }
 
-// Half of the pairs of ASes report; the distances of the others follow from links well enough to tell near from far. An AS that
-// lies changes that little.
+// Half of the pairs of ASes report; the distances of the others follow from links well enough to
+// tell near from far. An AS that lies changes that little.
 func TestLinks(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	w := newWorld(random, 8, 20)
@@ -431,7 +434,8 @@ func TestChoose(t *testing.T) {
 	if got := numbers(Choose(peers, 6, wire.Nearest, distance, lots())); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5}) {
 		t.Errorf("nearest: %v", got)
 	}
-	// Half near, half anybody; nobody twice; and everybody sooner or later, also those of whom no distance is known.
+	// Half near, half anybody; nobody twice; and everybody sooner or later, also those of whom no
+	// distance is known.
 	random, seen := lots(), map[int]bool{}
 	for range 200 {
 		got := numbers(Choose(peers, 6, wire.Mixed, distance, random))
@@ -479,8 +483,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A full memory costs little: a refresh takes a part of a second, an answer well below a millisecond. The bounds leave
-// room for a slow and busy machine.
+// A full memory costs little: a refresh takes a part of a second, an answer well below a
+// millisecond. The bounds leave room for a slow and busy machine.
 func TestFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large")

@@ -75,8 +75,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// Two bases that tell each other agree after one exchange, and then have nothing more to say, also where they know more than
-// there is room for.
+// Two bases that tell each other agree after one exchange, and then have nothing more to say, also
+// where they know more than there is room for.
 func TestMergeSettles(t *testing.T) {
 	for name, l := range map[string]Limits{"room": {}, "few votes": {Votes: 3}, "few paths": {PerPair: 3, Votes: 3}, "of an AS": {PerAS: 3, Votes: 3}} {
 		now := epoch.Add(time.Hour)

@@ -13,7 +13,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// A tracker that is asked much has no garbage to collect. The race detector allocates, so this is not for it.
+// A tracker that is asked much has no garbage to collect. The race detector allocates, so this is
+// not for it.
 func TestAnnouncesAllocateNothing(t *testing.T) {
 	cfg := Default()
 	cfg.PerHostRate = 0

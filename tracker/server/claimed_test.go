@@ -11,8 +11,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// Whoever only claims to be in an AS is answered, but is told to nobody, takes nobody out, has no vote, and costs the AS
-// nothing of its quotas.
+// Whoever only claims to be in an AS is answered, but is told to nobody, takes nobody out, has no
+// vote, and costs the AS nothing of its quotas.
 func TestClaimedAS(t *testing.T) {
 	s := newOnSCION(t, func(c *server.Config) { c.PerHostRate, c.PerASRate = 0.1, 1 })
 	claim := func(n int, event wire.Event, reports ...wire.PathReport) (wire.Answer, error) {

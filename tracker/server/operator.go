@@ -27,7 +27,8 @@ type metrics struct {
 	registry                      *prometheus.Registry
 }
 
-// Register adds figures of the program around the tracker to /metrics. Call it before the first Serve.
+// Register adds figures of the program around the tracker to /metrics. Call it before the first
+// Serve.
 func (s *Server) Register(c prometheus.Collector) error { return s.metrics.registry.Register(c) }
 
 type transportCounters struct{ announces, scrapes, refusals prometheus.Counter }

@@ -37,8 +37,8 @@ func (s onSCION) knows(t *testing.T) int {
 	return len(a.Hints[as(2)])
 }
 
-// What was reported is known after a restart, and after a crash if it came a minute before; but not if the operator does not
-// want it, and not for longer than without a restart.
+// What was reported is known after a restart, and after a crash if it came a minute before; but not
+// if the operator does not want it, and not for longer than without a restart.
 func TestPathKnowledgeRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -93,7 +93,8 @@ func TestPathKnowledgeRestart(t *testing.T) {
 	})
 }
 
-// What one tracker was told another on the same store knows, also one that starts when the first has gone.
+// What one tracker was told another on the same store knows, also one that starts when the first
+// has gone.
 func TestPathKnowledgeShared(t *testing.T) {
 	v := valkeytest.Start(t)
 	start := func() (onSCION, *swarm.Shared) {

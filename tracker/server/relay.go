@@ -10,9 +10,9 @@ import (
 	"braid/tracker/wire"
 )
 
-// relay passes offers and answers between peers that are connected over WebSocket. Such a peer has no
-// address that others could dial, so the store does not know it. A place in a swarm ends with the
-// connection, or if the peer does not announce for the lifetime of a member.
+// relay passes offers and answers between peers that are connected over WebSocket. Such a peer has
+// no address that others could dial, so the store does not know it. A place in a swarm ends with
+// the connection, or if the peer does not announce for the lifetime of a member.
 type relay struct {
 	mu       sync.Mutex
 	swarms   map[wire.InfoHash]*relayed
@@ -37,8 +37,8 @@ type seat struct {
 // maxSeats is the number of swarms that one connection takes part in.
 const maxSeats = 1000
 
-// Refusals of a place, with words for the user of the peer. They do not keep a peer from connecting to
-// others in another way.
+// Refusals of a place, with words for the user of the peer. They do not keep a peer from connecting
+// to others in another way.
 var (
 	errManySeats  = &wire.Failure{Reason: "too many torrents on one connection"}
 	errHostSeats  = &wire.Failure{Reason: "too many peers with your address in this swarm"}
@@ -164,7 +164,8 @@ func (r *relay) count(c *wire.Counts) {
 	}
 }
 
-// offer passes each offer of a peer that has a place to another peer, chosen by chance. Seeds have no use for each other.
+// offer passes each offer of a peer that has a place to another peer, chosen by chance. Seeds have
+// no use for each other.
 func (r *relay) offer(k *socket, s *wire.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,12 +207,12 @@ type socket struct {
 	out    chan []byte
 }
 
-// maxQueue is the number of messages that wait for a slow connection. Other messages of peers are lost:
-// offers are made again with the next announce.
+// maxQueue is the number of messages that wait for a slow connection. Other messages of peers are
+// lost: offers are made again with the next announce.
 const maxQueue = 32
 
-// answer queues the answer to a message of the connection itself, which is not read meanwhile. A client
-// may announce many torrents at once, and waits for an answer to each.
+// answer queues the answer to a message of the connection itself, which is not read meanwhile. A
+// client may announce many torrents at once, and waits for an answer to each.
 func (k *socket) answer(ctx context.Context, s *wire.Signal) {
 	select {
 	case k.out <- s.Reply():
@@ -219,9 +220,9 @@ func (k *socket) answer(ctx context.Context, s *wire.Signal) {
 	}
 }
 
-// tell queues a message of another peer, and reports whether there was room. Without room it does not
-// encode the message: an offer may meet thousands of full queues, while all other requests wait for the
-// lock of the relay.
+// tell queues a message of another peer, and reports whether there was room. Without room it does
+// not encode the message: an offer may meet thousands of full queues, while all other requests wait
+// for the lock of the relay.
 func (k *socket) tell(s *wire.Signal) bool {
 	if len(k.out) == cap(k.out) {
 		return false

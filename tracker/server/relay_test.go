@@ -44,7 +44,8 @@ func TestRelayIsBounded(t *testing.T) {
 			t.Errorf("step %d: %v, want %v", i, err, step.want)
 		}
 	}
-	// A queue that is full loses messages, which costs nothing, and no other connection waits for it.
+	// A queue that is full loses messages, which costs nothing, and no other connection waits for
+	// it.
 	full := &socket{out: make(chan []byte)}
 	lost := &wire.Signal{Failure: "reason"}
 	if n := testing.AllocsPerRun(10, func() { full.tell(lost) }); n > 0 {
@@ -67,8 +68,8 @@ func TestRelayIsBounded(t *testing.T) {
 	}
 }
 
-// A connection that is slow to read, or announces many torrents at once, still gets an answer to each announce. Without it
-// the client takes the tracker for broken.
+// A connection that is slow to read, or announces many torrents at once, still gets an answer to
+// each announce. Without it the client takes the tracker for broken.
 func TestAnswersAreNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()

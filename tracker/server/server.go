@@ -1,5 +1,5 @@
-// Package server is a tracker: it introduces the peers of a swarm to each other, over HTTP/1.1, UDP,
-// WebSocket, and HTTP/3 on SCION.
+// Package server is a tracker: it introduces the peers of a swarm to each other, over HTTP/1.1,
+// UDP, WebSocket, and HTTP/3 on SCION.
 //
 //	listener ─► admission (lists, keys, limits) ─► swarm.Store ─► answer
 //

@@ -217,7 +217,8 @@ func TestHTTPAndUDP(t *testing.T) {
 	}
 }
 
-// Packets that come at once, of hosts of both IP versions to one socket, are answered each, with what belongs to it.
+// Packets that come at once, of hosts of both IP versions to one socket, are answered each, with
+// what belongs to it.
 func TestManyPackets(t *testing.T) {
 	cfg := server.Default()
 	cfg.PerHostRate = 0
@@ -243,7 +244,8 @@ func TestManyPackets(t *testing.T) {
 	for k, host := range []string{"127.0.0.1", "127.0.0.1", "::1"} {
 		c := dial(t, "udp", net.JoinHostPort(host, port))
 		id := exchange(t, c, wire.UDPRequest{Action: wire.Connect}).Connection
-		// Answers of different lengths: a swarm has up to three peers, and some announces are refused.
+		// Answers of different lengths: a swarm has up to three peers, and some announces are
+		// refused.
 		asked := map[uint32]wire.UDPRequest{}
 		for n := range swarms {
 			for p := range n % (each + 1) {
@@ -529,7 +531,8 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// A private tracker serves over UDP those whose URL has a key of its list, wherever it stands, and nobody else.
+// A private tracker serves over UDP those whose URL has a key of its list, wherever it stands, and
+// nobody else.
 func FuzzPasskeysUDP(f *testing.F) {
 	list := filepath.Join(f.TempDir(), "keys")
 	if err := os.WriteFile(list, []byte("secret-key\n"), 0o600); err != nil {

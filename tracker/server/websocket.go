@@ -18,14 +18,15 @@ import (
 const signalInterval = 2 * time.Minute
 
 const (
-	// pingEvery keeps a connection open through proxies, many of which end silent ones after a minute.
+	// pingEvery keeps a connection open through proxies, many of which end silent ones after a
+	// minute.
 	pingEvery = 50 * time.Second
 	// tooManyPause is how long a connection is not read after a refused message.
 	tooManyPause = time.Second
 )
 
-// ServeWebSocket answers WebTorrent's protocol (wire.Signal) on the listener until the context ends,
-// with at most so many connections at a time. It closes the listener.
+// ServeWebSocket answers WebTorrent's protocol (wire.Signal) on the listener until the context
+// ends, with at most so many connections at a time. It closes the listener.
 func (s *Server) ServeWebSocket(ctx context.Context, l net.Listener, most int) error {
 	ctx, stop := context.WithCancel(ctx)
 	var open sync.WaitGroup
@@ -72,8 +73,8 @@ func (s *Server) acceptSocket(ctx context.Context, w http.ResponseWriter, r *htt
 	s.readSocket(ctx, c, k, request{transport: overWebSocket, from: from}, key)
 }
 
-// write sends what is queued, and asks for signs of life. It returns when the client does not take a
-// message, or gives none.
+// write sends what is queued, and asks for signs of life. It returns when the client does not take
+// a message, or gives none.
 func (k *socket) write(ctx context.Context, c *websocket.Conn) {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -95,7 +96,8 @@ func (k *socket) write(ctx context.Context, c *websocket.Conn) {
 	}
 }
 
-// readSocket answers messages until the client ends the connection, or takes part in no swarm any more.
+// readSocket answers messages until the client ends the connection, or takes part in no swarm any
+// more.
 func (s *Server) readSocket(ctx context.Context, c *websocket.Conn, k *socket, from request, key string) {
 	patience := idlePatience
 	for {

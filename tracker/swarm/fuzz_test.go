@@ -31,7 +31,8 @@ func fuzzedMembers() []member {
 	return out
 }
 
-// A member that is read from a journal is one that could have announced, and is written as it was read.
+// A member that is read from a journal is one that could have announced, and is written as it was
+// read.
 func FuzzParseMember(f *testing.F) {
 	for _, m := range fuzzedMembers() {
 		k := memberKey{wire.InfoHash{1}, m.addr()}
@@ -72,8 +73,8 @@ func FuzzParseShared(f *testing.F) {
 	})
 }
 
-// Whatever is in a journal whose checksum is right, it is read or damaged; what was read can be told and written, and is there
-// after a restart.
+// Whatever is in a journal whose checksum is right, it is read or damaged; what was read can be
+// told and written, and is there after a restart.
 func FuzzJournal(f *testing.F) {
 	h := wire.InfoHash{1}
 	var good, gone []byte

@@ -24,8 +24,8 @@ type Origin struct {
 	block [16]byte
 }
 
-// HostOf is the unit of the quotas per host. On IPv6 it is a /64, since its owner can use any number
-// of addresses in it. On SCION it is a host, since the AS has a quota too.
+// HostOf is the unit of the quotas per host. On IPv6 it is a /64, since its owner can use any
+// number of addresses in it. On SCION it is a host, since the AS has a quota too.
 func HostOf(a wire.Addr) Origin { return hostOf(a.IA, a.Host.As16()) }
 
 func hostOf(ia pathsel.IA, host [16]byte) Origin {

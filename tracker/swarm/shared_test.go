@@ -40,7 +40,8 @@ func openShared(t *testing.T, v *valkeytest.Server, l swarm.Limits) *swarm.Share
 	return s
 }
 
-// older makes all that is in the server as old as if the time had gone by: the server's clock cannot be moved.
+// older makes all that is in the server as old as if the time had gone by: the server's clock
+// cannot be moved.
 const older = `
 local by = tonumber(ARGV[1])
 for _, key in ipairs(redis.call('KEYS', 'braid:2:*')) do
@@ -157,7 +158,8 @@ func TestSharedSweepLarge(t *testing.T) {
 	}
 }
 
-// Trackers that are away for less than a lifetime find what they knew; what is older is cleared, by one of them.
+// Trackers that are away for less than a lifetime find what they knew; what is older is cleared, by
+// one of them.
 func TestSharedRestart(t *testing.T) {
 	v := valkeytest.Start(t)
 	c := valkeyClient(t, v)
@@ -190,7 +192,8 @@ func TestSharedRestart(t *testing.T) {
 	}
 }
 
-// Trackers on one store hear of each other's notes, once for each change, and of those of trackers that have gone, as long as they live.
+// Trackers on one store hear of each other's notes, once for each change, and of those of trackers
+// that have gone, as long as they live.
 func TestSharedNotes(t *testing.T) {
 	v := valkeytest.Start(t)
 	c := valkeyClient(t, v)
@@ -277,7 +280,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// The server goes and comes back: peers are told so meanwhile, and the log once. A password is not in it.
+// The server goes and comes back: peers are told so meanwhile, and the log once. A password is not
+// in it.
 func TestSharedAway(t *testing.T) {
 	const secret = "open-sesame"
 	v := valkeytest.Start(t, "--requirepass", secret)

@@ -150,7 +150,8 @@ func appendDrawn(to []member, got []valkey.ValkeyMessage, kind int, oldest int64
 	return to, nil
 }
 
-// parseShared reads a member as lua/swarm.lua writes it. It has no host if its address is impossible.
+// parseShared reads a member as lua/swarm.lua writes it. It has no host if its address is
+// impossible.
 func parseShared(address, value []byte) (m member, err error) {
 	const valueLen = 20 + 8 + 1 + 4
 	if len(value) != valueLen {

@@ -26,7 +26,8 @@ type opener struct {
 
 const all = swarm.IPv4 | swarm.IPv6 | swarm.SCION
 
-// testStore runs the suite that every implementation of swarm.Store passes. bubble runs each test of it.
+// testStore runs the suite that every implementation of swarm.Store passes. bubble runs each test
+// of it.
 func testStore(t *testing.T, bubble func(*testing.T, func(*testing.T)), o opener) {
 	for _, tt := range []struct {
 		name string
@@ -139,7 +140,8 @@ func testLife(t *testing.T, o opener) {
 	}
 	s.announce(done)
 	s.expect(a.InfoHash, 1, 1, 1, 0)
-	// Other peers do not see each other; nobody is entered by a port of 0, nor taken out by a stranger's goodbye.
+	// Other peers do not see each other; nobody is entered by a port of 0, nor taken out by a
+	// stranger's goodbye.
 	s.announce(with(visitOn(3, swarm.IPv4), func(v *swarm.Visit) { v.Addr.Port = 0 }))
 	s.announce(with(with(a, stopped), func(v *swarm.Visit) { v.Identity++ }))
 	s.announce(with(visitOn(4, swarm.IPv4), stopped))
@@ -244,7 +246,8 @@ func testQuotas(t *testing.T, o opener) {
 	}
 }
 
-// A /64 of IPv6 is one host: who has one has as many addresses as he likes. On SCION a host is a host.
+// A /64 of IPv6 is one host: who has one has as many addresses as he likes. On SCION a host is a
+// host.
 func testSubnet(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{PerHost: 3})
 	for _, n := range []int{5, 25} { // before and after there is an index
@@ -333,8 +336,8 @@ func testNetwork(t *testing.T, o opener) {
 	}
 }
 
-// A memory that one network has filled has places for the other kinds, and those who are alone in their swarms make room
-// for others, but not for more of the network that is the largest.
+// A memory that one network has filled has places for the other kinds, and those who are alone in
+// their swarms make room for others, but not for more of the network that is the largest.
 func testFull(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{Members: 64, PerNetwork: 64, PerHost: 64})
 	for n := range 100 {
@@ -366,7 +369,8 @@ func testFull(t *testing.T, o opener) {
 	if n := s.members(); n.Members > 64 || n.Members < 60 || n.IPv6 != 6 || n.SCION != 6 || n.Swarms != n.Members {
 		t.Errorf("%+v", n)
 	}
-	// A swarm of two is not dead: its members go only for an owner who has fewer, and after those who are alone.
+	// A swarm of two is not dead: its members go only for an owner who has fewer, and after those
+	// who are alone.
 	a, b := lone(300, swarm.IPv4), lone(300, swarm.SCION)
 	a.Addr.Host = netip.MustParseAddr("10.200.0.1")
 	b.Addr.IA, b.Identity, b.InfoHash = b.Addr.IA+77, 1, a.InfoHash
@@ -521,7 +525,8 @@ func testModel(t *testing.T, o opener) {
 			}
 			seen[a] = true
 		}
-		// Ones of its own or without use may have been drawn in place of others, never more than are there.
+		// Ones of its own or without use may have been drawn in place of others, never more than
+		// are there.
 		if len(seen) > min(v.Want, candidates) || candidates > 20 && len(seen) == 0 || v.Want >= 3*len(m) && len(seen) != candidates {
 			t.Fatalf("%d peers of %d, %d wanted", len(seen), candidates, v.Want)
 		}

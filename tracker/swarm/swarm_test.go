@@ -110,7 +110,8 @@ func TestDurableRestart(t *testing.T) {
 	}
 }
 
-// A copy of the file at any time is what a crash leaves: it holds all that was synced, and is read at once.
+// A copy of the file at any time is what a crash leaves: it holds all that was synced, and is read
+// at once.
 func TestDurableCrash(t *testing.T) {
 	dir := t.TempDir()
 	d := openDurable(t, dir, swarm.Limits{})
@@ -182,8 +183,8 @@ func TestDurableDamaged(t *testing.T) {
 	}
 }
 
-// A journal that is damaged in its middle is set aside, also where no batch can be told from its length. What precedes the
-// damage is used, and is in the new journal at once.
+// A journal that is damaged in its middle is set aside, also where no batch can be told from its
+// length. What precedes the damage is used, and is in the new journal at once.
 func TestDurableDamagedMiddle(t *testing.T) {
 	for _, harm := range []func(b []byte, second int){
 		func(b []byte, second int) { b[second+100] ^= 1 },
@@ -239,7 +240,8 @@ func TestDurableDamagedMiddle(t *testing.T) {
 	}
 }
 
-// The journal stays within a few times of what it has to hold, however much comes and goes, and holds all of it.
+// The journal stays within a few times of what it has to hold, however much comes and goes, and
+// holds all of it.
 func TestDurableStaysShort(t *testing.T) {
 	dir := t.TempDir()
 	d := openDurable(t, dir, swarm.Limits{})
@@ -309,8 +311,8 @@ func TestManyAddresses(t *testing.T) {
 	}
 }
 
-// While the disk is full the tracker goes on, says that it is not well, and its memory is bounded; when there is room again
-// the journal has what memory has.
+// While the disk is full the tracker goes on, says that it is not well, and its memory is bounded;
+// when there is room again the journal has what memory has.
 func TestDurableFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=8m", "braid-test", dir).Run(); err != nil {

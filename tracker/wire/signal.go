@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Signal is a message of WebTorrent's tracker protocol: JSON in WebSocket messages, in both directions.
-// Peers announce with offers of WebRTC connections (RFC 8829). The tracker relays each offer to another
-// peer, and that peer's answer back. It has no BEP; ../PROTOCOL.md describes it.
+// Signal is a message of WebTorrent's tracker protocol: JSON in WebSocket messages, in both
+// directions. Peers announce with offers of WebRTC connections (RFC 8829). The tracker relays each
+// offer to another peer, and that peer's answer back. It has no BEP; ../PROTOCOL.md describes it.
 type Signal struct {
 	// Scrape asks for, or answers with, Counts of torrents. All other messages are announces.
 	Scrape bool
 	Counts []Counts
 
 	InfoHash InfoHash // not of a scrape
-	// PeerID is the sender's; in a relayed offer or answer that of the peer it comes from. ToPeer is the
-	// peer that an answer is for. Both are zero if they are missing.
+	// PeerID is the sender's; in a relayed offer or answer that of the peer it comes from. ToPeer
+	// is the peer that an answer is for. Both are zero if they are missing.
 	PeerID, ToPeer PeerID
 
 	// The fields of an announce by a peer.
@@ -35,8 +35,8 @@ type Signal struct {
 	Failure, Warning     string
 }
 
-// Offer is the description of one end of a connection (RFC 8866), with the ID that its maker has given
-// the offer: any bytes.
+// Offer is the description of one end of a connection (RFC 8866), with the ID that its maker has
+// given the offer: any bytes.
 type Offer struct {
 	ID  string
 	SDP string
@@ -47,14 +47,15 @@ const (
 	MaxSignal = 64 << 10
 	// MaxOffers is the number of offers in an announce. WebTorrent sends 5.
 	MaxOffers = 10
-	// maxSDP bounds a description in bytes. One of a data channel takes about 500 bytes, and 100 for
-	// each address.
+	// maxSDP bounds a description in bytes. One of a data channel takes about 500 bytes, and 100
+	// for each address.
 	maxSDP = 16 << 10
 	// maxOfferID bounds an offer's ID in bytes. WebTorrent's has 20.
 	maxOfferID = 64
 )
 
-// latin are bytes in JSON (ISO 8859-1, so to speak): a string with one character from U+0000 to U+00FF for each byte.
+// latin are bytes in JSON (ISO 8859-1, so to speak): a string with one character from U+0000 to
+// U+00FF for each byte.
 type latin []byte
 
 func (b latin) String() string {

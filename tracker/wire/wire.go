@@ -113,8 +113,8 @@ type Announce struct {
 	// on SCION.
 	Peers Order
 	Hints bool
-	// Fellow says that the peer is a gateway, and that clients of it use the torrent. It asks for the
-	// addresses of the gateway whose tracker this is.
+	// Fellow says that the peer is a gateway, and that clients of it use the torrent. It asks for
+	// the addresses of the gateway whose tracker this is.
 	Fellow bool
 }
 

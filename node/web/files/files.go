@@ -7,8 +7,9 @@
 // The answers are verified pieces. Of an incomplete torrent, the pieces of a request are fetched
 // first, in the order of reading, and the answer waits for them.
 //
-// It serves everybody who knows an info hash, and lists no torrents. It changes nothing but the order
-// in which pieces are requested. What it serves was made by strangers: a browser must not run it.
+// It serves everybody who knows an info hash, and lists no torrents. It changes nothing but the
+// order in which pieces are requested. What it serves was made by strangers: a browser must not run
+// it.
 package files
 
 import (
@@ -27,21 +28,22 @@ import (
 	"braid/scionnet"
 )
 
-// Prefix is the path below which all files are. The web seed of a torrent is Prefix, its info hash in
-// hexadecimal digits, and a slash.
+// Prefix is the path below which all files are. The web seed of a torrent is Prefix, its info hash
+// in hexadecimal digits, and a slash.
 const Prefix = "/torrent/"
 
 // Options of a Handler.
 type Options struct {
-	// Private serves private torrents (BEP 27), too: everybody who knows the info hash can read them.
+	// Private serves private torrents (BEP 27), too: everybody who knows the info hash can read
+	// them.
 	Private bool
 }
 
 const (
 	// maxRanges bounds the ranges of one request. Each may cost a piece of an incomplete torrent.
 	maxRanges = 64
-	// patience is how long a client may take to accept some of the answer, and how long an answer may
-	// wait for the next piece.
+	// patience is how long a client may take to accept some of the answer, and how long an answer
+	// may wait for the next piece.
 	patience = 2 * time.Minute
 )
 
@@ -128,8 +130,8 @@ func retryLater(w http.ResponseWriter, text string) {
 	http.Error(w, text, http.StatusServiceUnavailable)
 }
 
-// answer is a file on its way to a client. It ends if the client takes nothing for a while, or if the
-// data does not come.
+// answer is a file on its way to a client. It ends if the client takes nothing for a while, or if
+// the data does not come.
 type answer struct {
 	http.ResponseWriter
 	io.ReadSeeker

@@ -15,9 +15,9 @@ import (
 // ErrFetch says that the server with a .torrent file has not sent one.
 var ErrFetch = errors.New("the torrent cannot be fetched")
 
-// Source reads the torrent that a user of an interface names: a magnet link, an info hash, the http or
-// https URL of a .torrent file, which is fetched with the cookies, or the absolute path of such a file
-// on this machine.
+// Source reads the torrent that a user of an interface names: a magnet link, an info hash, the http
+// or https URL of a .torrent file, which is fetched with the cookies, or the absolute path of such
+// a file on this machine.
 func Source(ctx context.Context, name, cookies string) (client.Source, error) {
 	if IsHash(name) {
 		name = "magnet:?xt=urn:btih:" + name

@@ -7,7 +7,8 @@ import (
 	"braid/node/web/page/chromium"
 )
 
-// The functions that decide what is drawn are tested where they run: in the browser, from values to values.
+// The functions that decide what is drawn are tested where they run: in the browser, from values to
+// values.
 func TestFunctions(t *testing.T) {
 	b := chromium.Open(t, false, "")
 	server := httptest.NewServer(Handler())

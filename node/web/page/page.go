@@ -1,5 +1,6 @@
 // Package page is braid's web page: ES modules, style sheets and drawings that are embedded in the
-// program. There is no build step and no code of others. The page talks to /api/v1 and nothing else.
+// program. There is no build step and no code of others. The page talks to /api/v1 and nothing
+// else.
 //
 // Its parts, in static:
 //
@@ -12,9 +13,9 @@
 //	map.js, layout.js      the map of ASes: drawing, places
 //	policy.js, settings.js changes, with a preview of what they would do
 //
-// Everything that draws or decides is a function of data. Everything that is kept has a limit, since a
-// page stays open for days. Texts from strangers go into the document as text, never as markup, and
-// the Trusted Types of the content security policy hold the code to that.
+// Everything that draws or decides is a function of data. Everything that is kept has a limit,
+// since a page stays open for days. Texts from strangers go into the document as text, never as
+// markup, and the Trusted Types of the content security policy hold the code to that.
 package page
 
 import (
@@ -31,8 +32,8 @@ import (
 //go:embed static
 var static embed.FS
 
-// ContentSecurityPolicy allows the page its own files and requests to its own server: no code in the
-// document, no frames around it, nothing from elsewhere.
+// ContentSecurityPolicy allows the page its own files and requests to its own server: no code in
+// the document, no frames around it, nothing from elsewhere.
 const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -79,7 +80,8 @@ func Handler() http.Handler {
 	})
 }
 
-// read returns the embedded files by name. They are there, or the program would not have been built.
+// read returns the embedded files by name. They are there, or the program would not have been
+// built.
 func read() map[string]file {
 	entries, err := static.ReadDir("static")
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The handler serves the document and its files, with the headers that keep other sites out, and nothing else.
+// The handler serves the document and its files, with the headers that keep other sites out, and
+// nothing else.
 func TestHandler(t *testing.T) {
 	h := Handler()
 	ask := func(method, path, tag string) *httptest.ResponseRecorder {

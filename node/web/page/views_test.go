@@ -19,8 +19,8 @@ const firstTorrent = "#/torrent/0000000000000000000000000000000000000001"
 const unnamed = `[...document.querySelectorAll("button, a, input, select, textarea, [role=button], [role=grid], canvas[role=img]")]
 	.filter(e => e.checkVisibility() && !(e.labels?.length || e.ariaLabel || e.textContent.trim() || e.title)).map(e => e.outerHTML.slice(0, 80)).join("\n")`
 
-// Each view with a thousand torrents and two hundred paths: its parts, its size on a phone, its names for
-// screen readers, and that only rows exist which can be seen.
+// Each view with a thousand torrents and two hundred paths: its parts, its size on a phone, its
+// names for screen readers, and that only rows exist which can be seen.
 func TestViews(t *testing.T) {
 	b := chromium.Open(t, false, "")
 	url := newWorld(1000, 10, 20).serve(t)
@@ -137,8 +137,8 @@ func TestTorrents(t *testing.T) {
 	}
 }
 
-// The map stays where it is while rates and rules change. An interface is forbidden only once the user has
-// seen which paths remain.
+// The map stays where it is while rates and rules change. An interface is forbidden only once the
+// user has seen which paths remain.
 func TestMap(t *testing.T) {
 	b := chromium.Open(t, false, "")
 	w := newWorld(1, 6, 6)
@@ -195,9 +195,9 @@ func TestReconnect(t *testing.T) {
 	b.Until(`!document.body.classList.contains("lost") && document.querySelectorAll(".torrents .row").length > 5`)
 }
 
-// Scrolling through a thousand torrents and two hundred paths: the log says how long frames take, and how much
-// processor time of the page's thread; for 60 frames a second there are 16.7 ms. The figures depend on the
-// machine, so the test judges only that few rows exist at any moment.
+// Scrolling through a thousand torrents and two hundred paths: the log says how long frames take,
+// and how much processor time of the page's thread; for 60 frames a second there are 16.7 ms. The
+// figures depend on the machine, so the test judges only that few rows exist at any moment.
 func TestScrolling(t *testing.T) {
 	b := chromium.Open(t, false, "")
 	url := newWorld(1000, 10, 20).serve(t)

@@ -19,8 +19,8 @@ import (
 	"braid/pathsel"
 )
 
-// world answers /api/v1 with a made-up daemon of any size, for what a testbed of seconds cannot have: a
-// thousand torrents, two hundred paths, thirty ASes.
+// world answers /api/v1 with a made-up daemon of any size, for what a testbed of seconds cannot
+// have: a thousand torrents, two hundred paths, thirty ASes.
 type world struct {
 	begin    time.Time
 	torrents []v1.Torrent

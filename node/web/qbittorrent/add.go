@@ -146,8 +146,8 @@ func (c *call) keepLabels(category string, tags []string) error {
 	return c.keepTags(tags)
 }
 
-// readFilePriorities reads a priority for each file of a torrent, with commas between them; nil: none are
-// given.
+// readFilePriorities reads a priority for each file of a torrent, with commas between them; nil:
+// none are given.
 func (c *call) readFilePriorities(src client.Source) (map[int]client.Priority, error) {
 	list := split(c.text("filePriorities"), ",")
 	switch {

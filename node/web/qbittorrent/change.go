@@ -200,7 +200,8 @@ func (c *call) setShareLimits() (any, error) {
 	return nil, c.set(node.Change{Goal: &goal})
 }
 
-// shareLimitAction says what happens to a torrent that has reached a limit of seeding: it is stopped.
+// shareLimitAction says what happens to a torrent that has reached a limit of seeding: it is
+// stopped.
 func (c *call) shareLimitAction() {
 	if action := c.text("shareLimitAction"); !slices.Contains([]string{"", "Default", "Stop", "-1", "0"}, action) {
 		c.wrong("braid has no other action at a share limit than Stop")

@@ -57,8 +57,8 @@ const (
 	trackerFailing = 4
 )
 
-// trackers lists the trackers, after the three other sources of peers that qBittorrent has and braid
-// lacks.
+// trackers lists the trackers, after the three other sources of peers that qBittorrent has and
+// braid lacks.
 func (*call) trackers(t *node.Torrent) (any, error) {
 	out := []map[string]any{}
 	add := func(url string, tier, state int, message string) map[string]any {
@@ -140,8 +140,8 @@ func peersOf(t *node.Torrent) map[string]any {
 	return out
 }
 
-// log is the log of the torrents, as far as the node keeps it. The number of an entry is its time in
-// milliseconds, since the entries have none of their own.
+// log is the log of the torrents, as far as the node keeps it. The number of an entry is its time
+// in milliseconds, since the entries have none of their own.
 func (c *call) log() (any, error) {
 	last := c.whole("last_known_id", -1)
 	out := []map[string]any{}

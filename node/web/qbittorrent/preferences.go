@@ -89,8 +89,8 @@ func rates(prefix string, of func(*node.Settings) *node.Rates) (out []preference
 	return out
 }
 
-// limited is a limit of two preferences: a value, which is negative if it is off, and a switch, which
-// has the last word.
+// limited is a limit of two preferences: a value, which is negative if it is off, and a switch,
+// which has the last word.
 func limited(
 	value string, get func(*node.Settings) float64, put func(*node.Settings, float64),
 ) []preference {
@@ -188,8 +188,8 @@ var fixedPreferences = map[string]any{
 	"web_ui_csrf_protection_enabled": true, "web_ui_host_header_validation_enabled": true,
 }
 
-// daysNumber is 0 for every day, 1 for Monday to Friday, 2 for the weekend, and 3 to 9 for Monday to
-// Sunday. Other sets of days have no number: they are told as every day.
+// daysNumber is 0 for every day, 1 for Monday to Friday, 2 for the weekend, and 3 to 9 for Monday
+// to Sunday. Other sets of days have no number: they are told as every day.
 func daysNumber(days [7]bool) int {
 	for n := range 10 {
 		if daysOf(n) == days {

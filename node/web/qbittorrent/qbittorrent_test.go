@@ -184,7 +184,8 @@ func (s *service) add(torrent []byte, pairs ...string) (int, string) {
 	return s.read(s.client.Post(s.url+"/api/v2/torrents/add", form.FormDataContentType(), &b))
 }
 
-// Without a session every call is refused, and nothing that changes anything can be reached with GET.
+// Without a session every call is refused, and nothing that changes anything can be reached with
+// GET.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -387,7 +388,8 @@ func TestPreferences(t *testing.T) {
 	if code, said := set(string(b)); code != http.StatusOK {
 		t.Errorf("what was read is not accepted: %s", said)
 	}
-	// A directory for incomplete data, and the switch of a limit, hold with what comes along with them.
+	// A directory for incomplete data, and the switch of a limit, hold with what comes along with
+	// them.
 	if code, said := set(`{"temp_path_enabled":true,"temp_path":"/incomplete","max_ratio_enabled":false,"max_ratio":4}`); code != http.StatusOK {
 		t.Fatal(said)
 	}

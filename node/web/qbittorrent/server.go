@@ -12,8 +12,8 @@
 //
 // A category is a label of the form category:NAME. All other labels are tags.
 //
-// The package refuses to pretend: an attempt to switch on what braid lacks is an error that says so.
-// docs/rpc.md lists what is missing.
+// The package refuses to pretend: an attempt to switch on what braid lacks is an error that says
+// so. docs/rpc.md lists what is missing.
 package qbittorrent
 
 import (
@@ -39,8 +39,8 @@ const (
 	apiVersion = "2.11.4"
 )
 
-// MaxBody bounds a request that adds torrents: several .torrent files in one form. Other requests are
-// at most maxArguments, which is enough to name 20,000 torrents.
+// MaxBody bounds a request that adds torrents: several .torrent files in one form. Other requests
+// are at most maxArguments, which is enough to name 20,000 torrents.
 const (
 	MaxBody      = 2*client.MaxTorrentFile + 1<<20
 	maxArguments = 1 << 20
@@ -355,8 +355,8 @@ func (c *call) torrent() (*node.Torrent, error) {
 	return t, nil
 }
 
-// torrents are those that the argument hashes names: all, or a list with bars. Each is there once. It
-// passes over unknown ones, as qBittorrent does.
+// torrents are those that the argument hashes names: all, or a list with bars. Each is there once.
+// It passes over unknown ones, as qBittorrent does.
 func (c *call) torrents() (out []*node.Torrent) {
 	hashes := c.needed("hashes")
 	if hashes == "all" {

@@ -257,8 +257,8 @@ func stateOf(s node.Status) string {
 	return "downloading"
 }
 
-// filters are the values of the argument filter of torrents/info. Those with two names had the second
-// one before version 5.
+// filters are the values of the argument filter of torrents/info. Those with two names had the
+// second one before version 5.
 var filters = map[string]func(*view) bool{
 	"all":         func(*view) bool { return true },
 	"downloading": func(v *view) bool { return v.left() > 0 || v.IsMagnet },

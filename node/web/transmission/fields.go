@@ -172,8 +172,8 @@ var peerFields = table[client.PeerProgress]{
 	{"rate_to_peer", camel, func(p client.PeerProgress) any { return int64(p.WriteRate / 8) }},
 }
 
-// peersFrom counts peers by how they became known. Those that the user or the torrent names count as
-// from the cache, for which Transmission has no other place.
+// peersFrom counts peers by how they became known. Those that the user or the torrent names count
+// as from the cache, for which Transmission has no other place.
 var peersFrom = table[[]client.PeerProgress]{
 	{"from_cache", camel, from(client.FromUser, client.FromEarlier)},
 	{"from_dht", camel, from(client.FromDHT)},
@@ -202,8 +202,8 @@ var trackerFields = table[numberedTracker]{
 	{"tier", camel, func(t numberedTracker) any { return t.Tier }},
 }
 
-// trackerStats says nothing of scrapes, which braid does not do: trackers tell the numbers of a swarm
-// when braid announces.
+// trackerStats says nothing of scrapes, which braid does not do: trackers tell the numbers of a
+// swarm when braid announces.
 var trackerStats = append(table[numberedTracker]{
 	{"announce_state", camel, func(t numberedTracker) any { return boolToInt(!t.Last.IsZero()) }},
 	{"download_count", camel, func(numberedTracker) any { return -1 }},

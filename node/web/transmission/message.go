@@ -59,8 +59,8 @@ func fail(c code, format string, args ...any) error {
 	return &failure{c, fmt.Errorf(format, args...)}
 }
 
-// parse reads a body: one request of either dialect, or a batch of JSON-RPC. Requests that are wrong
-// have their err set.
+// parse reads a body: one request of either dialect, or a batch of JSON-RPC. Requests that are
+// wrong have their err set.
 func parse(body []byte) (requests []request, batch bool) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || body[0] != '[' {

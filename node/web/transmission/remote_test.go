@@ -36,8 +36,8 @@ type option struct {
 	global bool   // not for one torrent
 }
 
-// options are those that change a setting, or print something. What a whole test is needed for is in
-// TestRemoteTorrents.
+// options are those that change a setting, or print something. What a whole test is needed for is
+// in TestRemoteTorrents.
 func options(dir string) []option {
 	const lacks = "braid has no "
 	set := func(names string, args []string, field string, want any) option {

@@ -252,8 +252,8 @@ func (c *call) readTrackers() trackerEdit {
 	}
 }
 
-// replacements reads numbers of trackers with their new URLs: in one list, where they take turns, or
-// as pairs.
+// replacements reads numbers of trackers with their new URLs: in one list, where they take turns,
+// or as pairs.
 func (c *call) replacements() map[int]string {
 	raw, ok := c.args["tracker_replace"]
 	if !ok {
@@ -341,8 +341,8 @@ func splitTiers(list string) (tiers [][]string) {
 	return tiers
 }
 
-// joinTiers checks announce URLs, each of which may be there once. New ones are the user's, those of
-// the torrent stay what they are: a user may name trackers in networks where a torrent may not.
+// joinTiers checks announce URLs, each of which may be there once. New ones are the user's, those
+// of the torrent stay what they are: a user may name trackers in networks where a torrent may not.
 func joinTiers(tiers [][]string, now [][]tracker.URL) ([][]tracker.URL, error) {
 	known := map[string]tracker.URL{}
 	for _, u := range slices.Concat(now...) {

@@ -109,15 +109,16 @@ type Limits struct {
 	Paths         []PathLimit `json:"paths"` // for paths with a matching interface
 }
 
-// PathLimit bounds all connections together, in each direction, whose path has a matching interface.
+// PathLimit bounds all connections together, in each direction, whose path has a matching
+// interface.
 type PathLimit struct {
 	Pattern string  `json:"pattern"` // ISD, ISD-AS or ISD-AS#interface; 0 is any
 	MbitS   float64 `json:"mbit_s"`
 }
 
-// Goal says when a complete torrent has been served enough: as soon as one part is reached. A part of a
-// torrent's goal that is 0 is the one of Settings, and one below 0 is never reached. A part of Settings
-// that is 0 is never reached.
+// Goal says when a complete torrent has been served enough: as soon as one part is reached. A part
+// of a torrent's goal that is 0 is the one of Settings, and one below 0 is never reached. A part of
+// Settings that is 0 is never reached.
 type Goal struct {
 	Ratio float64 `json:"ratio"`  // of sent payload to the size of the wanted data
 	TimeS float64 `json:"time_s"` // since it was complete
@@ -175,12 +176,13 @@ type Resume struct {
 // Move moves a torrent's data, in the background.
 type Move struct {
 	Directory string `json:"directory"` // absolute
-	// Data says whether the data is moved. Otherwise it is there already, and only the place changes.
+	// Data says whether the data is moved. Otherwise it is there already, and only the place
+	// changes.
 	Data bool `json:"data"`
 }
 
-// Rename gives a file of a torrent, or a directory with all its files, another path. Files on disk are
-// renamed, and nothing is overwritten. Without From it is the name that all paths begin with.
+// Rename gives a file of a torrent, or a directory with all its files, another path. Files on disk
+// are renamed, and nothing is overwritten. Without From it is the name that all paths begin with.
 type Rename struct {
 	From string `json:"from,omitempty"` // as in the list of files, or a directory of them
 	To   string `json:"to"`             // the whole new path, with slashes
@@ -205,10 +207,11 @@ type Pieces struct {
 	Count       int   `json:"count"`
 	LengthBytes int64 `json:"length_bytes"`
 	Done        int   `json:"done"` // verified
-	// Have has a bit for each piece, the first piece in the highest bit of the first byte; in base64.
+	// Have has a bit for each piece, the first piece in the highest bit of the first byte; in
+	// base64.
 	Have []byte `json:"have"`
-	// Available has, for each piece, the number of connected peers that have it, at most 255; in base64.
-	// Empty if it is not known.
+	// Available has, for each piece, the number of connected peers that have it, at most 255; in
+	// base64. Empty if it is not known.
 	Available []byte `json:"available"`
 	// Partial has a bit for each piece of which some blocks are there, as in Have; in base64.
 	Partial []byte `json:"partial"`
@@ -253,7 +256,8 @@ type Path struct {
 	Reason string `json:"reason"` // of the selector's last decision about it
 	// ReasonSince is when that was; absent if nothing was decided yet.
 	ReasonSince *time.Time `json:"reason_since,omitempty"`
-	// Refused is the clause of the policy that forbids the path, and Reason why; absent: it is allowed.
+	// Refused is the clause of the policy that forbids the path, and Reason why; absent: it is
+	// allowed.
 	Refused     string  `json:"refused,omitempty"`
 	Error       string  `json:"error,omitempty"`
 	DownMbitS   float64 `json:"down_mbit_s"`
@@ -289,7 +293,8 @@ type Hop struct {
 	Egress  uint64 `json:"egress"`  // interface at which the path leaves the AS; 0 at its end
 }
 
-// History is the rate of each path of a torrent over the last ten minutes, with the selector's decisions.
+// History is the rate of each path of a torrent over the last ten minutes, with the selector's
+// decisions.
 type History struct {
 	StepS float64   `json:"step_s"` // time from one sample to the next
 	End   time.Time `json:"end"`    // of the last sample
@@ -340,8 +345,8 @@ type MapAS struct {
 	UpMbitS   float64 `json:"up_mbit_s"`
 }
 
-// MapLink is a link between two ASes. Its ends are ordered so that A is nearer to the local AS on the
-// first path that uses the link.
+// MapLink is a link between two ASes. Its ends are ordered so that A is nearer to the local AS on
+// the first path that uses the link.
 type MapLink struct {
 	A           string   `json:"a"` // interface ISD-AS#ID
 	B           string   `json:"b"`
@@ -442,8 +447,8 @@ type Settings struct {
 	AddPaused       bool       `json:"add_paused"` // added torrents wait until they are resumed
 	// PeerExchange has connected peers tell each other of peers. Private torrents take no part.
 	PeerExchange bool `json:"peer_exchange"`
-	// LocalDiscovery announces torrents to the local network and finds peers there. Private torrents take
-	// no part.
+	// LocalDiscovery announces torrents to the local network and finds peers there. Private
+	// torrents take no part.
 	LocalDiscovery bool `json:"local_discovery"`
 }
 
@@ -481,7 +486,8 @@ type Snapshot struct {
 	Torrents []Torrent `json:"torrents"`
 }
 
-// TorrentsChanged is the event torrents: rows that have changed or are new, and torrents that are gone.
+// TorrentsChanged is the event torrents: rows that have changed or are new, and torrents that are
+// gone.
 type TorrentsChanged struct {
 	Changed []Torrent `json:"changed"`
 	Removed []string  `json:"removed"` // info hashes

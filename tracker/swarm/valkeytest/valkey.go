@@ -19,7 +19,8 @@ type Server struct {
 	out  *bytes.Buffer
 }
 
-// Start starts a server that keeps nothing on disk, with additional settings. It ends with the test.
+// Start starts a server that keeps nothing on disk, with additional settings. It ends with the
+// test.
 func Start(t *testing.T, settings ...string) *Server {
 	t.Helper()
 	program, err := exec.LookPath("valkey-server")

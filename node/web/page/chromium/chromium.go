@@ -1,5 +1,5 @@
-// Package chromium lets tests look at pages in a real browser: Debian's chromium without a window, driven
-// over its DevTools protocol. Only tests import it.
+// Package chromium lets tests look at pages in a real browser: Debian's chromium without a window,
+// driven over its DevTools protocol. Only tests import it.
 package chromium
 
 import (
@@ -20,7 +20,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long a page may take to become what a test waits for, on a machine with other work.
+// patience is how long a page may take to become what a test waits for, on a machine with other
+// work.
 const patience = 2 * time.Minute
 
 // Tab is a page in a browser of its own, with an empty profile.
@@ -32,9 +33,10 @@ type Tab struct {
 	complaints []string
 }
 
-// Open starts the browser, for the time of the test. With -short the test is skipped. Unless quiet is
-// set, the test fails if the page complains: errors of scripts, and what a content security policy
-// has refused. Resolve are rules such as "MAP evil.example 127.0.0.1", which stand for a name server.
+// Open starts the browser, for the time of the test. With -short the test is skipped. Unless quiet
+// is set, the test fails if the page complains: errors of scripts, and what a content security
+// policy has refused. Resolve are rules such as "MAP evil.example 127.0.0.1", which stand for a
+// name server.
 func Open(t testing.TB, quiet bool, resolve string) *Tab {
 	t.Helper()
 	if testing.Short() {
@@ -177,7 +179,8 @@ func (b *Tab) Click(selector string) {
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// Type presses the keys of a text, one after the other. Special keys are those of package chromedp/kb.
+// Type presses the keys of a text, one after the other. Special keys are those of package
+// chromedp/kb.
 func (b *Tab) Type(text string) {
 	b.t.Helper()
 	b.do(chromedp.KeyEvent(text))
@@ -189,8 +192,8 @@ func (b *Tab) Upload(selector string, files ...string) {
 	b.do(chromedp.SetUploadFiles(chromedp.CSS(selector), files))
 }
 
-// Shot writes what can be seen as DIR/NAME.png if BRAID_SHOTS=DIR is set: for the documents, and to be
-// looked at.
+// Shot writes what can be seen as DIR/NAME.png if BRAID_SHOTS=DIR is set: for the documents, and to
+// be looked at.
 func (b *Tab) Shot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("BRAID_SHOTS")

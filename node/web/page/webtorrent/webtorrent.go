@@ -1,5 +1,5 @@
-// Package webtorrent lets tests exchange data with webtorrent, in Node and in a browser. It is the client of
-// most WebRTC peers. scripts/install-deps installs it. Only tests import this package.
+// Package webtorrent lets tests exchange data with webtorrent, in Node and in a browser. It is the
+// client of most WebRTC peers. scripts/install-deps installs it. Only tests import this package.
 package webtorrent
 
 import (
@@ -14,8 +14,8 @@ import (
 	"braid/node/web/page/chromium"
 )
 
-// Start downloads a .torrent file with webtorrent, which goes on to seed it until the test ends. sum waits
-// for the data of its first file and returns the SHA-256, or says what has gone wrong.
+// Start downloads a .torrent file with webtorrent, which goes on to seed it until the test ends.
+// sum waits for the data of its first file and returns the SHA-256, or says what has gone wrong.
 type Start func(t testing.TB, torrent string) (sum func() string)
 
 // script downloads the torrent. report is called with the data, or with an error.
@@ -28,7 +28,8 @@ const script = `
 // patience is how long webtorrent may take, on a machine with other work.
 const patience = 2 * time.Minute
 
-// packages is where the packages of npm are. The test is skipped if they are not there, and with -short.
+// packages is where the packages of npm are. The test is skipped if they are not there, and with
+// -short.
 func packages(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
