@@ -1,7 +1,9 @@
 package scionnet
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -58,9 +60,13 @@ func TestClaims(t *testing.T) {
 			src := Addr{peerIA + pathsel.IA(i), netip.MustParseAddr("10.0.0.3"), 2000}
 			met[src.IA] = h.remoteAS(h.routes.mustArrive(t, src, oneTrail(t, 1000), router))
 		}
+		// Each poll has another AS first, since only the first one is asked about.
+		order, turn := slices.Sorted(maps.Keys(met)), 0
 		poll := func() (proven []pathsel.IA) {
-			for ia, s := range met {
-				if s.prove(t.Context(), 0) {
+			turn++
+			for i := range order {
+				ia := order[(turn+i)%len(order)]
+				if s := met[ia]; s.prove(t.Context(), 0) {
 					proven = append(proven, ia)
 				}
 			}
