@@ -137,8 +137,8 @@ func (c *checkup) onTracker(s TrackerState) {
 // restart counts the time without data from now on.
 func (c *checkup) restart() { c.usefulAt = time.Now() }
 
-// look finds out whether there is progress, and if not, why. It returns for how long there was
-// none. Busy means that no data can come because files on disk are being looked at.
+// look finds out whether the transfer makes progress and, if not, why. It returns the time since the
+// last progress. Busy means that no data can arrive, because files on disk are being checked.
 func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	now := time.Now()
 	st := c.torrent.Stats()

@@ -44,7 +44,7 @@ type saved struct {
 	Completed time.Time        `json:"completed,omitzero"`
 	Trackers  [][]savedTracker `json:"trackers"`
 	Peers     []string         `json:"peers,omitempty"`
-	Served    string           `json:"served,omitempty"` // the reason; empty: it was not served enough
+	Served    string           `json:"served,omitempty"` // why it was served enough; empty if it was not
 	Forced    bool             `json:"forced,omitempty"`
 	Removing  bool             `json:"removing,omitempty"` // it is being removed with its data
 	MoveTo    string           `json:"move_to,omitempty"`  // its data is being copied there

@@ -175,8 +175,9 @@ func namedFirst(peers []wire.Peer) []wire.Peer {
 	return peers[:min(len(peers), maxFellowAddrs)]
 }
 
-// living returns the addresses of the fellows that serve a torrent. It waits until those that are
-// alive were asked for it, so that the first client learns of them, or until the context ends.
+// living returns the addresses of the fellows that serve a torrent. It waits until each fellow that
+// is alive was asked for the torrent, so that the first client learns of all, or until the context
+// ends.
 func (g *Gateway) living(ctx context.Context, hash wire.InfoHash) (out []wire.Peer) {
 	g.mu.Lock()
 	var wait []chan struct{}

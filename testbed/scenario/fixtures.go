@@ -49,8 +49,8 @@ func (h *fixtures) prepare() (err error) {
 	return err
 }
 
-// networkFor returns the options of the scenario's network but for the router, and a key that is
-// equal for scenarios that can share a network. The properties of links are not in the key, since
+// networkFor returns the options of the scenario's network, except the router. Scenarios with the
+// same key can share a network. The properties of links are not in the key, since
 // each run sets them.
 func networkFor(s Scenario) (opts testbed.Options, key string, err error) {
 	if opts, err = s.options(); err != nil {

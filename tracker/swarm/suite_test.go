@@ -246,8 +246,8 @@ func testQuotas(t *testing.T, o opener) {
 	}
 }
 
-// A /64 of IPv6 is one host: who has one has as many addresses as he likes. On SCION a host is a
-// host.
+// A /64 of IPv6 counts as one host, since its owner can use any address in it. On SCION, each address
+// is a host of its own.
 func testSubnet(t *testing.T, o opener) {
 	s := open(t, o, swarm.Limits{PerHost: 3})
 	for _, n := range []int{5, 25} { // before and after there is an index

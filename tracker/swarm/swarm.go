@@ -88,7 +88,8 @@ const (
 
 const kinds = 3
 
-// kindOf numbers the network of an address: the bit in Networks. Both families of SCION are one.
+// kindOf returns the number of an address's network, which is its bit in Networks. IPv4 and IPv6
+// hosts on SCION are in the same network.
 func kindOf(a wire.Addr) int { return min(int(a.Family()), kinds-1) }
 
 // NetworkOf is the network of an address.

@@ -240,8 +240,8 @@ func TestDurableDamagedMiddle(t *testing.T) {
 	}
 }
 
-// The journal stays within a few times of what it has to hold, however much comes and goes, and
-// holds all of it.
+// The journal contains all members, and is at most a few times larger than they are, even if many
+// peers have come and gone.
 func TestDurableStaysShort(t *testing.T) {
 	dir := t.TempDir()
 	d := openDurable(t, dir, swarm.Limits{})
