@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/daemon"
@@ -13,11 +14,15 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 )
 
-// lockedTries is how often a question is asked at most.
-const lockedTries = 4
+// askTries is how often a question is asked at most, and askAgainWithin how long after the first time
+// it is asked again. A service that needs longer to fail is busy, and the next lookup asks it soon.
+const (
+	askTries       = 4
+	askAgainWithin = time.Second
+)
 
 // askPaths asks for the paths to dst. scionproto's in-process daemon writes some failures to its
-// log only. askPaths reads that log and handles two of them.
+// log only. askPaths reads that log and handles three of them.
 //
 // A locked table: the daemon verifies all segments of an answer at the same time. It keeps
 // certificates in an SQLite database in memory. If two segments bring the same certificate, one of
@@ -25,15 +30,20 @@ const lockedTries = 4
 // 16 ASes, one in twenty of the first answers lacked paths. askPaths asks again, and the next try
 // finds the certificates in the table.
 //
+// A part of an answer: the daemon asks for up, core and down segments each by itself. If one of
+// these questions fails, the paths from the others are the answer. askPaths asks again.
+//
 // No answer: if the control service does not answer within the time of ctx, the daemon returns an
 // empty list, as for an AS to which there is no path. askPaths then returns ErrNoControl.
 func askPaths(ctx context.Context, c daemon.Connector, dst, src addr.IA, refresh bool) ([]snet.Path, error) {
+	start := time.Now()
 	for try := 1; ; try++ {
 		var l failureLog
 		paths, err := c.Paths(log.CtxWith(ctx, &l), dst, src, types.PathReqFlags{Refresh: refresh})
 		locked, failure := l.failures()
+		incomplete := len(paths) > 0 && failure != nil && time.Since(start) < askAgainWithin
 		switch {
-		case (locked || isLocked(err)) && try < lockedTries:
+		case (locked || isLocked(err) || incomplete) && try < askTries:
 			refresh = true
 		case len(paths) == 0 && err == nil && failure != nil:
 			return nil, fmt.Errorf("%w from the control service of %s: %w", ErrNoControl, src, failure)
