@@ -2,6 +2,7 @@ package scionnet
 
 import (
 	"cmp"
+	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -48,8 +49,8 @@ func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *quic.Control
 }
 
 // couple tells the host's group along which links the connection goes, each named by the interface
-// at its start. Those of an accepted connection are known once the control plane has told of its
-// path; before that only the first one is.
+// at its start, and the controller what they are announced to carry. An accepted connection's links
+// are known once the control plane has told of its path; before that only the first one is.
 func (e *Endpoint) couple(k *quic.Controller, r *route) {
 	h := e.host
 	if len(r.trail) == 0 {
@@ -64,6 +65,20 @@ func (e *Endpoint) couple(k *quic.Controller, r *route) {
 		links = append(links, congestion.Link(ifs[i].String()))
 	}
 	k.Join(links, all)
+	if f, ok := h.lookup.find(r.remote.IA, r.trail); ok && f.announced > 0 {
+		payload := mostPacket / float64(mostPacket+r.headerLen(e.addr))
+		k.Announce(payload * f.announced)
+	}
+}
+
+// coupleLater couples an accepted connection once its path is known, in time for the start of the
+// first download. The endpoint's next round of checks may be too late for that.
+func (c *Conn) coupleLater() {
+	c.endpoint.host.lookup.spawn(func(ctx context.Context) {
+		if c.place.as.prove(ctx, lookupTimeout) {
+			c.endpoint.couple(c.control, c.route)
+		}
+	})
 }
 
 // memory is what paths have carried lately, so that a connection does not have to find it out

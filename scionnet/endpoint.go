@@ -258,6 +258,8 @@ func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, hands
 	if err := e.begin(c, qc, func() (*quic.Stream, error) { return qc.AcceptStream(ctx) }); err != nil {
 		return nil, err
 	}
-	_ = c.Proven() // starts the proof
+	if !c.Proven() { // which starts the proof
+		c.coupleLater()
+	}
 	return c, nil
 }

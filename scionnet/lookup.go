@@ -25,8 +25,9 @@ type found struct {
 	trail trail
 	way   *way
 	// latency is the announced latency from each interface to the next; negative if not announced.
-	latency []time.Duration
-	epic    bool // the path offers EPIC
+	latency   []time.Duration
+	epic      bool    // the path offers EPIC
+	announced float64 // bytes a second of the narrowest link; 0: not all links are announced
 }
 
 // foundPath converts a path from the control plane.
@@ -42,7 +43,10 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	f.path.Fingerprint = pathsel.FingerprintOf(f.path.Interfaces)
 	f.latency = meta.Latency
 	f.path.Latency, f.path.LatencyKnown = latency(meta)
-	f.path.Bandwidth = bandwidth(meta)
+	var all bool
+	if f.path.Bandwidth, all = bandwidth(meta); all {
+		f.announced = float64(f.path.Bandwidth) / 8
+	}
 	f.trail = trailOf(f.path.Interfaces)
 
 	raw, ok := p.Dataplane().(snetpath.SCION)
@@ -91,15 +95,17 @@ func latency(m *snet.PathMetadata) (time.Duration, bool) {
 	return sum, known
 }
 
-// bandwidth is the smallest announced bandwidth in bit/s (announced in kbit/s; 0: not announced).
-func bandwidth(m *snet.PathMetadata) uint64 {
-	var least uint64
-	for _, b := range m.Bandwidth {
+// bandwidth is the smallest announced bandwidth in bit/s (announced in kbit/s; 0: not announced),
+// and whether all links between ASes are announced.
+func bandwidth(m *snet.PathMetadata) (least uint64, all bool) {
+	all = len(m.Bandwidth) == len(m.Interfaces)-1
+	for i, b := range m.Bandwidth {
 		if b > 0 && (least == 0 || b < least) {
 			least = b
 		}
+		all = all && (b > 0 || i%2 == 1) // every second entry is a way through an AS
 	}
-	return least * 1000
+	return least * 1000, all
 }
 
 // Paths lists the paths to dst in the order of 'scion showpaths': fewest hops first. The first call

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/scionproto/scion/pkg/snet"
+
 	"braid/pathsel"
 )
 
@@ -452,4 +454,24 @@ func TestLookupTableIsBounded(t *testing.T) {
 			t.Errorf("%d destinations taken", len(l.destinations))
 		}
 	})
+}
+
+func TestAnnouncedBandwidth(t *testing.T) {
+	three := make([]snet.PathInterface, 4) // ends of two links, with an AS between them
+	for name, c := range map[string]struct {
+		kbit  []uint64
+		least uint64
+		all   bool
+	}{
+		"all links":      {[]uint64{40_000, 0, 20_000}, 20_000_000, true},
+		"the AS as well": {[]uint64{40_000, 10_000, 20_000}, 10_000_000, true},
+		"one link":       {[]uint64{40_000, 0, 0}, 40_000_000, false},
+		"the AS only":    {[]uint64{0, 10_000, 0}, 10_000_000, false},
+		"nothing":        {nil, 0, false},
+	} {
+		least, all := bandwidth(&snet.PathMetadata{Interfaces: three, Bandwidth: c.kbit})
+		if least != c.least || all != c.all {
+			t.Errorf("%s: %d bit/s, all %v", name, least, all)
+		}
+	}
 }

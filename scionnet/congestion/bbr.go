@@ -168,6 +168,7 @@ func (b *bbr) onAck(e event) {
 	b.step(e, newRound)
 	b.publish(e)
 	if !b.start.filled {
+		b.start.crowd = b.member.crowd()
 		b.start.cwnd = min(max(b.start.cwnd, b.room(b.start.resume.floor(b.now)))+float64(e.acked), maxWindow)
 	}
 }

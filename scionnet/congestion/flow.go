@@ -50,22 +50,8 @@ type Snapshot struct {
 	BytesAcked   uint64
 }
 
-// initialWindow is the window of a new flow in packets (RFC 9002, section 7.2). If round trips are
-// long, that is so few packets a second that a download of some megabytes ends before its path is
-// full. A flow on a path longer than initialTrip therefore starts at the rate that it has on one of
-// that length. It paces these packets. longWindow bounds them; quic-go starts with as many on each
-// path.
-const (
-	initialWindow = 10
-	longWindow    = 32
-	initialTrip   = 40 * time.Millisecond
-)
-
-// initial is the window of a new flow in bytes. The round trip is 0 until it is known.
-func initial(packetSize int, rtt time.Duration) float64 {
-	packets := initialWindow * max(1, rtt.Seconds()/initialTrip.Seconds())
-	return min(packets, longWindow) * float64(packetSize)
-}
+// initialWindow is the window of a new flow in packets (RFC 9002, section 7.2).
+const initialWindow = 10
 
 // minWindow in packets keeps acknowledgements coming: a receiver acknowledges every second packet
 // at once, and a smaller window waits for its timer instead.

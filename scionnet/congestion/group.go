@@ -96,6 +96,15 @@ func (b *bbr) publish(e event) {
 	m.rate, m.bandwidth = b.last.rate(), b.bandwidth.now()
 }
 
+// crowd is the number of flows, with this one, that share the link that most of them share.
+func (m *member) crowd() int {
+	n := 1
+	for _, l := range m.links {
+		n = max(n, len(l.members))
+	}
+	return n
+}
+
 // compare looks at the flows behind the same queue.
 func (b *bbr) compare() {
 	count, rate, bandwidth := 0, 0.0, 0.0

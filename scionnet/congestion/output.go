@@ -55,7 +55,7 @@ func (b *bbr) window() int {
 	w += bunched
 	switch b.phase {
 	case startup:
-		w = max(min(w, b.start.cwnd), initial(b.packetSize, b.minRTT.rtt), windowGain*b.room(b.start.resume.floor(b.now)))
+		w = max(min(w, b.start.cwnd), b.initial(), windowGain*b.room(b.start.resume.floor(b.now)))
 	case probeRTT:
 		return int(max(probeRTTGain*room, minWindow*float64(b.packetSize)))
 	case up, refill:
@@ -94,7 +94,7 @@ func (b *bbr) pacingRate() float64 {
 	switch b.phase {
 	case startup:
 		// The few small packets of a handshake say nothing of the path's rate.
-		least := initial(b.packetSize, b.minRTT.rtt) / max(b.minRTT.rtt, hostTime).Seconds()
+		least := b.initial() / max(b.minRTT.rtt, hostTime).Seconds()
 		return b.start.resume.bound(b.now, max(startupGain*rate, least))
 	case drain:
 		gain = drainGain

@@ -54,6 +54,74 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// What links are announced to carry makes the start quicker, and a wrong announcement costs little.
+func TestAnnounced(t *testing.T) {
+	path := wire{rate: 40 * mbit, delay: 60 * ms, queue: 120 * ms}
+	shallow := path
+	shallow.queue = 10 * ms
+	for _, c := range []struct {
+		name  string
+		wire  wire
+		rate  float64 // announced
+		least float64 // of the link's rate
+		lost  int     // most
+	}{
+		{"nothing", path, 0, 0.66, 20},
+		{"the truth", path, 40 * mbit, 0.76, 0},
+		{"half", path, 20 * mbit, 0.70, 20},
+		{"ten times as much", path, 400 * mbit, 0.77, 20},
+		{"nothing, shallow", shallow, 0, 0.64, 750},
+		{"the truth, shallow", shallow, 40 * mbit, 0.74, 750},
+		{"ten times as much, shallow", shallow, 400 * mbit, 0.74, 750},
+	} {
+		for seed := range uint64(seeds(3)) {
+			s, w := newSim(seed), c.wire
+			f := New(Config{Seed: seed})
+			f.Announce(c.rate / 8)
+			x := s.flow(f, 0, w.delay, &w)
+			x.left = 1
+			s.run(time.Second) // a handshake
+			x.left = 5_000_000 / packetBytes
+			x.wake()
+			s.run(20 * time.Second)
+			if got := 5e6 * 8 / w.rate / (x.done - time.Second).Seconds(); got < c.least || x.lost > c.lost {
+				t.Errorf("%s: %.2f of the rate, %d lost", c.name, got, x.lost)
+			} else {
+				t.Logf("%s: %.2f of the rate, %d lost", c.name, got, x.lost)
+			}
+		}
+	}
+}
+
+// Flows of one host that start at once on the same link share what it is announced to carry.
+func TestAnnouncedToMany(t *testing.T) {
+	g := NewGroup()
+	var flows []*Flow
+	for range 5 {
+		f := New(Config{PacketSize: packetBytes})
+		f.Announce(40 * mbit / 8)
+		g.Join(f, []Link{"shared"})
+		flows = append(flows, f)
+	}
+	const trip = 120 * ms
+	for _, f := range flows {
+		f.OnSent(0, 0, 200, 200)
+		f.OnAck(trip, []Packet{{0, 200}}, nil, 200)
+	}
+	window := func() int { return flows[0].Window() / packetBytes }
+	if got := window(); got > longWindow {
+		t.Errorf("one of five starts with %d packets", got)
+	}
+	for _, f := range flows[1:] {
+		g.Leave(f)
+	}
+	flows[0].OnSent(2*trip, 1, 200, 200)
+	flows[0].OnAck(3*trip, []Packet{{1, 200}}, nil, 200)
+	if got := window(); got < 2*longWindow || got > announcedWindow {
+		t.Errorf("alone, it starts with %d packets", got)
+	}
+}
+
 // A flow that had nothing to send for a while goes on at its former rate within two round trips.
 func TestParked(t *testing.T) {
 	for _, pause := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 2 * time.Minute} {
@@ -90,7 +158,7 @@ func TestStartAfterHandshake(t *testing.T) {
 	f.OnAck(trip, []Packet{{0, 200}}, nil, 200)
 	f.OnSent(trip, 1, 250, 250)
 	f.OnAck(2*trip, []Packet{{1, 250}}, nil, 250)
-	if got, least := f.PacingRate(), initial(packetBytes, trip)/trip.Seconds(); got < least {
+	if got, least := f.PacingRate(), float64(trip/initialTrip)*initialWindow*packetBytes/trip.Seconds(); got < least {
 		t.Errorf("%.0f bytes a second, want at least the initial window in a round trip, %.0f", got, least)
 	}
 }

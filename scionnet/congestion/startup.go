@@ -1,5 +1,24 @@
 package congestion
 
+import "time"
+
+// If round trips are long, initialWindow is so few packets a second that a download of some
+// megabytes ends before its path is full. A flow on a path longer than initialTrip therefore starts
+// at the rate that it has on one of that length. longWindow bounds the packets of that round trip;
+// quic-go starts with as many on each path.
+const (
+	longWindow  = 32
+	initialTrip = 40 * time.Millisecond
+)
+
+// SCION announces what links carry. That is no promise: others use them, too. So a flow starts at
+// announcedPart of it, and shares that with this host's other flows along the same link.
+// announcedWindow bounds the packets, and so what a wrong announcement costs.
+const (
+	announcedPart   = 0.25
+	announcedWindow = 128
+)
+
 const (
 	fullGrowth = 1.25 // less in a round trip is no growth
 	fullRounds = 3    // rounds without growth end startup: one may be a hiccup of the receiver
@@ -19,6 +38,36 @@ type start struct {
 	overshot overshot // what was delivered once losses had ended startup
 	cwnd     float64  // grows with what is acknowledged until the path is full
 	resume   resume
+	// announced is the rate of the narrowest link, in bytes a second, and crowd the number of this
+	// host's flows that share one of the links; 0: not known.
+	announced float64
+	crowd     int
+}
+
+// Announce tells a flow what the narrowest link of its path is announced to carry, in bytes a
+// second. Only a flow that starts listens. NewReno ignores it.
+func (f *Flow) Announce(rate float64) {
+	if b, ok := f.algorithm.(*bbr); ok && rate >= minRate && rate <= maxRate {
+		b.start.announced = rate
+	}
+}
+
+// initial is the window of a new flow in bytes. It is paced over a round trip.
+func (b *bbr) initial() float64 {
+	packet, trips := float64(b.packetSize), b.minRTT.rtt.Seconds()/initialTrip.Seconds()
+	w := min(initialWindow*max(1, trips), longWindow) * packet
+	if b.start.crowd > 0 {
+		part := announcedPart * b.product(b.start.announced) / float64(b.start.crowd)
+		w = max(w, min(part, announcedWindow*packet))
+	}
+	return w
+}
+
+// arrived says whether the path carries all that is announced, and a queue begins: more cannot be
+// had. Without the queue, the announcement may be too low.
+func (b *bbr) arrived() bool {
+	return b.start.announced > 0 && b.bandwidth.max() >= knownPart*b.start.announced &&
+		b.rounds.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt)
 }
 
 // stepStartup ends startup when the path is full, or carries what it is remembered to carry.
@@ -27,6 +76,8 @@ func (b *bbr) stepStartup(e event, newRound bool) {
 	if b.start.resume.reached(b.bandwidth.max()) {
 		b.start.filled, b.probe.cruised = true, b.bandwidth.max()
 		b.enter(refill) // and see whether it carries more
+	} else if b.arrived() {
+		b.fill(e, false)
 	} else if newRound {
 		b.checkFull(e)
 	} else if b.flooded(b.rounds.lost, e.prior, startupLoss) {

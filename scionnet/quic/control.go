@@ -57,6 +57,14 @@ func (k *Controller) Resume(rate float64, rtt time.Duration) {
 	k.flow.Resume(rate, rtt)
 }
 
+// Announce tells the connection what the narrowest link of its path is announced to carry, in bytes
+// a second.
+func (k *Controller) Announce(rate float64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.flow.Announce(rate)
+}
+
 // Snapshot is the state of the controller.
 func (k *Controller) Snapshot() congestion.Snapshot {
 	k.mu.Lock()
