@@ -147,11 +147,16 @@ func (b *bbr) onAck(e event) {
 		if last.lost > 0 {
 			b.lossy += 1.0 / lossyRounds
 		}
+		b.miss()
 		b.compare()
 		b.giveWay(e.limitedNow)
 	}
 	b.measure(e, newRound)
+	before := b.minRTT.rtt
 	expired := e.rtt > 0 && b.minRTT.add(e.now, e.rtt)
+	if b.minRTT.rtt != before {
+		b.start.behind = b.behindQueue()
+	}
 	if b.start.filled && b.phase != probeRTT && (expired || b.member.drains > b.minRTT.at) {
 		if expired {
 			b.drainAll()
@@ -211,7 +216,7 @@ func (b *bbr) step(e event, newRound bool) {
 	case drain:
 		if b.drained(e) {
 			b.goDown()
-			if b.company.part < 1 { // what it took for the least round trip has the others' queue in it
+			if b.start.behind {
 				b.drainAll()
 			}
 		}

@@ -19,7 +19,8 @@
 //   - Their bandwidths together are at most what they were seen to deliver together.
 //   - Losses in a probe are counted together, and end the probe of all.
 //   - They look for the least round trip together, since one that drains alone measures the queue
-//     of the others; and when one has started, which has seen that queue only.
+//     of the others; and when one has started behind a queue of the others.
+//   - When one leaves or falls silent, the others look for its part at once.
 //   - What a single flow may send on top of its share, a few packets here and there, they share.
 //
 // The bottleneck may be elsewhere: members that share a link with room for all lose nothing. Flows

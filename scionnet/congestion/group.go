@@ -29,6 +29,8 @@ type member struct {
 	probing     bool
 	rate        float64 // delivered in its last round
 	bandwidth   float64
+	trip        time.Duration // its least round trip
+	heard       time.Duration // when something of it was last acknowledged
 	lost, total int           // bytes of its present round
 	lossy       float64       // part of its recent rounds that lost packets
 	begun       time.Duration // when a probe behind the same queue last began,
@@ -40,6 +42,8 @@ type member struct {
 // company is what a flow has gathered of the flows behind the same queue, itself among them, when
 // its round began.
 type company struct {
+	sends int     // members with a common link that are not silent
+	uses  float64 // their bandwidth
 	part  float64 // of one flow that it is
 	lossy float64 // part of the rounds that lost packets, of the flow with most
 	probe float64 // part of an ordinary probe: who has less than the others asks for more, and the other way round
@@ -94,6 +98,45 @@ func (b *bbr) publish(e event) {
 	m.probing, m.lossy = b.phase == refill || b.phase == up, b.lossy
 	m.lost, m.total = b.rounds.lost, max(b.rounds.delivered+b.rounds.lost, e.prior)
 	m.rate, m.bandwidth = b.last.rate(), b.bandwidth.now()
+	m.trip = b.minRTT.rtt
+	if e.acked > 0 {
+		m.heard = e.now
+	}
+}
+
+// silence is how much longer than a round trip a flow that sends may wait for acknowledgements: its
+// receiver may be busy.
+const silence = 20 * time.Millisecond
+
+// silent says that a member has nothing to send.
+func (m *member) silent(now time.Duration) bool {
+	return m.rate == 0 || now > m.heard+m.trip+silence
+}
+
+// miss has a flow probe at once when a sibling has left or fallen silent that used much of a common
+// link. Those that stay look for its part, each in proportion to what it has. If the link was not
+// the bottleneck, the probe ends soon.
+func (b *bbr) miss() {
+	sends, uses := 0, 0.0
+	for m := range b.member.siblings {
+		if m == b.member || !m.silent(b.now) {
+			sends, uses = sends+1, uses+m.bandwidth
+		}
+	}
+	if more := b.company.uses / uses; b.start.filled && sends < b.company.sends && more > upGain {
+		b.probe.vacated, b.probe.at = more*b.bandwidth.now(), b.now
+	}
+	b.company.sends, b.company.uses = sends, uses
+}
+
+// behindQueue says whether siblings have a queue now, perhaps on a common link.
+func (b *bbr) behindQueue() bool {
+	for m := range b.member.siblings {
+		if m != b.member && !m.silent(b.now) && m.queue > queueMargin(m.trip) {
+			return true
+		}
+	}
+	return false
 }
 
 // crowd is the number of flows, with this one, that share the link that most of them share.
@@ -110,8 +153,8 @@ func (b *bbr) compare() {
 	count, rate, bandwidth := 0, 0.0, 0.0
 	b.company.lossy, b.company.scale = 0, 1
 	for m := range b.member.together {
-		if m != b.member && m.rate == 0 {
-			continue // it is idle
+		if m != b.member && m.silent(b.now) {
+			continue
 		}
 		count++
 		rate, bandwidth = rate+m.rate, bandwidth+m.bandwidth

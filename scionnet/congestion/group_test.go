@@ -98,3 +98,36 @@ func TestMembers(t *testing.T) {
 		t.Errorf("%d links remain", len(g.links))
 	}
 }
+
+// What a member leaves when it falls silent, or leaves the group, the others have at once.
+func TestVacated(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		delay time.Duration
+		least float64 // of the link in the second after
+	}{{"10 ms", 10 * ms, 0.85}, {"50 ms", 50 * ms, 0.70}} {
+		for seed := range uint64(seeds(6)) {
+			s, g := newSim(seed), NewGroup()
+			w := &wire{rate: 10 * mbit, delay: c.delay, queue: 100 * ms}
+			flow := func() *sender {
+				f := New(Config{Seed: s.random.Uint64()})
+				g.Join(f, []Link{"common"})
+				return s.flow(f, 0, c.delay, w)
+			}
+			stays, goes := flow(), flow()
+			s.run(10*time.Second + time.Duration(seed)*300*ms)
+			goes.left = 0
+			if seed%2 == 0 {
+				g.Leave(goes.Flow)
+			}
+			s.run(s.now + 2*c.delay)
+			stays.begin()
+			s.run(s.now + time.Second)
+			if got := stays.rate(time.Second) / w.rate; got < c.least || stays.lost > 0 {
+				t.Errorf("%s, seed %d: %.2f of the link, %d lost", c.name, seed, got, stays.lost)
+			} else {
+				t.Logf("%s, seed %d: %.2f of the link", c.name, seed, got)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ const (
 	windowGain  = 2.0  // covers delayed and bunched acknowledgements
 	downGain    = 0.75 // empties in one round trip what a probe has put into the queue
 	upGain      = 1.25 // finds a quarter more in one round trip
+	vacatedGain = 2.0  // finds what a sibling has left
 	cruiseGain  = 0.99 // lets a queue shrink that estimates slightly too high have made
 
 	// headroom is the part of what the path took without losses that a flow then takes, so that
@@ -61,7 +62,9 @@ func (b *bbr) window() int {
 	case up, refill:
 		if b.phase == up {
 			probe := b.bandwidth.now() * (b.probe.meanRTT + upQueue).Seconds()
-			if b.contested() || b.probe.crowded { // the queue of others holds a small flow back, not its rate
+			if b.probe.vacated > 0 {
+				w = max(w, min(vacatedGain*w, b.product(b.probe.vacated)*upGain+bunched))
+			} else if b.contested() || b.probe.crowded { // the queue of others holds a small flow back, not its rate
 				w = min(probe, contestedUpGain*product) + bunched
 			} else {
 				w = min(w, probe+bunched+sparePackets*float64(b.packetSize)*b.company.part)
@@ -103,7 +106,7 @@ func (b *bbr) pacingRate() float64 {
 	case cruise:
 		gain = cruiseGain
 	case up:
-		gain = 1 + (upGain-1)*b.company.probe
+		gain = max(1+(upGain-1)*b.company.probe, min(vacatedGain, b.probe.vacated/rate))
 	}
 	if b.idle {
 		gain = min(gain, 1)

@@ -29,6 +29,7 @@ type probe struct {
 	rising  bool          // the last one found more
 	crowded bool          // a queue of others stood when this one began, and the last one found more
 	failed  bool          // it ended in losses
+	vacated float64       // bandwidth with the part of a sibling that has gone; 0: none has
 
 	// Of its "up": round trip, the least and the mean, and bandwidth before it.
 	rtt, meanRTT time.Duration
@@ -103,6 +104,7 @@ func (b *bbr) goDown() {
 		wait /= 4 // there is probably more: a newcomer next to a large flow has a long way to go
 	}
 	b.probe.at = b.now + wait
+	b.probe.vacated = 0
 	b.yield.probed()
 	b.startTrial()
 	b.enter(down)

@@ -38,6 +38,7 @@ type start struct {
 	overshot overshot // what was delivered once losses had ended startup
 	cwnd     float64  // grows with what is acknowledged until the path is full
 	resume   resume
+	behind   bool // a queue of siblings is in what it takes for the least round trip
 	// announced is the rate of the narrowest link, in bytes a second, and crowd the number of this
 	// host's flows that share one of the links; 0: not known.
 	announced float64
