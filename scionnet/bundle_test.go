@@ -86,6 +86,10 @@ func TestBundled(t *testing.T) {
 func TestProbing(t *testing.T) {
 	const most = 9000
 	now := time.Now()
+	next := func(l *largePackets, most int, lossy bool) ([]byte, bool) {
+		now = now.Add(answerTime)
+		return l.nextProbe(most, lossy, 0, now)
+	}
 	read := func(b []byte, ok bool) frame {
 		t.Helper()
 		f, read := readFrame(b)
@@ -96,7 +100,7 @@ func TestProbing(t *testing.T) {
 	}
 	none := func(l *largePackets) {
 		t.Helper()
-		if b, ok := l.nextProbe(most, false, now); ok {
+		if b, ok := next(l, most, false); ok {
 			t.Fatalf("a probe of %d bytes", len(b))
 		}
 	}
@@ -104,7 +108,7 @@ func TestProbing(t *testing.T) {
 		var l largePackets
 		none(&l)
 		l.allow(8300)
-		f := read(l.nextProbe(most, false, now))
+		f := read(next(&l, most, false))
 		if f.size != 8300 || l.answerArrived(8299, f.token) || l.answerArrived(8300, make([]byte, tokenLen)) || l.limit.Load() != 0 {
 			t.Fatal("an answer to another probe counts")
 		}
@@ -125,19 +129,18 @@ func TestProbing(t *testing.T) {
 	t.Run("doubted", func(t *testing.T) {
 		var l largePackets
 		l.allow(8300)
-		f := read(l.nextProbe(most, false, now))
+		f := read(next(&l, most, false))
 		if !l.answerArrived(8300, f.token) {
 			t.Fatal("not answered")
 		}
 		doubt := func(want bool) {
 			t.Helper()
-			now = now.Add(recheckEvery)
-			if b, ok := l.nextProbe(most, true, now); ok != want || want && len(b) != 8300 {
+			if b, ok := next(&l, most, true); ok != want || want && len(b) != 8300 {
 				t.Fatalf("probe of %d bytes, want one: %v", len(b), want)
 			}
 		}
 		doubt(true)
-		if _, ok := l.nextProbe(most, true, now); ok {
+		if _, ok := l.nextProbe(most, true, 0, now); ok {
 			t.Error("two at once")
 		}
 		doubt(true)
@@ -158,18 +161,56 @@ func TestProbing(t *testing.T) {
 		var l largePackets
 		l.allow(8900)
 		for _, want := range []int{8900, 8900, secondChance, secondChance, thirdChance, thirdChance} {
-			if f := read(l.nextProbe(most, false, now)); f.size != want {
+			if f := read(next(&l, most, false)); f.size != want {
 				t.Errorf("probe of %d bytes, want %d", f.size, want)
 			}
 		}
 		none(&l)
 	})
+	// Over a long path or from a busy host, answers come later than several checks.
+	for name, tt := range map[string]struct {
+		takes, known time.Duration // the round trip, and what is known of it
+		lossy        bool
+	}{
+		"long path":             {2 * time.Second, 2 * time.Second, false},
+		"long lossy path":       {2 * time.Second, 2 * time.Second, true},
+		"suddenly a long path":  {2 * time.Second, 10 * time.Millisecond, false},
+		"after the last chance": {10 * time.Second, 10 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l largePackets
+			l.allow(8300)
+			answers := map[time.Time]frame{}
+			for start := now; now.Sub(start) < 5*tt.takes; now = now.Add(watchEvery) {
+				if f, ok := answers[now]; ok {
+					l.answerArrived(f.size, f.token)
+				}
+				if b, ok := l.nextProbe(most, tt.lossy, tt.known, now); ok {
+					answers[now.Add(tt.takes)] = read(b, ok)
+				}
+				if now.Sub(start) > tt.takes && l.limit.Load() != 8300 {
+					t.Fatalf("bundles of up to %d bytes after %v, though all probes are answered", l.limit.Load(), now.Sub(start))
+				}
+			}
+		})
+	}
+	t.Run("answer from before", func(t *testing.T) {
+		var l largePackets
+		l.allow(8300)
+		f := read(next(&l, most, false))
+		l.limitTo(5000)
+		if l.answerArrived(8300, f.token) || l.limit.Load() != 0 {
+			t.Error("an answer counts that was on its way when the path became narrow")
+		}
+	})
 	t.Run("acceptor", func(t *testing.T) {
 		var l largePackets
 		l.allow(0)
 		none(&l)
-		l.probeArrived(8300)
-		if f := read(l.nextProbe(5000, false, now)); f.size != 5000 {
+		if !l.probeArrived(8300) || l.probeArrived(8300) {
+			t.Error("only the first probe is news")
+		}
+		if f := read(next(&l, 5000, false)); f.size != 5000 {
 			t.Errorf("probe of %d bytes from a host that sends 5000", f.size)
 		}
 	})

@@ -73,5 +73,5 @@ func (c *Conn) learnFeatures(peer byte) {
 		target = path.MTU - c.route.headerLen(c.endpoint.addr)
 	}
 	c.route.large.allow(target)
-	c.endpoint.packets.(framer).probe(c.route, false)
+	c.endpoint.packets.(framer).probe(c.route, false, 0)
 }

@@ -245,8 +245,9 @@ func (c *fastConn) handleFrame(r *route, b []byte) {
 		putFrame(answer, kindAnswer, f.size)
 		copy(answer[frameHeader:], f.token)
 		_ = c.send(r, answer, 0) // if the answer is lost, the peer probes again
-		r.large.probeArrived(f.size)
-		c.probe(r, false)
+		if r.large.probeArrived(f.size) {
+			c.probe(r, false, 0)
+		}
 	case kindAnswer:
 		if r.large.answerArrived(f.size, f.token) {
 			c.host.log.Debug("large packets arrive", "to", r.remote, "payload_bytes", f.size)
@@ -255,9 +256,9 @@ func (c *fastConn) handleFrame(r *route, b []byte) {
 }
 
 // probe sends the probe that is due on the route, if any.
-func (c *fastConn) probe(r *route, lossy bool) {
+func (c *fastConn) probe(r *route, lossy bool, roundTrip time.Duration) {
 	own := c.host.mtuTo(r) - r.headerLen(c.local)
-	b, ok := r.large.nextProbe(own, lossy, time.Now())
+	b, ok := r.large.nextProbe(own, lossy, roundTrip, time.Now())
 	if ok {
 		_ = c.send(r, b, 0) // if the probe is lost, another one follows
 	}

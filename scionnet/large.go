@@ -13,6 +13,7 @@ import (
 //	both sides announce frames, and a size is known ──► probe ──► answer: bundles of that size
 //	                                                      │  no answer: again, smaller, then never
 //	packets are lost ──► probe of the size in use; three without an answer: no bundles any more
+//	a late answer ──► bundles of that size after all
 type largePackets struct {
 	// limit is the largest payload of a datagram to send; 0: no bundles.
 	limit atomic.Int32
@@ -20,16 +21,15 @@ type largePackets struct {
 	// frames arrive.
 	offered atomic.Bool
 
-	mu       sync.Mutex
-	allowed  bool // both sides of a connection have announced frames
-	target   int  // the payload to probe for; 0: not known
-	sent     int  // the payload size of the last probe
-	token    [tokenLen]byte
-	tries    int
-	disabled bool // no probe was answered, or bundles stopped passing
+	mu        sync.Mutex
+	allowed   bool                   // both sides of a connection have announced frames
+	target    int                    // the payload to probe for; 0: not known
+	sent      map[int][tokenLen]byte // the tokens of the probes, by payload size
+	lastProbe time.Time              // when the last probe was sent
+	tries     int                    // probes before the first answer
+	disabled  bool                   // no probe was answered, or bundles stopped passing
 
-	unanswered  int       // probes without an answer since bundles last passed
-	lastRecheck time.Time // when the last of them was sent
+	unanswered int // probes without an answer since bundles last passed
 }
 
 // probesEach is the number of probes of one size, since a probe may be lost for other reasons.
@@ -41,10 +41,11 @@ const (
 	probesInAll  = 6
 	secondChance = 8192
 	thirdChance  = 4096
-	// maxUnanswered is the number of unanswered probes, recheckEvery apart, that ends bundles. On a
-	// path that loses one packet in ten that happens by chance once in a thousand times.
+	// maxUnanswered is the number of unanswered probes that ends bundles. On a path that loses one
+	// packet in ten that happens by chance once in a thousand times.
 	maxUnanswered = 3
-	recheckEvery  = 400 * time.Millisecond
+	// answerTime is the least time that an answer has before the next probe.
+	answerTime = 400 * time.Millisecond
 )
 
 // allow records that the peer understands frames, and the largest payload by the path's MTU, if
@@ -57,19 +58,23 @@ func (l *largePackets) allow(target int) {
 }
 
 // probeArrived records that a probe of the peer has arrived: our packets of that size should then
-// arrive, too.
-func (l *largePackets) probeArrived(size int) {
+// arrive, too. It tells whether that is news.
+func (l *largePackets) probeArrived(size int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	news := size > l.target
 	l.target = max(l.target, size)
+	return news
 }
 
 // nextProbe returns the probe to send now, if any; most is the largest payload that the host can
-// send. While bundles are in use, it returns a probe only after recent losses.
-func (l *largePackets) nextProbe(most int, lossy bool, now time.Time) ([]byte, bool) {
+// send, and roundTrip the longest that the path's round trip usually takes. While bundles are in
+// use, it returns a probe only after recent losses.
+func (l *largePackets) nextProbe(most int, lossy bool, roundTrip time.Duration, now time.Time) ([]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.allowed || l.disabled {
+	// Without the round trip, answers over a long path, or from a busy host, would always be late.
+	if !l.allowed || l.disabled || now.Sub(l.lastProbe) < max(answerTime, roundTrip) {
 		return nil, false
 	}
 	if limit := int(l.limit.Load()); limit != 0 {
@@ -90,12 +95,12 @@ func (l *largePackets) nextProbe(most int, lossy bool, now time.Time) ([]byte, b
 		return nil, false
 	}
 	l.tries++
-	return l.frame(size), true
+	return l.probe(size, now), true
 }
 
 // recheck returns a probe of the size in use. It ends bundles if too many of those had no answer.
 func (l *largePackets) recheck(limit int, lossy bool, now time.Time) ([]byte, bool) {
-	if limit < leastBundle || !lossy && l.unanswered == 0 || now.Sub(l.lastRecheck) < recheckEvery {
+	if limit < leastBundle || !lossy && l.unanswered == 0 {
 		return nil, false
 	}
 	if l.unanswered == maxUnanswered {
@@ -104,31 +109,45 @@ func (l *largePackets) recheck(limit int, lossy bool, now time.Time) ([]byte, bo
 		return nil, false
 	}
 	l.unanswered++
-	l.lastRecheck = now
-	return l.frame(limit), true
+	return l.probe(limit, now), true
 }
 
-func (l *largePackets) frame(size int) []byte {
-	if size != l.sent {
-		l.sent = size
-		_, _ = rand.Read(l.token[:]) // never fails
+// probe returns a probe of that size to send now.
+func (l *largePackets) probe(size int, now time.Time) []byte {
+	token, again := l.sent[size]
+	if !again {
+		_, _ = rand.Read(token[:]) // never fails
+		if l.sent == nil {
+			l.sent = map[int][tokenLen]byte{}
+		}
+		l.sent[size] = token
 	}
+	l.lastProbe = now
 	b := make([]byte, size)
 	putFrame(b, kindProbe, size)
-	copy(b[frameHeader:], l.token[:])
+	copy(b[frameHeader:], token[:])
 	return b
 }
 
-// answerArrived tells whether an answer belongs to our last probe and enables bundles of its size.
+// answerArrived tells whether an answer to a probe of ours enables larger bundles. An answer may be
+// later than a probe of another size, and than the end of bundles: large packets pass all the same.
 func (l *largePackets) answerArrived(size int, token []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.disabled || l.sent == 0 || size != l.sent || subtle.ConstantTimeCompare(token, l.token[:]) != 1 {
+	sent, ok := l.sent[size]
+	if !ok || subtle.ConstantTimeCompare(token, sent[:]) != 1 {
 		return false
 	}
-	l.unanswered = 0
-	return l.limit.CompareAndSwap(0, int32(size))
+	l.unanswered, l.disabled = 0, false
+	larger := size > int(l.limit.Load())
+	if larger {
+		l.limit.Store(int32(size))
+	}
+	return larger
 }
+
+// inUse tells whether bundles are sent.
+func (l *largePackets) inUse() bool { return l.limit.Load() >= leastBundle }
 
 // disable ends bundles on the route.
 func (l *largePackets) disable() {
@@ -138,10 +157,11 @@ func (l *largePackets) disable() {
 	l.limit.Store(0)
 }
 
-// limitTo lowers the size of bundles to that payload.
+// limitTo lowers the size of bundles to that payload. No answer to an earlier probe raises it again.
 func (l *largePackets) limitTo(payload int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	clear(l.sent)
 	if l.target > payload {
 		l.target = payload
 	}
@@ -155,5 +175,6 @@ func (l *largePackets) reset() {
 	defer l.mu.Unlock()
 	l.limit.Store(0)
 	l.offered.Store(false)
-	l.allowed, l.target, l.sent, l.tries, l.disabled, l.unanswered = false, 0, 0, 0, false, 0
+	l.allowed, l.target, l.tries, l.disabled, l.unanswered = false, 0, 0, false, 0
+	l.sent, l.lastProbe = nil, time.Time{}
 }

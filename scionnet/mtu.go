@@ -231,7 +231,8 @@ func (c *Conn) watch() {
 func (c *Conn) watchSize(s quic.ConnectionStats) {
 	h, r := c.endpoint.host, c.route
 	if f, ok := c.endpoint.packets.(framer); ok {
-		f.probe(r, s.PacketsLost != c.loss.last().PacketsLost)
+		roundTrip := s.SmoothedRTT + 4*s.MeanDeviation // the longest, as QUIC sees it (RFC 9002, section 6.2.1)
+		f.probe(r, s.PacketsLost != c.loss.last().PacketsLost, roundTrip)
 	}
 	k := r.hostPath()
 	header := r.headerLen(c.endpoint.addr)

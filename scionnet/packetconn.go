@@ -40,8 +40,8 @@ type packetConn interface {
 // framer is implemented by a packetConn that understands frames (bundle.go).
 type framer interface {
 	// probe sends the probe that is due on the route, if any, to find out whether large packets
-	// pass; lossy says that packets were lost recently.
-	probe(r *route, lossy bool)
+	// pass; lossy says that packets were lost recently, roundTrip is as in nextProbe.
+	probe(r *route, lossy bool, roundTrip time.Duration)
 	// write sends b: payloads of that size, of which the last may be smaller.
 	write(b []byte, to net.Addr, size int) (int, error)
 	// takeAllFrames accepts frames from anybody, since Datagrams has no connections.
