@@ -27,7 +27,8 @@ const (
 	// watchEvery is how often connections are checked for large packets that vanish.
 	watchEvery = 500 * time.Millisecond
 	// watchFor is the number of checks that must agree. A path that loses everything for a moment
-	// must not count as one that carries only small packets.
+	// must not count as one that carries only small packets. On a slow path the checks are further
+	// apart: for each, what was sent before the last one must be acknowledged or lost.
 	watchFor = 6
 	// minLargeLosses is the number of large packets that must be lost in that time while none
 	// arrives.
@@ -130,6 +131,9 @@ type largeLoss struct {
 	seen [watchFor + 1]quic.ConnectionStats // oldest first
 	n    int
 
+	seenAt  time.Time // when the last of them was added
+	bundles bool      // bundles were in use then
+
 	at    time.Time // of the last check
 	acked uint64    // bytes acknowledged by then
 }
@@ -192,8 +196,37 @@ func (o *largeLoss) sentWhileHeard() (packets, bytes int64) {
 	return packets, bytes
 }
 
+// judgement is what observations show.
+type judgement int
+
+const (
+	nothing judgement = iota
+	bundlesVanish
+	packetsVanish // full packets that travel alone
+)
+
+// judge adds the current statistics, and judges all since bundles ended. Packets that vanished in
+// bundles say nothing of single packets, so the bundles go first.
+func (o *largeLoss) judge(s quic.ConnectionStats, size int, bundles bool) judgement {
+	vanish, ended := o.observe(s, size), o.bundles && !bundles
+	o.bundles = bundles && !vanish
+	switch {
+	case ended:
+		o.restart()
+	case vanish && bundles:
+		o.restart()
+		return bundlesVanish
+	case vanish && size > leastPacket:
+		return packetsVanish
+	}
+	return nothing
+}
+
 // last is the latest observation.
 func (o *largeLoss) last() quic.ConnectionStats { return o.seen[max(0, o.n-1)] }
+
+// restart forgets all but the last observation.
+func (o *largeLoss) restart() { o.seen[0], o.n = o.last(), min(o.n, 1) }
 
 // watch checks the packet sizes and ISD-AS claims of the endpoint's connections until it closes.
 func (e *Endpoint) watch() {
@@ -224,25 +257,33 @@ func (c *Conn) watch() {
 	}
 	o.at, o.acked = now, s.BytesAcked
 	e.couple(c.control, c.route)
-	c.watchSize(statsOf(c.quic, s))
-}
-
-// watchSize ends bundles, or the connection, if its packets turn out to be too large.
-func (c *Conn) watchSize(s quic.ConnectionStats) {
-	h, r := c.endpoint.host, c.route
-	if f, ok := c.endpoint.packets.(framer); ok {
-		roundTrip := s.SmoothedRTT + 4*s.MeanDeviation // the longest, as QUIC sees it (RFC 9002, section 6.2.1)
-		f.probe(r, s.PacketsLost != c.loss.last().PacketsLost, roundTrip)
+	q := statsOf(c.quic, s)
+	roundTrip := q.SmoothedRTT + 4*q.MeanDeviation // the longest, as QUIC sees it (RFC 9002, section 6.2.1)
+	if now.Sub(o.seenAt) >= roundTrip {
+		o.seenAt = now
+		c.watchSize(q, roundTrip)
 	}
-	k := r.hostPath()
-	header := r.headerLen(c.endpoint.addr)
-	if c.packetSize > leastPacket && c.loss.observe(s, c.packetSize) {
-		h.lowerMTU(k, leastPacket+header, "loss of large packets only")
-	}
-	if mtu, ok := h.mtus.get(k, time.Now()); ok && mtu < c.packetSize+header {
+	if mtu, ok := e.host.mtus.get(c.route.hostPath(), now); ok && mtu < c.packetSize+c.headerLen() {
 		c.quic.CloseWithError(codePacketSize, "")
 	}
 }
+
+// watchSize ends bundles, or lowers the path's MTU, if packets turn out to be too large.
+func (c *Conn) watchSize(s quic.ConnectionStats, roundTrip time.Duration) {
+	r := c.route
+	if f, ok := c.endpoint.packets.(framer); ok {
+		f.probe(r, s.PacketsLost != c.loss.last().PacketsLost, roundTrip)
+	}
+	switch c.loss.judge(s, c.packetSize, r.large.inUse()) {
+	case bundlesVanish:
+		r.large.disable()
+	case packetsVanish:
+		c.endpoint.host.lowerMTU(r.hostPath(), leastPacket+c.headerLen(), "loss of large packets only")
+	}
+}
+
+// headerLen is the length of the headers of the connection's packets.
+func (c *Conn) headerLen() int { return c.route.headerLen(c.endpoint.addr) }
 
 // noteCloseReason handles the end of a connection along r. If the peer says that our packets do not
 // arrive, they must be smaller from now on.

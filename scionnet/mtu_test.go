@@ -145,6 +145,38 @@ func TestLargeLoss(t *testing.T) {
 	}
 }
 
+// TestBundlesGoFirst loses full packets for as long as they travel in bundles, which a probe ends or
+// the losses themselves, and in the second case also afterwards.
+func TestBundlesGoFirst(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		bundles, lose int // for so many checks
+		want          map[int]judgement
+	}{
+		{"a probe ends them", watchFor, watchFor + 1, nil},
+		{"losses end them", watchFor + 1, watchFor + 1, map[int]judgement{watchFor: bundlesVanish}},
+		{"losses go on", watchFor + 1, 2*watchFor + 1, map[int]judgement{watchFor: bundlesVanish, 2 * watchFor: packetsVanish}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var o largeLoss
+			var s quic.ConnectionStats
+			for i := range 2*watchFor + 1 {
+				s.PacketsSent += 6
+				s.BytesSent += 4*1400 + 80
+				s.PacketsReceived += 3
+				s.LatestRTT++
+				if i < tt.lose {
+					s.PacketsLost += 4
+					s.BytesLost += 4 * 1400
+				}
+				if got := o.judge(s, 1400, i < tt.bundles); got != tt.want[i] {
+					t.Errorf("check %d: %d, want %d", i, got, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
 // TestStallIsNoLargeLoss has a path that carries nothing for two seconds. Then, before any
 // retransmission, the peer's keep-alives arrive.
 func TestStallIsNoLargeLoss(t *testing.T) {
