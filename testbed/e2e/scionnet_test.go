@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -114,7 +115,12 @@ func ia(t *testing.T, s string) pathsel.IA {
 
 func openHost(t *testing.T, n *testbed.Network, ia pathsel.IA) *scionnet.Host {
 	t.Helper()
-	h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: n.ConfigDir(ia), LocalIP: n.HostIP(ia)})
+	return openHostWith(t, n, ia, nil)
+}
+
+func openHostWith(t *testing.T, n *testbed.Network, ia pathsel.IA, log *slog.Logger) *scionnet.Host {
+	t.Helper()
+	h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: n.ConfigDir(ia), LocalIP: n.HostIP(ia), Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
