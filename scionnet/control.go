@@ -93,6 +93,7 @@ type carried struct {
 	rate  float64 // bytes a second
 	rtt   time.Duration
 	at    time.Time // of that measurement
+	full  time.Time // when larger packets than the least were last known to pass
 	users int       // live connections
 }
 
@@ -109,24 +110,44 @@ const (
 func (m *memory) begin(k hostPath, now time.Time) (carried, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.of[k]
-	if c == nil {
-		if m.of == nil {
-			m.of = map[hostPath]*carried{}
-		}
-		for old, o := range m.of {
-			if len(m.of) < maxRemembered {
-				break
-			}
-			if o.users == 0 {
-				delete(m.of, old)
-			}
-		}
-		c = &carried{}
-		m.of[k] = c
-	}
+	c := m.get(k)
 	c.users++
 	return *c, c.users == 1 && c.rate > 0 && now.Sub(c.at) < rememberFor
+}
+
+func (m *memory) get(k hostPath) *carried {
+	if c := m.of[k]; c != nil {
+		return c
+	}
+	if m.of == nil {
+		m.of = map[hostPath]*carried{}
+	}
+	for old, o := range m.of {
+		if len(m.of) < maxRemembered {
+			break
+		}
+		if o.users == 0 {
+			delete(m.of, old)
+		}
+	}
+	c := &carried{}
+	m.of[k] = c
+	return c
+}
+
+// fullPass records that larger packets than the least have passed.
+func (m *memory) fullPass(k hostPath, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.get(k).full = now
+}
+
+// passesFull tells whether they did lately.
+func (m *memory) passesFull(k hostPath, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.of[k]
+	return c != nil && now.Sub(c.full) < fullHolds
 }
 
 func (m *memory) end(k hostPath) {

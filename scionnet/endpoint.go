@@ -158,9 +158,9 @@ func (h *Host) routeTo(ctx context.Context, local, remote Addr, path pathsel.Pat
 // packets starts beside it. By then quic-go has retransmitted a lost packet twice.
 const smallAfter = time.Second
 
-// fullHolds is how long a successful handshake with full packets proves that the path carries them.
-// Without it, a machine that is too busy to answer within smallAfter would consider its paths
-// narrow and end every connection along them.
+// fullHolds is how long full packets of a handshake, or of a connection to that host, prove that the
+// path carries them. Without it, a machine that is too busy to answer within smallAfter would
+// consider its paths narrow and end every connection along them.
 const fullHolds = 10 * time.Second
 
 // connect makes a connection with packets of that size or, if only the smallest get through, of the
@@ -204,13 +204,13 @@ func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size in
 	if first.err != nil {
 		return nil, 0, first.err
 	}
-	now := time.Now()
+	now, k := time.Now(), r.hostPath()
 	if first.size > leastPacket {
-		r.fullPassed.Store(now.UnixNano())
+		e.host.carried.fullPass(k, now)
 	}
-	// If full packets have just passed, this host was too busy, and the path is not to blame.
-	if first.size < size && now.Sub(time.Unix(0, r.fullPassed.Load())) > fullHolds {
-		e.host.lowerMTU(r.hostPath(), first.size+r.headerLen(e.addr), "handshake")
+	// If full packets have just passed, a host was too busy, and the path is not to blame.
+	if first.size < size && !e.host.carried.passesFull(k, now) {
+		e.host.lowerMTU(k, first.size+r.headerLen(e.addr), "handshake")
 	}
 	return first.qc, first.size, nil
 }

@@ -134,8 +134,9 @@ type largeLoss struct {
 	seenAt  time.Time // when the last of them was added
 	bundles bool      // bundles were in use then
 
-	at    time.Time // of the last check
-	acked uint64    // bytes acknowledged by then
+	at      time.Time // of the last check
+	acked   uint64    // bytes acknowledged by then
+	packets uint64    // sent and not lost by then
 }
 
 // observe adds the current statistics. It returns true if large packets have vanished throughout
@@ -250,12 +251,17 @@ func (e *Endpoint) watch() {
 func (c *Conn) watch() {
 	e, o := c.endpoint, &c.loss
 	s := c.control.Snapshot()
+	packets := s.PacketsSent - s.PacketsLost
 	now := time.Now()
 	if !o.at.IsZero() {
-		k := c.route.hostPath()
-		e.host.carried.note(k, float64(s.BytesAcked-o.acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
+		k, acked := c.route.hostPath(), s.BytesAcked-o.acked
+		e.host.carried.note(k, float64(acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
+		// Of so many bytes, those in flight at both ends of the time hardly matter.
+		if acked > 100*leastPacket && acked > leastPacket*(packets-o.packets) {
+			e.host.carried.fullPass(k, now)
+		}
 	}
-	o.at, o.acked = now, s.BytesAcked
+	o.at, o.acked, o.packets = now, s.BytesAcked, packets
 	e.couple(c.control, c.route)
 	q := statsOf(c.quic, s)
 	roundTrip := q.SmoothedRTT + 4*q.MeanDeviation // the longest, as QUIC sees it (RFC 9002, section 6.2.1)

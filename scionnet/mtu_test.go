@@ -3,6 +3,7 @@ package scionnet
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -229,11 +230,12 @@ func (c narrowConn) WriteTo(b []byte, to net.Addr) (int, error) {
 }
 
 // TestSlowHandshakes loses all but small packets. That must count as a narrow path, unless a
-// handshake with full packets has just succeeded.
+// handshake with full packets has just succeeded, or a connection to that host has just sent some.
 func TestSlowHandshakes(t *testing.T) {
 	t.Parallel()
-	for name, proven := range map[string]bool{"never passed": false, "just passed": true} {
+	for _, name := range []string{"never passed", "just passed", "passed to another port", "pass on a connection"} {
 		t.Run(name, func(t *testing.T) {
+			proven := name != "never passed"
 			t.Parallel()
 			h := oneAS(t)
 			var narrow atomic.Bool
@@ -242,16 +244,30 @@ func TestSlowHandshakes(t *testing.T) {
 				return narrowConn{p, &narrow}, err
 			}}
 			a, b := listen(t, h, cfg), listen(t, h, cfg)
+			k := hostPath{h.ia, b.addr.Host, ""}
 			var d, c *Conn
 			if proven {
 				d, c = pair(t, a, b)
+			}
+			switch name {
+			case "passed to another port":
+				b = listen(t, h, cfg)
+			case "pass on a connection":
+				h.carried.fullPass(k, time.Time{}) // the handshake was long ago
+				go func() { _, _ = io.Copy(io.Discard, c) }()
+				for !h.carried.passesFull(k, time.Now()) {
+					if _, err := d.Write(make([]byte, 64<<10)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d, c = c, d
 			}
 			narrow.Store(true)
 			s, _ := pair(t, a, b)
 			if got := s.Stats().PacketSize; got != leastPacket {
 				t.Errorf("packets of %d bytes, want %d", got, leastPacket)
 			}
-			if _, known := h.mtus.get(hostPath{h.ia, b.addr.Host, ""}, time.Now()); known == proven {
+			if _, known := h.mtus.get(k, time.Now()); known == proven {
 				t.Errorf("taken for a narrow path: %t", known)
 			}
 			if proven {

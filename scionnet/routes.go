@@ -41,9 +41,6 @@ type route struct {
 	// size that its path's MTU allows, so the acceptor learns that size.
 	initial atomic.Int32
 	large   largePackets
-	// fullPassed is when a handshake with more than the least packets last succeeded on this route,
-	// as Unix time in nanoseconds.
-	fullPassed atomic.Int64
 	// epic says that a connection was opened with EPIC.
 	epic atomic.Bool
 	// dropped says that the route is no longer in the table, for those who still hold it.
