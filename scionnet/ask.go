@@ -31,7 +31,8 @@ const (
 // finds the certificates in the table.
 //
 // A part of an answer: the daemon asks for up, core and down segments each by itself. If one of
-// these questions fails, the paths from the others are the answer. askPaths asks again.
+// these questions fails, the paths from the others are the answer. askPaths asks again. If that does
+// not help, it returns these paths together with an error.
 //
 // No answer: if the control service does not answer within the time of ctx, the daemon returns an
 // empty list, as for an AS to which there is no path. askPaths then returns ErrNoControl.
@@ -47,6 +48,8 @@ func askPaths(ctx context.Context, c daemon.Connector, dst, src addr.IA, refresh
 			refresh = true
 		case len(paths) == 0 && err == nil && failure != nil:
 			return nil, fmt.Errorf("%w from the control service of %s: %w", ErrNoControl, src, failure)
+		case err == nil && failure != nil:
+			return paths, fmt.Errorf("a part of the answer is missing: %w", failure)
 		default:
 			return paths, err
 		}

@@ -56,6 +56,9 @@ func TestPartOfAnAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := &answers{of: c.of}
 				paths, err := askPaths(t.Context(), a, 1, 2, false)
+				if whole := a.of[min(a.asked, len(a.of))-1].failure == nil; whole != (err == nil) {
+					t.Errorf("error %v", err)
+				}
 				if len(paths) != c.paths || a.asked != c.asked || errors.Is(err, ErrNoControl) != c.noControl {
 					t.Errorf("%d paths after %d questions, %v", len(paths), a.asked, err)
 				}

@@ -211,20 +211,17 @@ func (h *Host) addrOf(socket interface{ LocalAddr() net.Addr }) Addr {
 // query asks the control plane for the paths to dst.
 func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error) {
 	ps, err := askPaths(ctx, h.connector, addr.IA(dst), addr.IA(h.ia), refresh)
-	if err != nil {
-		return nil, err
-	}
 	out := make([]found, 0, len(ps))
 	for _, p := range ps {
-		f, err := h.foundPath(p)
-		if err != nil {
-			h.log.Warn("path from the control plane cannot be used", "path", fmt.Sprint(p), "error", err)
+		f, wrong := h.foundPath(p)
+		if wrong != nil {
+			h.log.Warn("path from the control plane cannot be used", "path", fmt.Sprint(p), "error", wrong)
 			continue
 		}
 		out = append(out, f)
 	}
 	sortFound(out)
-	return out, nil
+	return out, err
 }
 
 // localPath is the path inside the host's own AS. It has no hop fields and so never expires;

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -424,6 +425,8 @@ func TestMerge(t *testing.T) {
 			before, answer, after []found
 		}{
 			{"first", nil, []found{a, b}, []found{a, b}},
+			{"part", []found{shortA, b, over}, []found{a}, []found{a, b}},
+			{"other part", []found{a}, []found{b}, []found{a, b}},
 			{"none", []found{a, b}, nil, []found{a, b}},
 			{"none and ended", []found{a, over}, nil, []found{a}},
 			{"other", []found{a}, []found{b}, []found{b}},
@@ -431,7 +434,7 @@ func TestMerge(t *testing.T) {
 			{"shorter", []found{a}, []found{shortA, b}, []found{a, b}},
 			{"twice", nil, []found{a, a}, []found{a}},
 		} {
-			got := merge(tt.before, tt.answer, now)
+			got := merge(tt.before, tt.answer, !strings.HasSuffix(tt.name, "part"), now)
 			same := slices.EqualFunc(got, tt.after, func(x, y found) bool { return x.trail == y.trail && x.way.expiry.Equal(y.way.expiry) })
 			if !same {
 				t.Errorf("%s: %v, want %v", tt.name, got, tt.after)

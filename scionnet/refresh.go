@@ -47,6 +47,7 @@ const (
 
 // lookup is the table of paths by destination, with a goroutine that refreshes it.
 type lookup struct {
+	// query returns paths together with an error if a part of the answer is missing.
 	query       func(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error)
 	afterLookup func(dst pathsel.IA, paths []found)
 	inUse       func(dst pathsel.IA) bool
@@ -73,7 +74,7 @@ type destination struct {
 	lookedUp  time.Time // the end of the last lookup
 	due       time.Time
 	underWay  chan struct{} // closed when the current lookup ends; nil if there is none
-	err       error         // of the last lookup
+	err       error         // of the last lookup, if it has found no path
 	watchers  map[chan struct{}]struct{}
 }
 
@@ -321,11 +322,11 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	answer = unexpired(answer, now)
 	d.lookedUp = now
 	before := d.paths
-	d.paths = merge(before, answer, now)
+	d.paths = merge(before, answer, err == nil, now)
 	d.links = linksOf(d.paths)
 	d.err = err
 	if len(answer) > 0 {
-		d.failures = 0
+		d.failures, d.err = 0, nil
 	} else if ctx.Err() == nil { // a caller that gave up says nothing about the destination
 		d.failures++
 	}
@@ -351,7 +352,8 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	l.mu.Unlock()
 
 	if err != nil && ctx.Err() == nil {
-		l.log.Debug("path lookup failed", "destination", dst, "failures", failures, "error", err)
+		l.log.Debug("path lookup failed",
+			"destination", dst, "answer", len(answer), "failures", failures, "error", err)
 	}
 	if changed {
 		l.log.Debug("paths changed", "destination", dst, "paths", len(paths))
@@ -367,10 +369,10 @@ func (l *lookup) wakeUp() {
 	}
 }
 
-// merge combines the known paths with an answer. An empty answer, for whatever reason, keeps the
-// known paths: an outage of the control plane must not stop the data plane. Of a path that is in
-// both, it keeps the version that expires later.
-func merge(before, answer []found, now time.Time) []found {
+// merge combines the known paths with an answer. An answer that is empty, for whatever reason, or of
+// which a part is missing, keeps the known paths: an outage in the control plane must not stop the
+// data plane. Of a path that is in both, it keeps the version that expires later.
+func merge(before, answer []found, whole bool, now time.Time) []found {
 	if len(answer) == 0 {
 		return unexpired(before, now)
 	}
@@ -389,6 +391,14 @@ func merge(before, answer []found, now time.Time) []found {
 			f = k
 		}
 		out = append(out, f)
+	}
+	if !whole {
+		for _, f := range before {
+			if !seen[f.trail] {
+				out = append(out, f)
+			}
+		}
+		sortFound(out)
 	}
 	return unexpired(out, now)
 }
@@ -474,7 +484,7 @@ func (l *lookup) add(dst pathsel.IA, answer []found) {
 	if err == nil && !lookedUp {
 		now := time.Now()
 		l.mu.Lock()
-		d.paths = merge(d.paths, answer, now)
+		d.paths = merge(d.paths, answer, true, now)
 		d.links = linksOf(d.paths)
 		d.changed, d.due = now, now.Add(retryFirst) // the first answer may lack paths
 		l.mu.Unlock()
