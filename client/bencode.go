@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// Bounds of bencoded bytes from strangers. A decoder takes up to 700 bytes of memory for each byte
-// that it reads: an empty dictionary in a list of files is two bytes. So values are counted before
-// decoding.
+// Bounds of bencoded bytes from strangers. The engine's decoder takes up to 700 bytes of memory for
+// each byte that it reads: an empty dictionary in a list of files is two bytes. So values are
+// counted before decoding.
 const (
 	// maxValues bounds strings, numbers, lists and dictionaries, keys included. A file takes 7 of
 	// them, 24 in a hybrid torrent. Decoding this many takes about 200 MB and a second or two.

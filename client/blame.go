@@ -11,15 +11,14 @@ import (
 
 // Finding peers that send wrong data.
 //
-// The engine bans a peer if a single connection has sent a whole wrong piece, or if a good copy
-// shows which blocks were wrong. That misses a bad peer that sends the blocks of a piece over
-// several paths, or under several keys. Here, a key or host that all senders of a wrong piece have
-// in common is guilty, whether they are still connected or not.
+// The engine bans a peer if one connection has sent all of a wrong piece, or if a good copy shows
+// which blocks were wrong. It misses a bad peer that sends the blocks of a piece over several
+// paths, or under several keys. Here, a key or host is guilty if all senders of wrong pieces have
+// it in common, whether they are still connected or not.
 
 const (
-	// wrongPieces is how many wrong pieces a host or key must have sent alone to be banned. One can
-	// be the fault of another user of the same address. If one connection has sent it all, the
-	// engine bans it.
+	// wrongPieces is how many wrong pieces a host or key must have sent alone to be banned. One
+	// wrong piece can be the fault of another user of the same address.
 	wrongPieces = 2
 	// maxRounds is the number of unfinished pieces whose senders are remembered. There are more
 	// only if somebody begins pieces and leaves them; the engine alone then judges the oldest.
@@ -31,8 +30,8 @@ const (
 	maxWrong = 1024
 )
 
-// suspect is the peer of a connection: the key that it has proved to have, and the host if that is
-// proven. A host whose ISD-AS is only claimed cannot become guilty.
+// suspect is the peer of a connection: the key that it has proved to have, and the host if its
+// address is proven. A host whose ISD-AS is only claimed cannot become guilty.
 type suspect struct{ host, key string }
 
 func suspectOf(o pathsel.Origin) suspect {
@@ -75,7 +74,7 @@ type blame struct {
 	rounds  bounded[int, *round] // unfinished pieces
 	lost    wire.Bitset          // pieces that are no longer judged, since not all of their blocks were seen
 	failed  []suspect            // for each wrong piece: what all its senders have in common
-	counted int64                // wrong pieces that were looked at, here or by the engine alone
+	counted int64                // pieces that were fetched again, at most the engine's count of wrong ones
 	wrong   bounded[string, int] // by names
 }
 
@@ -84,11 +83,15 @@ type round struct {
 	blocks wire.Bitset
 	by     suspect // what all senders so far have in common
 	from   []suspect
-	kept   bool // some blocks are of an earlier download, whose senders are unknown
+	kept   bool // some blocks are of an earlier download, and their senders unknown
 }
 
-func newBlame(took func(piece int, begin, length int64) bool) *blame {
-	return &blame{onBlock: took, rounds: bounded[int, *round]{most: maxRounds}, wrong: bounded[string, int]{most: maxWrong}}
+func newBlame(onBlock func(piece int, begin, length int64) bool) *blame {
+	return &blame{
+		onBlock: onBlock,
+		rounds:  bounded[int, *round]{most: maxRounds},
+		wrong:   bounded[string, int]{most: maxWrong},
+	}
 }
 
 // blockBits is the size of a block, as the engine asks for them: 16 KiB.
@@ -141,8 +144,8 @@ func (r *round) count() (blocks int) {
 	return blocks
 }
 
-// sendersOf are the senders of all blocks of a piece with so many; nil if some of it came from
-// elsewhere, or is missing.
+// sendersOf are the senders of a piece of so many blocks; nil if a block is missing, or if the
+// sender of one is unknown.
 func (b *blame) sendersOf(piece, blocks int) []suspect {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,8 +171,8 @@ func (b *blame) unfinishedOf(accused func(suspect) bool) (pieces []int) {
 // blocksIn is the number of blocks in so many bytes.
 func blocksIn(length int64) int { return int((length + 1<<blockBits - 1) >> blockBits) }
 
-// distrust is called when blocks are needed again because the disk has lost or refused them. From
-// now on no unfinished piece proves anything.
+// distrust is called when blocks are needed again because the disk has lost or refused them. A
+// block that comes a second time then proves nothing, so no unfinished piece is judged.
 func (b *blame) distrust() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,9 +182,9 @@ func (b *blame) distrust() {
 	})
 }
 
-// judge returns the names of the guilty. wrong is the number of wrong pieces that the engine has
-// counted. If there were more second attempts than that, the disk caused them, and nobody is
-// guilty. complete tells which pieces can be forgotten.
+// judge returns the names of guilty suspects. wrong is the number of wrong pieces that the engine
+// has counted. If more pieces than that were fetched again, the disk was the reason, and nobody is
+// guilty. Pieces for which complete is true are forgotten.
 func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []string) {
 	b.mu.Lock()
 	failed := b.failed
@@ -189,7 +192,7 @@ func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []stri
 	pieces := append([]int(nil), b.rounds.order...)
 	b.mu.Unlock()
 	done := map[int]bool{}
-	for _, p := range pieces { // without the lock: complete waits for the engine's, which received is called with
+	for _, p := range pieces { // without b.mu: complete takes the engine's lock, and received has it
 		done[p] = complete(p)
 	}
 	b.mu.Lock()

@@ -2,8 +2,8 @@ package client
 
 import "slices"
 
-// bounded is a map of at most so many entries, which forgets the one that came first. The zero
-// value, with most set, is empty.
+// bounded is a map of at most so many entries. One more makes it forget the entry that came first.
+// The zero value, with most set, is empty.
 type bounded[K comparable, V any] struct {
 	most  int
 	m     map[K]V

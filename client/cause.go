@@ -12,8 +12,8 @@ import (
 	"braid/scionnet"
 )
 
-// Why a transfer makes no progress: a function from the evidence about peers, paths and trackers to
-// a cause.
+// Diagnose finds out why a transfer makes no progress: it is a function from the evidence about
+// peers, paths and trackers to a cause.
 
 // CauseKind names a cause. The values are part of the output of braid.
 type CauseKind string
@@ -64,7 +64,7 @@ type Cause struct {
 // Break is where packets along a path end.
 type Break struct {
 	Interface pathsel.Interface
-	// By is the AS whose router has said so; 0 if there is no answer from behind the interface.
+	// By is the AS whose router has said so; 0 if no router behind the interface answers.
 	By pathsel.IA
 }
 
@@ -72,16 +72,16 @@ type Break struct {
 type Evidence struct {
 	DiskFull  bool
 	Connected Connected
-	Targets   []Target // that are not connected: peers and trackers
-	WebSeeds  int      // that the torrent names, if braid can use none of them
+	Targets   []Target // peers that are not connected, and trackers
+	WebSeeds  int      // the torrent's web seeds, if braid can use none of them
 }
 
 // Connected is what is known of the peers that are connected.
 type Connected struct {
 	Peers    int
 	Metadata bool // it is known what is in the torrent
-	Missing  int  // pieces that are wanted and not there
-	Offered  int  // of these, those that a connected peer has
+	Missing  int  // wanted pieces that are not complete
+	Offered  int  // missing pieces that a connected peer has
 	Serving  int  // peers that serve us
 }
 
@@ -91,7 +91,7 @@ type Target struct {
 	Tracker  bool
 	SCION    bool
 	IA       pathsel.IA
-	Answered bool // of a tracker: it has answered, the last time
+	Answered bool // it is a tracker, and has answered the last announce
 	// Err is why the last attempt or the last lookup of paths has failed; nil while the first one
 	// is under way.
 	Err     error
@@ -141,14 +141,14 @@ func (c Connected) cause() Cause {
 	return Cause{Kind: NoData, Text: who + ", but no data has come for a while"}
 }
 
-// hope orders causes, beginning with the one that is nearest to a connection. Peers come before
-// trackers: the known peers must be reached, and more of them would not help.
+// hope orders causes, beginning with the one that is nearest to a connection. Causes of peers come
+// before causes of trackers: more peers would not help if the known ones cannot be reached.
 var hope = []CauseKind{
 	PeerRefuses, PeerSilent, PathDown, NotAllowed, ASUnknown, NameUnknown, ControlUnreachable, NobodyThere, TrackerFailed,
 }
 
 // mostHopeful is the cause of the target that is nearest to a connection, and how many other
-// targets have one of that kind.
+// targets have a cause of the same kind.
 func mostHopeful(targets []Target) (best *Cause, others int) {
 	peers := slices.ContainsFunc(targets, func(t Target) bool { return !t.Tracker })
 	for _, t := range targets {
@@ -179,7 +179,7 @@ func compareHope(k CauseKind, best *Cause) int {
 	return cmp.Compare(slices.Index(hope, k), slices.Index(hope, best.Kind))
 }
 
-// cause is why the target is not connected; false while that is not known.
+// cause is why the target is not connected. It returns false if that is not known yet.
 func (t Target) cause() (Cause, bool) {
 	name := t.Name
 	if t.Tracker {
@@ -249,7 +249,7 @@ func alivePaths(alive, paths int, ia pathsel.IA) string {
 	return fmt.Sprintf("all %d paths to AS %s work", paths, ia)
 }
 
-// CauseOf is the cause that an error tells by itself, without anything examined.
+// CauseOf is the cause that follows from an error alone.
 func CauseOf(err error) (Cause, bool) {
 	var name *scionnet.NameError
 	var dns *net.DNSError
@@ -278,7 +278,7 @@ func short(err error) string {
 	return err.Error()
 }
 
-// breaks are where the paths end, each once.
+// breaks are the places where packets along the paths end, each once.
 func breaks(paths []pathsel.Path, traces []scionnet.Trace) (out []Break) {
 	for i, r := range traces {
 		b := Break{Interface: r.Down, By: r.Down.IA}
@@ -295,7 +295,7 @@ func breaks(paths []pathsel.Path, traces []scionnet.Trace) (out []Break) {
 	return out
 }
 
-// shownBreaks is how many of them are named.
+// shownBreaks is how many breaks a text names.
 const shownBreaks = 4
 
 func breaksText(all []Break) string {

@@ -17,8 +17,8 @@ import (
 //
 //	data comes ──1 s without──► examines the ways to a few targets ──2 s without──► tells the cause
 //
-// While no data comes it examines again and again, so that it tells a second cause as soon as the
-// first.
+// While no data comes it examines again and again, so that it notices a new cause as soon as the
+// first one.
 type checkup struct {
 	*core
 	caused    func(*Cause, time.Duration) // nil: nobody wants to know
@@ -32,16 +32,17 @@ type checkup struct {
 }
 
 const (
-	// examineAfter and causeAfter are how long no data comes before the ways to peers are examined,
-	// and before the cause is told. With examineFor they keep the promise of three seconds.
+	// After examineAfter without data the ways to peers are examined, and after causeAfter the
+	// cause is told. With examineFor, braid keeps its promise to tell the cause within three
+	// seconds.
 	examineAfter, causeAfter = time.Second, 2 * time.Second
 	// idleAfter is how long peers with missing pieces may send no block before that is a cause. A
 	// download waits for its turn with a peer, and a slow connection takes seconds for a block.
 	idleAfter = 10 * time.Second
 	// examineFor bounds one examination; a path with a longer round trip counts as down.
 	examineFor = 1200 * time.Millisecond
-	// examineEvery and examineSeldom are the pauses between two of them, in the first minute and
-	// then.
+	// examineEvery is the pause between two examinations in the first minute, examineSeldom the
+	// pause after that.
 	examineEvery, examineSeldom = time.Second, 10 * time.Second
 	// examineTargets and examinePaths bound an examination, which sends a packet to each router on
 	// each of the paths.
@@ -54,8 +55,8 @@ const (
 type TrackerState struct {
 	URL      string
 	SCION    scionnet.Addr // zero: it is on IP, or its address is not known
-	Answered bool          // the last time
-	Err      error         // why it has not; nil too while the first answer is awaited
+	Answered bool          // it has answered the last announce
+	Err      error         // why it has not answered; also nil before the first answer
 }
 
 // StoppedError says that a transfer was given up since it made no progress.
@@ -83,7 +84,7 @@ type examination struct {
 }
 
 // examine asks the routers on the paths and the host. Without a path it asks the control service.
-// Paths of which it finds out nothing are left out.
+// It leaves out paths about which it finds out nothing.
 func (t *scionTransport) examine(ctx context.Context, to scionnet.Addr, paths []pathsel.Path) (x examination) {
 	if len(paths) == 0 {
 		x.control = t.host.CheckControl(ctx)
@@ -126,7 +127,7 @@ func (c *checkup) onExamined(found map[string]examination) {
 	c.examining, c.examined, c.found = false, time.Now(), found
 }
 
-// onTracker notes how it goes with a tracker.
+// onTracker notes the state of a tracker.
 func (c *checkup) onTracker(s TrackerState) {
 	if c.trackers == nil {
 		c.trackers = map[string]TrackerState{}
@@ -137,8 +138,8 @@ func (c *checkup) onTracker(s TrackerState) {
 // restart counts the time without data from now on.
 func (c *checkup) restart() { c.usefulAt = time.Now() }
 
-// look finds out whether the transfer makes progress and, if not, why. It returns the time since the
-// last progress. Busy means that no data can arrive, because files on disk are being checked.
+// look finds out whether the transfer makes progress and, if not, why. It returns the time since
+// the last progress. Busy means that no data can arrive, because files on disk are being checked.
 func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	now := time.Now()
 	st := c.torrent.Stats()
@@ -170,7 +171,7 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	return idle
 }
 
-// tell notes the cause, and tells it if it is another one.
+// tell notes the cause and, if it has changed, tells the user.
 func (c *checkup) tell(x *Cause) {
 	before := c.cause
 	c.cause = x
@@ -229,7 +230,7 @@ func (c *checkup) connected() Connected {
 	return out
 }
 
-// targets are the peers and trackers that should answer, with what is known of them.
+// targets are the peers and trackers that should answer, and what is known of the ways to them.
 func (c *checkup) targets() []Target {
 	var out []Target
 	add := func(x Target, at scionnet.Addr) {
@@ -265,7 +266,7 @@ func (c *checkup) targets() []Target {
 	return out
 }
 
-// order is one way to examine.
+// order says how to examine the way to one target.
 type order struct {
 	name   string
 	at     scionnet.Addr
@@ -275,7 +276,7 @@ type order struct {
 	err    error // of the lookup of the paths
 }
 
-// orders says which of the targets to examine, and how.
+// orders are for the targets whose ways are examined next.
 func (c *checkup) orders(targets []Target) (out []order) {
 	by := c.scion()
 	if by == nil {
@@ -296,8 +297,8 @@ func (c *checkup) orders(targets []Target) (out []order) {
 				}
 			}
 		}
-		// The control plane leaves out paths that have been revoked, and they are part of the
-		// picture.
+		// The control plane leaves out revoked paths. They were examined before, and belong to the
+		// cause.
 		for _, path := range c.found[x.Name].paths {
 			if !slices.ContainsFunc(o.paths, func(p pathsel.Path) bool { return p.Fingerprint == path.Fingerprint }) {
 				o.paths = append(o.paths, path)

@@ -12,8 +12,8 @@ type chooser struct {
 	*core
 	seed    uint64         // for the selector's draws
 	memory  pathsel.Memory // of its last plan
-	restEnd time.Time      // when it may be asked again although nothing has happened
-	waiting string         // what it is waiting for, if no path is left
+	restEnd time.Time      // until then it is asked only because of an event
+	waiting string         // what it is waiting for; empty if there is a path
 	hints   pathsel.Hints
 	trace   io.Writer // nil: none, or it could not be written
 }
@@ -38,7 +38,7 @@ func (c *chooser) view() pathsel.View {
 	return v
 }
 
-// preference orders the paths: the transfer's own, or the session's.
+// preference is the preference of the transfer's own policy or, without one, of the session's.
 func (c *chooser) preference() pathsel.Preference {
 	both := c.policies()
 	if own := both[1].Preference; len(own) > 0 {
@@ -49,8 +49,8 @@ func (c *chooser) preference() pathsel.Preference {
 
 // choose asks the selector, and returns its decisions.
 func (c *chooser) choose() []pathsel.Decision {
-	// The engine is about to say that all is complete, and has let go of peers that are complete
-	// too.
+	// The data is complete, even if the engine has not said so yet, and connections to complete
+	// peers have ended for that reason.
 	if c.isDone || c.hasAll() {
 		return nil
 	}
@@ -65,8 +65,8 @@ func (c *chooser) choose() []pathsel.Decision {
 	return plan.Decisions
 }
 
-// wait notes what the selector is waiting for. Before the first path is known, or where peers only
-// connect to us, nothing is missing yet.
+// wait notes what the selector is waiting for. If no path is known, such as at the beginning or
+// because all peers connect to us, it waits for nothing.
 func (c *chooser) wait(reason string, known bool) {
 	if !known {
 		reason = ""
@@ -90,7 +90,7 @@ func (c *chooser) record(v pathsel.View, p pathsel.Plan) {
 	}
 }
 
-// maxHinted bounds the ASes to which hints are remembered. A transfer has fewer peers.
+// maxHinted bounds the ASes for which hints are remembered. A transfer has fewer peers.
 const maxHinted = 4 * maxPeers
 
 // hint remembers which paths to try first.

@@ -6,22 +6,22 @@ import (
 	"braid/storage"
 )
 
-// confirmer makes sure, when every wanted piece is verified, that all of them are on disk and still
-// there. Only then the transfer is complete.
+// confirmer makes sure that all wanted pieces are on disk, once they are verified. Only then the
+// transfer is complete.
 type confirmer struct {
 	*core
-	confirmed func() // the transfer is complete
+	confirmed func() // is called when that is sure
 	underWay  bool
-	after     time.Time // it is not tried before
-	waiting   string    // what the user can do about it; empty: it waits for nothing
+	after     time.Time // the next attempt is not before this time
+	waiting   string    // why it cannot finish, and what the user can do; empty: it waits for nothing
 }
 
-// isDue tells whether it may be tried now.
+// isDue tells whether an attempt may begin now.
 func (c *confirmer) isDue() bool {
 	return !c.isDone && c.want != nil && !c.underWay && !time.Now().Before(c.after)
 }
 
-// begin starts writing everything to disk, which may take as long as a slow disk does.
+// begin starts writing everything to disk, in the background: a slow disk takes its time.
 func (c *confirmer) begin() {
 	if !c.isDue() {
 		return
@@ -34,14 +34,14 @@ func (c *confirmer) begin() {
 		}
 		for _, p := range missing {
 			if err == nil {
-				err = c.torrent.Verify(c.ctx, p) // the engine believes only what it sees itself
+				err = c.torrent.Verify(c.ctx, p) // the engine finds out by hashing the piece
 			}
 		}
 		c.inbox.put(func() { c.end(len(missing), err) })
 	})
 }
 
-// end is called when all data is on disk, except for pieces that are missing again.
+// end is called after an attempt, which has found so many pieces missing.
 func (c *confirmer) end(missing int, err error) {
 	c.underWay, c.waiting = false, ""
 	switch {

@@ -13,10 +13,10 @@ import (
 // connector carries out decisions about paths: it opens, parks and closes the connections of a
 // transfer, and notes how that went.
 //
-// A parked path keeps its connection, behind a closed filter: it gets no requests, and to return
-// costs nothing. Where the filter cannot close, or enough connections are parked already, parking
-// ends the connection, which gives its requests to the others at once. To return then takes a
-// handshake: until it is done the path-level peer is Opening.
+// A parked path keeps its connection, whose filter keeps requests back. To return costs nothing
+// then. If the filter cannot do that, or enough connections are parked already, parking ends the
+// connection. Its requests go to other connections at once, and to return takes a handshake: until
+// it is done, the path-level peer is Opening.
 type connector struct {
 	*core
 	report func(PathEvent) // nil: nobody wants to know
@@ -56,7 +56,8 @@ func (c *connector) carryOut(d pathsel.Decision) {
 	}
 }
 
-// enter changes the state of a path-level peer. Measurements so far belong to the old state.
+// enter changes the state of a path-level peer. It measures before and after, so that each
+// measurement belongs to one state.
 func (c *connector) enter(s *pathState, state pathsel.State) {
 	now := time.Now()
 	s.sample(&c.gauges, now)
@@ -109,7 +110,7 @@ func (c *connector) onGreeted(l *link) {
 	}
 }
 
-// onAccepted takes a connection that a peer has opened, and over which it wants this torrent.
+// onAccepted takes an accepted connection whose peer has named this torrent.
 func (c *connector) onAccepted(l *link) {
 	if c.err != nil {
 		l.Close()
@@ -120,13 +121,13 @@ func (c *connector) onAccepted(l *link) {
 	l.OnChange(c.inbox.touch)
 }
 
-// offerPatience is how long the engine may ignore an offer before it counts as failed. The engine
-// dials at once unless it has enough connections or the torrent needs none. It forgets an offer
-// that it has not dialled, which must then be made again.
+// offerPatience is how long the engine may ignore an offer before the offer counts as failed. The
+// engine dials at once, unless it has enough connections or the torrent needs none: then it forgets
+// the offer.
 const offerPatience = 45 * time.Second
 
-// look finds connections that have changed and offers that the engine ignores, and measures. It
-// tells whether a connection is silent.
+// look finds connections that have ended and offers that the engine ignores, and measures all
+// others. It tells whether a connection is silent.
 func (c *connector) look() (silent bool) {
 	now := time.Now()
 	var ended []*link
@@ -157,7 +158,7 @@ func (c *connector) look() (silent bool) {
 		if !ok {
 			continue
 		}
-		if to, moved := w.MovedTo(); moved { // the peer's new address, which has ended the connection
+		if to, moved := w.MovedTo(); moved { // the connection has ended because the peer has a new address
 			c.addAll([]Peer{SCIONPeer(to)}, FromItself, true)
 		}
 	}
@@ -186,7 +187,7 @@ func (c *connector) lookAt(s *pathState, now time.Time) {
 		err = w.Err()
 	}
 	s.foldLink()
-	// A peer that is complete as well hangs up, and it may see that we are complete before we do.
+	// A complete peer hangs up when we are complete. It may know that before we do.
 	if c.isDone || c.hasAll() {
 		c.enter(s, pathsel.Idle)
 		return
@@ -220,8 +221,8 @@ func (c *connector) resume(s *pathState, state pathsel.State) {
 	}
 }
 
-// open offers the path-level peer to the engine. It will be in state then once it is connected. The
-// engine dials an offer at once and forgets the address, so to try again is to offer again.
+// open offers the path-level peer to the engine. Once it is connected, it enters the state then.
+// The engine dials an offer at once and forgets it, so each attempt needs an offer.
 func (c *connector) open(s *pathState, then pathsel.State) {
 	if c.dialled() >= maxDialled {
 		c.lost(s, errEnough)
@@ -251,9 +252,9 @@ func (c *connector) open(s *pathState, then pathsel.State) {
 	c.torrent.Connect(s.offer.addr)
 }
 
-// maxDialled is the number of connections that one torrent opens. The engine's 50 is soon reached
-// by a few peers with eight paths each; what a connection costs is a few goroutines and buffers,
-// about 100 kB.
+// maxDialled is the number of connections that one torrent opens. The engine's default of 50 would
+// be reached by a few peers with eight paths each. A connection costs about 100 kB, for a few
+// goroutines and buffers.
 const maxDialled = 512
 
 // dialled counts the connections that the transfer has opened or is opening.
@@ -296,9 +297,9 @@ func (c *connector) closeAll(reason string) {
 	}
 }
 
-// disconnect ends the connection or the attempt. The engine gives its requests to other connections
-// when its next read fails, which is at once. The engine's address for the peer goes as well: the
-// engine takes no new connection that has the address of an old one.
+// disconnect ends the connection or the attempt. The engine's read fails at once, and the engine
+// gives the requests to other connections. The engine address is withdrawn as well: the engine
+// takes no new connection with the address of an old one.
 func (c *connector) disconnect(s *pathState) {
 	s.withdraw()
 	if s.link != nil {
@@ -316,8 +317,8 @@ func (s *pathState) withdraw() {
 	}
 }
 
-// addAll takes note of peers. found tells whether others have named them, such as a tracker, or
-// somebody while the transfer runs.
+// addAll takes note of peers. found is false for peers that belonged to the transfer when it was
+// added. All others may be at addresses of this host where nothing listens any more: see Abandoned.
 func (c *connector) addAll(peers []Peer, from PeerSource, found bool) {
 	for _, p := range peers {
 		c.add(p, from, found)
@@ -341,7 +342,7 @@ func (c *connector) add(p Peer, from PeerSource, found bool) {
 		c.log.Info("peer passed over: it is an address of this host, where nothing listens any more", "peer", p)
 	default:
 		if c.peers.add(p, t, from) {
-			c.choosePeers() // a long list is cut now and then, not only at its end
+			c.choosePeers() // forgets some, so that a long list takes no memory
 		}
 	}
 }
@@ -399,8 +400,8 @@ func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
 	}
 }
 
-// restrict returns the paths that the user's policy allows, and logs what it refuses. It is for
-// SCION: on IP the network chooses the path.
+// restrict returns the paths that the policies allow, and logs which they refuse. It is for SCION:
+// on IP the network chooses the path.
 func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path {
 	a, ok := p.peer.SCION()
 	p.refused = nil
@@ -442,7 +443,7 @@ func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path 
 	return allowed
 }
 
-// onPolicy follows a policy that has changed: connections over paths that it forbids end.
+// onPolicy applies a policy that has changed: connections over paths that it forbids end.
 func (c *connector) onPolicy() {
 	for _, p := range c.peers.dialled {
 		if p.found == nil {
@@ -492,10 +493,10 @@ func (c *connector) onPaths(peer Peer, paths []pathsel.Path, err error) {
 		if s.unlisted = i < 0; !s.unlisted && next[i] == s {
 			continue
 		}
-		// An attempt under way goes on: control services also leave out paths that have just come
-		// back.
+		// An attempt under way goes on, since control services also leave out paths that have just
+		// come back. Paths that have carried something are kept for the final report.
 		if read, written := s.bytes(); !s.unlisted || s.link != nil || s.candidate.State == pathsel.Opening || read+written > 0 {
-			next = append(next, s) // also for the final report
+			next = append(next, s)
 		} else {
 			s.withdraw()
 		}

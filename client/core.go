@@ -29,7 +29,7 @@ type common struct {
 	dht        atomic.Pointer[DHT] // nil: none
 	transports []Transport
 	web        *webPort
-	examining  chan struct{}   // has room for one token of each transfer that examines ways to peers
+	examining  chan struct{}   // holds a token of each transfer whose checkup examines paths now
 	ctx        context.Context // ends with the session
 }
 
@@ -97,7 +97,7 @@ type core struct {
 	isDone  bool  // complete or failed
 	err     error // why it has failed
 
-	fail func(error) // ends the transfer because of the error, if there is one and it is the first
+	fail func(error) // loop.fail
 
 	// conceals: connections that begin now tell their peers only of pieces that superSeeder
 	// reveals. Any goroutine may read it.
@@ -126,8 +126,8 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 	return c
 }
 
-// firstPeers are those that the user names and those of the source. A peer that no transport
-// reaches is an error.
+// firstPeers are the peers that the user names, and those in the source. It returns an error if no
+// transport reaches one of them.
 func (c *core) firstPeers(named []Peer) ([]Peer, error) {
 	peers := slices.Clone(named)
 	for _, p := range c.source.Peers {
@@ -160,7 +160,7 @@ type description struct {
 	layout storage.Layout
 }
 
-// policies are those that hold for the transfer: the session's, then its own.
+// policies are the two policies that hold for the transfer: the session's, then its own.
 func (c *core) policies() (both [2]pathsel.Policy) {
 	if p := c.common.policy.Load(); p != nil {
 		both[0] = *p
@@ -175,7 +175,7 @@ func (c *core) isDescribed() bool {
 	return pieces > 0
 }
 
-// hasAll tells whether every piece of the torrent is there.
+// hasAll tells whether every piece of the torrent is verified.
 func (c *core) hasAll() bool {
 	_, missing := c.torrent.Bytes()
 	return c.isDescribed() && missing == 0

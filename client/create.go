@@ -25,18 +25,19 @@ type CreateOptions struct {
 	WebSeeds    []string   // URLs of servers with the same data (BEP 19)
 	Comment     string
 	Private     bool   // BEP 27
-	Source      string // where the torrent is published, which makes the info hash another one
+	Source      string // a text that changes the info hash: where the torrent is published
 	Name        string // of the file or directory in the torrent; empty: that of the root
 	// Exclude are patterns of files and directories below the root that are left out, as in
 	// Selection.Select but without numbers.
 	Exclude []string
-	// Only are paths below the root, as the system writes them: everything else is left out. None:
-	// all.
+	// Only are paths below the root, in the system's form. All other files are left out; if it is
+	// empty, none are.
 	Only []string
 	// Progress, if not nil, is called with the bytes hashed so far and the size, from several
 	// goroutines.
 	Progress func(done, total int64)
-	// Skipped, if not nil, is told of everything that is left out, and why.
+	// Skipped, if not nil, is called with each file and directory that cannot be part of a torrent,
+	// and the reason.
 	Skipped func(path, reason string)
 }
 
@@ -79,9 +80,10 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 		yes := true
 		info.Private = &yes
 	}
-	// The layout needs a hash for each piece; the right ones follow below.
+	// NewLayout wants a hash for each piece. The right ones are computed below, if the layout is
+	// good.
 	info.Pieces = make([]byte, 20*((total+info.PieceLength-1)/info.PieceLength))
-	if _, err := storage.NewLayout(&info); err != nil { // before the work
+	if _, err := storage.NewLayout(&info); err != nil {
 		return Created{}, err
 	}
 	onDisk := info
@@ -193,8 +195,8 @@ func EachFile(ctx context.Context, root string, opts CreateOptions, visit func(r
 	return err
 }
 
-// matchBelow tells whether a pattern fits the path of a file or directory below the root. Names
-// above it do not count.
+// matchBelow tells whether a pattern matches a file or directory by its path below the root, or by
+// its name. The names of directories above it do not count.
 func matchBelow(pattern, rel string) bool {
 	rel = filepath.ToSlash(rel)
 	if strings.Contains(pattern, "/") {

@@ -29,7 +29,7 @@ type Pieces struct {
 	Peers []int // connected peers that have it
 }
 
-// Pieces returns the state of all pieces just now; after Close, nothing.
+// Pieces returns the present state of all pieces; after Close, nothing.
 func (t *Transfer) Pieces() (p Pieces) {
 	t.do(func() {
 		n, _ := t.torrent.Size()
@@ -82,7 +82,8 @@ type PeerProgress struct {
 	Outstanding             int     // requests that it has not answered yet
 }
 
-// Peers returns the connected peers just now, in the order of their addresses; after Close, none.
+// Peers returns the peers that are connected now, in the order of their addresses; after Close,
+// none.
 func (t *Transfer) Peers() (out []PeerProgress) {
 	all := map[pathsel.PeerID]*PeerProgress{}
 	t.do(func() {
@@ -127,7 +128,8 @@ func (p *PeerProgress) add(r *row, g *gauge, pieces int) {
 // maxName is the number of bytes that are kept of a name that a peer gives itself.
 const maxName = 64
 
-// printable makes a name that a stranger has chosen fit for one line.
+// printable shortens a name that a stranger has chosen, and removes characters that cannot be
+// shown.
 func printable(name string) string {
 	name = strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 	return strings.Map(func(r rune) rune {
@@ -144,7 +146,7 @@ type RefusedPath struct {
 	pathsel.Refusal
 }
 
-// Refused returns the paths that the policies forbid just now; after Close, none.
+// Refused returns the paths that the policies forbid now; after Close, none.
 func (t *Transfer) Refused() (out []RefusedPath) {
 	t.do(func() {
 		for _, p := range t.peers.dialled {

@@ -21,7 +21,7 @@ type engineClient interface {
 }
 
 // engineTorrent is what a transfer uses of the BitTorrent engine. It is small so that a test can
-// play the engine in simulated time.
+// stand in for the engine in simulated time.
 type engineTorrent interface {
 	Name() string
 	SetInfoBytes([]byte) error
@@ -31,10 +31,10 @@ type engineTorrent interface {
 	Stats() torrent.TorrentStats
 	PieceState(piece int) torrent.PieceState
 	PieceStateRuns() torrent.PieceStateRuns
-	Completed() <-chan struct{} // closed while all pieces are verified
+	Completed() <-chan struct{} // closed if all pieces are verified, until one is found wrong
 	SetPriority(piece int, p torrent.PiecePriority)
 	DownloadAll() // all pieces with the same priority
-	Pause(bool)   // asks for no data
+	Pause(bool)   // while true, it requests no data
 	Verify(ctx context.Context, piece int) error
 	Connect(engineAddr) // dials an offer
 	Reader() engineReader
@@ -141,7 +141,7 @@ func (c anacrolixConn) Extend(name pp.ExtensionName, payload []byte) error {
 
 func (c anacrolixConn) TakesPort() bool { return c.PeerExtensionBytes.SupportsDHT() }
 
-// isComplete tells whether a piece is there and verified.
+// isComplete tells whether a piece is on disk and verified.
 func isComplete(t engineTorrent, piece int) bool {
 	st := t.PieceState(piece)
 	return st.Ok && st.Complete

@@ -23,9 +23,9 @@ const maxConns = maxDialled + maxTransports*maxAccepted
 // maxTransports is the number of transports of a session: SCION, TCP or QUIC on IP, and WebRTC.
 const maxTransports = 3
 
-// engineConfig makes the engine's configuration. Everything is off by which the engine would find
-// peers, announce itself or listen. Its limits of connections are high, since this package decides
-// which ones are opened.
+// engineConfig makes the engine's configuration. The engine must not find peers, announce itself or
+// listen, so all of that is off. Its limits of connections are high, since this package decides
+// which connections are opened.
 func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c := torrent.NewDefaultClientConfig()
 	c.Slogger = slog.New(quiet{log.Handler()})
@@ -61,8 +61,8 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 }
 
 // limitRequests makes the engine believe that peers accept one outstanding request less than they
-// say (BEP 10, reqq): Transmission before 4.0 rejects the last one, ten seconds later. With most,
-// they accept at most so many, from the start.
+// say (BEP 10, reqq): Transmission before 4.0 rejects the last one, ten seconds later. If most is
+// not 0, the engine never has more than that outstanding with a peer.
 func limitRequests(c *torrent.Callbacks, most int) {
 	if most > 0 {
 		c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.PeerMaxRequests = most })

@@ -17,12 +17,13 @@ import (
 	"braid/scionnet"
 )
 
-// A user can name a .torrent file by its URL. The first host may be in the user's own network. But
-// that server must not lead us to hosts that it cannot reach itself. So no redirect to a nearer
+// A user can name a .torrent file by its URL. The host in it may be in the user's own network. But
+// its server must not make us contact hosts that it cannot reach itself. So no redirect to a nearer
 // scope is followed.
 
 const (
-	fetchTimeout   = 2 * time.Minute // for everything: a server that sends a byte now and then would hold us for ever
+	// fetchTimeout bounds the whole fetch: a server could send one byte now and then.
+	fetchTimeout   = 2 * time.Minute
 	connectTimeout = 10 * time.Second
 	headerTimeout  = 30 * time.Second
 )
@@ -79,7 +80,8 @@ type Fetch struct {
 	From scionnet.Scope
 	// SCION carries requests to servers on SCION; nil: there are none.
 	SCION *scionnet.HTTP
-	// ETag and Modified are those of an earlier answer, which is not sent again if it still holds.
+	// ETag and Modified are those of an earlier answer. While it still holds, the server need not
+	// send it again.
 	ETag, Modified string
 
 	scopeOf func(netip.Addr) scionnet.Scope // nil: scionnet.ScopeOf
@@ -91,7 +93,7 @@ type Fetched struct {
 	Unchanged      bool // there is no body, since the earlier answer still holds
 	ETag, Modified string
 	Type           string         // the media type, without parameters
-	At             *url.URL       // after redirects; on SCION the host is a text that stands for the server
+	At             *url.URL       // after redirects; on SCION the host stands for the server's address
 	Scope          scionnet.Scope // of the server
 }
 
@@ -109,8 +111,8 @@ func (f Fetched) Source() (Source, error) {
 // maxValidator bounds an ETag and a date that are sent back to a server, in bytes.
 const maxValidator = 1024
 
-// Do sends the request. An answer that is larger than MaxTorrentFile is an error. Errors name only
-// the host, which comes first in them: the rest of a URL may hold the user's key.
+// Do sends the request. An answer that is larger than MaxTorrentFile is an error. Errors begin with
+// the host, and do not show the rest of the URL, which may have the user's key in it.
 func (f Fetch) Do(ctx context.Context) (Fetched, error) {
 	u, transport, g, err := f.way()
 	if err != nil {
@@ -121,7 +123,7 @@ func (f Fetch) Do(ctx context.Context) (Fetched, error) {
 	defer cancel()
 	got, err := f.get(ctx, u, &http.Client{Transport: transport, CheckRedirect: g.check})
 	if e := (*url.Error)(nil); errors.As(err, &e) {
-		err = e.Err // it would repeat the whole URL
+		err = e.Err // e itself shows the whole URL
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("the server has not sent it within %v", fetchTimeout)
@@ -141,7 +143,7 @@ type transport interface {
 	CloseIdleConnections()
 }
 
-// way returns the URL to ask for, and what carries the request there. On SCION there is no guard.
+// way returns the URL of the request, the transport for it, and a guard; on SCION the guard is nil.
 func (f Fetch) way() (*url.URL, transport, *redirectGuard, error) {
 	server, ok, err := scionnet.ParseServerURL(f.URL)
 	switch {
@@ -180,7 +182,7 @@ func (f Fetch) get(ctx context.Context, u *url.URL, client *http.Client) (got Fe
 	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
 	for name, value := range map[string]string{"Cookie": f.Cookies, "If-None-Match": f.ETag, "If-Modified-Since": f.Modified} {
 		if value != "" {
-			req.Header.Set(name, value) // the standard library drops cookies when another host is next
+			req.Header.Set(name, value) // net/http does not send cookies to another host after a redirect
 		}
 	}
 	res, err := client.Do(req)
@@ -233,8 +235,8 @@ func (g *redirectGuard) dial(ctx context.Context, network, address string) (net.
 	return g.Dial(ctx, net.Dialer{Timeout: connectTimeout}, network, address)
 }
 
-// check notes that the server contacted last sends us on. Without a guard, on SCION, a redirect
-// could lead to any host of the AS.
+// check notes that the server contacted last redirects us. The nil guard, for SCION, refuses all
+// redirects: they could lead to any host of the AS.
 func (g *redirectGuard) check(r *http.Request, via []*http.Request) error {
 	if g == nil {
 		return errors.New("a server on SCION must not redirect")

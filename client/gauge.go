@@ -15,69 +15,68 @@ import (
 	"braid/pathsel"
 )
 
-// sampleEvery is the time between two looks at the connections, and between two decisions. Longer,
-// and dead paths are noticed late; shorter, and nothing has happened meanwhile.
+// sampleEvery is the time between two looks at the connections, and between two decisions. If it is
+// longer, dead paths are noticed late; if it is shorter, there is nothing new to see.
 const sampleEvery = 200 * time.Millisecond
 
 // gauge counts what the engine does on one connection, since the engine cannot be asked for that.
 type gauge struct {
 	conn        engineConn
-	peer        *torrent.Peer         // the same
+	peer        *torrent.Peer         // the engine's name for conn in callbacks
 	link        *link                 // nil: it has ended meanwhile
 	outstanding atomic.Int64          // requests sent, neither answered nor taken back
 	unchoked    atomic.Bool           // the peer serves us
-	exchanges   [pexKinds]atomic.Bool // kinds of addresses that the peer takes
+	exchanges   [pexKinds]atomic.Bool // kinds of addresses that the peer takes in peer exchange
 	port        atomic.Uint32         // at which the peer says that it listens; 0: it does not say
-	node        atomic.Uint32         // at which it says that its node of the DHT is (BEP 5); 0: it does not say
-	toldNode    bool                  // the peer was told of ours; of the transfer's goroutine
+	node        atomic.Uint32         // the port of its DHT node, as it says (BEP 5); 0: it does not say
+	toldNode    bool                  // it was told of our DHT node; for the transfer's goroutine
+	restart     atomic.Bool           // the pipeline shall begin anew
 
-	// The engine's, with its lock held.
+	// For the engine's callbacks, which have its lock.
 	pipeline pipeline
-	restart  atomic.Bool // the pipeline begins anew
-	peak     *int        // see peakRequests
+	peak     *int // see peakRequests
 
 	mu     sync.Mutex
-	has    heap // pieces that the peer says it has, since the last look; see gauges.watch
-	asks   heap // pieces that it has asked for a part of
-	hasAll bool // it says it has all pieces
+	has    pieceLog // pieces that the peer says it has, since the last takeNews; see gauges.watch
+	asks   pieceLog // pieces of which it has requested a block
+	hasAll bool     // it says it has all pieces
 }
 
-// heap is a set of pieces that is filled one by one and emptied at once. Both take constant time
-// for each piece. It takes at most two bits for each piece of the torrent, however often a peer
-// repeats itself.
-type heap struct {
+// pieceLog notes pieces, each once, until it is emptied. Both take constant time for each piece.
+// It takes at most two bits for each piece of the torrent, however often a peer repeats itself.
+type pieceLog struct {
 	bits  wire.Bitset
 	words []int // indices of the words in bits that are not zero
 }
 
-// add adds a piece of a torrent of so many. It tells whether the piece is new.
-func (h *heap) add(piece, pieces int) bool {
+// add notes a piece of a torrent of so many. It tells whether the piece is new.
+func (l *pieceLog) add(piece, pieces int) bool {
 	if piece < 0 || piece >= pieces {
 		return false
 	}
-	if h.bits == nil {
-		h.bits = wire.NewBitset(pieces)
+	if l.bits == nil {
+		l.bits = wire.NewBitset(pieces)
 	}
 	w := piece / 64
 	switch {
-	case h.bits.Has(piece):
+	case l.bits.Has(piece):
 		return false
-	case h.bits[w] == 0:
-		h.words = append(h.words, w)
+	case l.bits[w] == 0:
+		l.words = append(l.words, w)
 	}
-	h.bits.Set(piece)
+	l.bits.Set(piece)
 	return true
 }
 
-// empty gives each piece to f and takes it out.
-func (h *heap) empty(f func(piece int)) {
-	for _, w := range h.words {
-		for word := h.bits[w]; word != 0; word &= word - 1 {
+// empty takes each piece out, and gives it to f.
+func (l *pieceLog) empty(f func(piece int)) {
+	for _, w := range l.words {
+		for word := l.bits[w]; word != 0; word &= word - 1 {
 			f(w*64 + bits.TrailingZeros64(word))
 		}
-		h.bits[w] = 0
+		l.bits[w] = 0
 	}
-	h.words = h.words[:0]
+	l.words = l.words[:0]
 }
 
 // hear notes what a message says about the pieces of a torrent with so many. It tells whether the
@@ -109,7 +108,7 @@ func (x *gauge) takeNews() pieceNews {
 	return n
 }
 
-func (x *gauge) drain(h *heap) iter.Seq[int] {
+func (x *gauge) drain(h *pieceLog) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -120,12 +119,12 @@ func (x *gauge) drain(h *heap) iter.Seq[int] {
 
 const (
 	// stealGrace is how long the engine leaves a request with a connection before an idle one may
-	// have it: a round trip between continents, and the time of a block on the link. What has been
-	// sent cannot be called back, and would arrive twice.
+	// have it: a round trip between continents, and the time of a block on the link. With less,
+	// blocks that are on their way would arrive twice.
 	stealGrace = 300 * time.Millisecond
 	// scarceGrace is for swarms that wait for pieces that nobody has yet. Connections are idle all
-	// the time there, not only at the end. They took blocks from peers that had sent them already:
-	// a fifth of the data came twice, and on slow links all of it came later.
+	// the time there, not only at the end. With stealGrace, they took requests for blocks that were
+	// on their way: a fifth of the data came twice, and on slow links all of it came later.
 	scarceGrace = 2 * time.Second
 )
 
@@ -136,14 +135,15 @@ type gauges struct {
 	watched sync.Map // metainfo.Hash of a torrent to watched
 	useful  sync.Map // likewise to a func that is told of each useful block and where it comes from
 
-	scarce atomic.Int64   // until then, in nanoseconds since 1970, a transfer waits for pieces that nobody has
+	scarce atomic.Int64   // the end of scarceGrace, in Unix ns: see waits
 	grace  *time.Duration // the engine's StealRequestGrace, which it reads with its lock held
 }
 
-// waits notes that a transfer waits for pieces that no connected peer has, for so long.
+// waits notes that during the next d a transfer waits for pieces that no connected peer has.
 func (g *gauges) waits(d time.Duration) { g.scarce.Store(time.Now().Add(d).UnixNano()) }
 
-// install has the engine tell the gauges. linkAt is the connection behind an engine address.
+// install has the engine's callbacks fill the gauges. linkAt is the connection behind an engine
+// address.
 func (g *gauges) install(config *torrent.ClientConfig, linkAt func(engineAddr) *link) {
 	c := &config.Callbacks
 	g.grace = &config.StealRequestGrace
@@ -239,8 +239,8 @@ func (g *gauges) find(f engineAddr) *gauge {
 	return x.(*gauge)
 }
 
-// counts records a sent request (1) or one that was answered or taken back (-1), and has the engine
-// know the size of the next batch. The engine calls it with its lock held.
+// counts records a request that was sent (1), or answered or taken back (-1), and tells the engine
+// the size of the next batch. The engine calls it with its lock held.
 func (x *gauge) counts(n int64, now time.Time) {
 	outstanding := int(x.outstanding.Add(n))
 	if x.restart.Swap(false) {
@@ -261,7 +261,7 @@ func (x *gauge) roundTrip() time.Duration {
 	return x.link.Measure().RTT
 }
 
-// deepen has the engine's next batch fill the pipeline.
+// deepen tells the engine how large its next batch is, so that it fills the pipeline.
 func (x *gauge) deepen() {
 	if x.peak != nil {
 		target := x.pipeline.target

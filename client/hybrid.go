@@ -14,8 +14,8 @@ import (
 )
 
 // A hybrid torrent (BEP 52) describes the same files twice: for v1, with padding files (BEP 47) so
-// that every file begins with a piece, and for v2. braid uses the v1 half, by which a hybrid is an
-// ordinary torrent. It checks that the v2 half agrees, and then forgets it.
+// that every file begins with a piece, and for v2. braid uses the v1 half, which is an ordinary
+// torrent. It checks that the v2 half agrees, and then forgets the v2 half.
 
 // parseInfo reads an info dictionary made by a stranger. It removes the v2 half; hybrid tells
 // whether there was one.
@@ -38,15 +38,15 @@ func parseInfo(b []byte) (info metainfo.Info, layout storage.Layout, hybrid bool
 	return info, layout, hybrid, nil
 }
 
-// Bounds of the piece length. Below the least the hashes outweigh the use; above the most a peer
-// needs long to get a piece that it can pass on.
+// Bounds of the piece length. With shorter pieces there would be too many hashes; with longer ones,
+// a peer needs long to get a piece that it can pass on.
 const (
 	minPieceLength = 16 << 10
 	maxPieceLength = 64 << 20
 )
 
 // maxTree bounds the bytes of a file tree. Bytes count once for each directory above them, since
-// the decoder copies them as often.
+// the engine's decoder copies them that often.
 const maxTree = 128 << 20
 
 // scanInfo reads past an info dictionary, and checks its bounds.
@@ -71,7 +71,7 @@ func scanInfo(b *bencoded) error {
 	})
 }
 
-// scanTree reads past a directory of a file tree, and counts its bytes once for each level.
+// scanTree reads past a directory of a file tree, and counts bytes as maxTree says.
 func scanTree(b *bencoded) (copied int64, err error) {
 	from := b.at
 	err = b.dict(func([]byte) error {
@@ -89,7 +89,7 @@ func scanTree(b *bencoded) (copied int64, err error) {
 // number of pieces. It cannot compare hashes without the data: braid trusts the v1 hashes, as in a
 // torrent without a v2 half.
 func agree(info *metainfo.Info) error {
-	// The engine looks at these before it can be given the v1 half.
+	// The engine uses the piece length and the file tree before it gets the v1 half alone.
 	if p := info.PieceLength; p < minPieceLength || p&(p-1) != 0 {
 		return fmt.Errorf("pieces of %d bytes: v2 wants a power of two from 16 KiB on", p)
 	}

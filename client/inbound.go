@@ -10,18 +10,20 @@ import (
 	"time"
 )
 
-// inboundQuota is for each transport by itself, so that a flood over one leaves the others alone.
-// Connections count from accepting on, since waiting for a handshake costs a descriptor too. 1024
-// connections of about 100 kB each serve hundreds of peers. Half of them are kept from any single
-// network. 128 are enough for several peers on a host with all their paths, and not too many for an
-// attacker. An ISD-AS is proven within a round trip or two to a control service, so that even many
-// honest newcomers fit into the places for unproven ones.
+// inboundQuota holds for each transport by itself, so that a flood over one does not fill the
+// places of the others. Connections count as soon as they are accepted, since waiting for a
+// handshake costs a descriptor too. The places in all, 1024 of about 100 kB each, serve hundreds of
+// peers. A single network gets at most half of them. A host gets 128, which is enough for several
+// peers with all their paths, and not too many for an attacker. The places for unproven peers
+// suffice even for many honest newcomers: an ISD-AS is proven within a round trip or two to a
+// control service.
 var inboundQuota = quota{total: maxAccepted, net: 512, host: 128, unproven: 128}
 
 const (
 	// greetTime is enough for an honest handshake over the longest path, with a lost packet.
 	greetTime = 5 * time.Second
-	// idleTime without data makes a connection idle. Peers wait as long for an upload slot.
+	// idleTime without data makes a connection idle. A peer may have to wait that long for an
+	// upload slot.
 	idleTime = 30 * time.Second
 )
 
@@ -36,8 +38,8 @@ type inbound struct {
 	live map[*link]struct{}
 }
 
-// newInbound makes a listener. It tells peers the port of the first address on IP, if there is any:
-// a port alone does not lead to a SCION host.
+// newInbound makes a listener. Its address is the first one on IP, if there is any, whose port the
+// engine tells peers. On SCION a port alone would be of no use to them.
 func newInbound(listening []Peer) *inbound {
 	in := &inbound{
 		addr: engineAddr{}, queue: make(chan *link), ended: make(chan struct{}), live: map[*link]struct{}{},
@@ -59,13 +61,13 @@ var (
 // add gives the engine a connection, if there is a place for it. Another connection may lose its
 // place.
 func (in *inbound) add(ctx context.Context, l *link, log *slog.Logger) error {
-	victim, err := in.place(l, time.Now())
+	victim, err := in.takePlace(l, time.Now())
 	if err != nil {
 		return err
 	}
 	if victim != nil {
 		log.Debug("connection ended", "peer", victim.Peer(), "reason", errReplaced)
-		victim.Close() // without the lock: it comes back as remove
+		victim.Close() // without in.mu, since this calls remove
 	}
 	select {
 	case in.queue <- l:
@@ -76,8 +78,9 @@ func (in *inbound) add(ctx context.Context, l *link, log *slog.Logger) error {
 	}
 }
 
-// place takes a place for the connection, and returns a connection that has to go for it.
-func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
+// takePlace takes a place for the connection. victim is the connection that has to go for it; nil:
+// none.
+func (in *inbound) takePlace(l *link, now time.Time) (victim *link, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	var links []*link
@@ -99,8 +102,8 @@ func (in *inbound) place(l *link, now time.Time) (victim *link, err error) {
 	return victim, nil
 }
 
-// place says what the connection contributes. Unproven ones may be replaced whatever they do: an
-// honest peer is proven soon.
+// place says what the connection contributes. An unproven one may be replaced even if it carries
+// data: an honest peer is proven soon.
 func (l *link) place(now time.Time) place {
 	p := place{origin: l.Origin(), worth: idle, since: l.Opened}
 	if at := l.carried.Load(); at != 0 {

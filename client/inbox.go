@@ -2,12 +2,12 @@ package client
 
 import "sync"
 
-// inbox takes events for a transfer's goroutine without ever blocking: some come from the engine
-// with its lock held, while that goroutine waits for the lock. An event is a function, which that
-// goroutine calls. The inbox cannot grow without bound, since every event is caused by a
-// connection, a path lookup or the user.
+// inbox takes events for a transfer's goroutine. An event is a function, which that goroutine
+// calls. Putting an event in never blocks: the engine does it with its lock held, and the
+// transfer's goroutine may be waiting for that lock. The inbox cannot grow without bound, since
+// every event is caused by a connection, a path lookup or the user.
 type inbox struct {
-	poke chan struct{} // something is there, or a link has changed
+	poke chan struct{} // there is an event, or a link has changed
 
 	mu     sync.Mutex
 	events []func()

@@ -9,9 +9,8 @@ import (
 	"braid/pathsel"
 )
 
-// onIP is what transports on IP have in common. The network chooses the path, so there is one,
-// about which there is no news. Several listeners give the connections that they accept to one
-// Accept.
+// onIP is what transports on IP have in common. The network chooses the path, so there is one path
+// that never changes. All listeners of a transport hand accepted connections to one Accept.
 type onIP struct {
 	network  string // at which the transport listens, "tcp" or "udp"; empty: it does not
 	accepted chan Wire
@@ -35,8 +34,8 @@ func (t *onIP) Watch(Peer) (<-chan struct{}, func()) { return nil, func() {} }
 
 func (t *onIP) Revoked(pathsel.Path) time.Time { return time.Time{} }
 
-// offer gives a connection to whoever accepts, or ends it with the transport.
-func (t *onIP) offer(w Wire) {
+// handOver gives an accepted connection to Accept, or closes it when the transport ends.
+func (t *onIP) handOver(w Wire) {
 	select {
 	case t.accepted <- w:
 	case <-t.ctx.Done():

@@ -1,6 +1,6 @@
 package client
 
-// judge bans the guilty, as far as wrong data has shown them, and ends their connections.
+// judge bans the peers that blame or the engine has found guilty, and ends their connections.
 type judge struct {
 	*core
 	connect *connector
@@ -25,8 +25,8 @@ func (j *judge) judge() {
 	}
 }
 
-// banned finds the peers whose address is banned, or the key that they show there, and the accepted
-// connections that are.
+// banned finds the dialled peers whose address, or whose key on a connection, is banned; and the
+// accepted connections that are banned.
 func banned(all *peerSet, isBanned func(suspect) bool) (peers []*peerState, rows []*row) {
 	for _, p := range all.dialled {
 		guilty := isBanned(suspectOf(p.origin))

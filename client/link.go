@@ -15,13 +15,14 @@ type link struct {
 	transport string
 	addr      engineAddr
 	accepted  bool         // the peer has opened it
-	carried   atomic.Int64 // Unix ns when it was last seen to have carried data of the torrent; 0: never
+	carried   atomic.Int64 // Unix ns of the last look at which it had carried new data; 0: never
 
-	barred    bool  // uploads are held back; belongs to server
-	data      int64 // bytes of the torrent that it has carried, at the last look; belongs to peerSet
-	shown     bool  // the peer was told of the pieces revealed to it before; belongs to superSeeder
-	whole     bool  // the peer was told of all pieces; likewise
-	described bool  // the filter knows the number of pieces; belongs to nudger
+	// The other fields are notes of parts of the transfer, each for itself.
+	barred    bool  // of server: uploads are held back
+	data      int64 // of peerSet: bytes of the torrent that it had carried at the last look
+	shown     bool  // of superSeeder: the peer was told of the pieces that were revealed before
+	whole     bool  // of superSeeder: the peer was told of all pieces
+	described bool  // of nudger: the filter knows the number of pieces
 }
 
 func newLink(l *wire.Link, below Wire, transport string, f engineAddr) *link {
@@ -54,8 +55,9 @@ func originOf(w Wire) pathsel.Origin {
 	return o
 }
 
-// addrOfAccepted is the engine address of an accepted connection. It is made of the key, if there
-// is one: the host's address may belong to somebody else, whom the engine must not ban.
+// addrOfAccepted is the engine address of an accepted connection. If there is a key, the address is
+// made of the key: the peer may only claim the address of its host, and the engine must not ban
+// the real owner.
 func addrOfAccepted(w Wire) netip.Addr {
 	if k := w.Key(); k != nil {
 		return engineAddrNamed("key " + string(k[:]))

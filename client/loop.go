@@ -134,9 +134,9 @@ func (l *loop) hashed(piece int, right bool) {
 	l.trials.hashed(piece, right)
 }
 
-// eventsEvery is the least time between two looks because of events. Without it a peer that says
-// again and again that it is interested, and that it is not, has every connection looked at for
-// each five bytes.
+// eventsEvery is the least time between two looks because of events. Without it, a peer could cause
+// a look at all connections with each message of five bytes, such as "interested" and "not
+// interested" in turn.
 const eventsEvery = 5 * time.Millisecond
 
 func (l *loop) run() {
@@ -183,9 +183,9 @@ func (l *loop) run() {
 	}
 }
 
-// mayRest tells whether a transfer that does not rest yet can do nothing until something happens:
-// it has come to its end, and nobody is connected. Then it has no timers, so that a thousand idle
-// seeds cost nothing.
+// mayRest tells whether the transfer can begin to rest: its work has ended, and nobody is
+// connected. A resting transfer has no timers, so that a thousand idle seeds cost nothing. It works
+// again at the next event.
 func (l *loop) mayRest() bool {
 	if l.still.Load() != nil || !l.isDone || l.room.err != nil || l.rates.in.rate != 0 || l.rates.out.rate != 0 {
 		return false
@@ -198,7 +198,8 @@ func (l *loop) mayRest() bool {
 	return true
 }
 
-// onEvents handles what has happened, and looks at everything that this may have changed.
+// onEvents handles the events in the inbox, and then looks at everything that they may have
+// changed.
 func (l *loop) onEvents() {
 	for _, handle := range l.inbox.take() {
 		handle()
@@ -268,8 +269,8 @@ func (l *loop) begin() {
 	}
 }
 
-// whenVerified is closed when all pieces of the torrent are verified. It is nil while that is of no
-// interest, and where only some files are wanted.
+// whenVerified is closed when all pieces of the torrent are verified. It is nil while the confirmer
+// must not begin, and if only some files are wanted.
 func (l *loop) whenVerified() <-chan struct{} {
 	if !l.confirmer.isDue() || l.want.partial {
 		return nil
@@ -294,7 +295,7 @@ func (l *loop) fail(err error) {
 	}
 	level := slog.LevelError
 	if errors.As(err, new(*StoppedError)) {
-		level = slog.LevelInfo // the user has wanted it, and has been told the cause
+		level = slog.LevelInfo // the user asked for it, and has been told the cause
 	}
 	l.log.Log(l.ctx, level, "transfer failed", "error", err)
 	l.isDone, l.chooser.waiting, l.err = true, "", err
@@ -311,7 +312,7 @@ func (l *loop) finish() {
 	l.describer.end()
 	l.readers.end()
 	l.torrent.Drop()         // closes the links
-	l.countPayload(&l.final) // of what came since, up to the last block
+	l.countPayload(&l.final) // again, to include the last blocks
 	l.gauges.onUseful(l.source.InfoHash, nil)
 	l.onEnd()
 	l.workers.Wait()

@@ -10,12 +10,12 @@ import (
 )
 
 // describer tells the engine what is in the torrent. For a magnet link it first fetches the info
-// dictionary from peers, and finds out whether the store may use the files that are there.
+// dictionary from peers, and finds out whether the store may use the files that exist already.
 type describer struct {
 	*core
 	options  *Options
 	fetching *metadata // nil: it is known what is in the torrent
-	claiming bool      // the store looks at the files that are there
+	claiming bool      // the store looks at the files that exist already
 }
 
 // fetch begins to fetch the info dictionary.
@@ -40,7 +40,7 @@ func (d *describer) advance() error {
 	}
 	send, liars, info := d.fetching.step(time.Now())
 	for _, x := range send {
-		_ = x.send() // fails for a peer that has gone
+		_ = x.send() // fails if the peer has disconnected
 	}
 	for _, p := range liars {
 		d.log.Debug("a peer has sent a wrong info dictionary")
@@ -56,8 +56,8 @@ func (d *describer) advance() error {
 	if err != nil {
 		return d.onClaimed(nil, l, err)
 	}
-	// Files that are there already may have to be hashed, which takes as long as the disk does. The
-	// engine must not do that: everybody else needs its lock.
+	// Files that exist already may have to be hashed, which a slow disk makes slow. The engine must
+	// not do that itself: it would hold its lock, which everybody else needs.
 	d.claiming = true
 	d.workers.Go(func() {
 		err := storage.Claim(d.ctx, d.store.Store, l, d.source.InfoHash, nil)
@@ -71,8 +71,8 @@ func (d *describer) advance() error {
 	return nil
 }
 
-// onClaimed is called when the store may write to the files of a magnet link. With an error it must
-// not, or the link is bad.
+// onClaimed is called when the store has looked at the files of a magnet link. An error means that
+// it must not write to them, or that the link is bad.
 func (d *describer) onClaimed(info []byte, l storage.Layout, err error) error {
 	d.claiming = false
 	if d.isDone || d.ctx.Err() != nil {
@@ -81,7 +81,7 @@ func (d *describer) onClaimed(info []byte, l storage.Layout, err error) error {
 	if err == nil {
 		err = d.describe(info, l)
 	}
-	d.end() // not before the engine knows: it would take what peers still send
+	d.end() // only now: before, the engine itself would take the messages that peers still send
 	if err == nil {
 		d.tell(len(info))
 	}
@@ -89,9 +89,9 @@ func (d *describer) onClaimed(info []byte, l storage.Layout, err error) error {
 	return err
 }
 
-// tell lets the peers that have no dictionary know that we have one now, since the handshake with
-// them has said otherwise. Peers that fetch it at the same time would hear nothing more of each
-// other, and after 150 s give the connection up.
+// tell tells the peers without a dictionary that we have one now: our handshake with them has said
+// that we have none. Two peers that fetch the dictionary at the same time would otherwise hear
+// nothing more of each other, and end the connection after 150 s.
 func (d *describer) tell(size int) {
 	handshake := fmt.Appendf(nil, "d1:md11:ut_metadatai%dee13:metadata_sizei%dee", metadataExtension, size)
 	without := d.fetching.without()
@@ -102,5 +102,5 @@ func (d *describer) tell(size int) {
 	}
 }
 
-// end lets messages with metadata go to the engine from now on.
+// end leaves messages with metadata to the engine from now on.
 func (d *describer) end() { d.fetches.byHash.Delete(d.source.InfoHash) }

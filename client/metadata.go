@@ -20,14 +20,14 @@ import (
 
 // Peers send the info dictionary of a magnet link, in pieces of 16 KiB (BEP 9). The engine would
 // put the pieces of all peers into one buffer, and decode it before it compares the hash. Then any
-// peer could spoil what the others have sent, and 16 MB would take gigabytes of memory. So it is
-// fetched here:
+// peer could spoil the pieces of the others, and 16 MB would take gigabytes of memory. So the
+// dictionary is fetched here:
 //
-//  1. A peer says that it has the dictionary, and its size.      (the engine's callbacks, with its lock held)
-//  2. Some of these peers are asked, each for all of it.         (step, on the transfer's goroutine)
-//  3. Pieces go to the buffer of the peer that has sent them.    (the engine's callbacks)
+//  1. A peer says that it has the dictionary, and its size.    (the engine's callbacks, with its lock)
+//  2. Some of these peers are asked, each for all of it.       (step, on the transfer's goroutine)
+//  3. Pieces go to the buffer of the peer that has sent them.  (the engine's callbacks)
 //  4. The first dictionary with the right hash is checked, and
-//     given to the engine, which sends it to others.             (describer.describe)
+//     given to the engine, which sends it to others.           (describer.describe)
 
 const (
 	metadataPiece = 16 << 10
@@ -42,14 +42,15 @@ const (
 	metadataPatience = time.Second
 	metadataTurn     = 10 * time.Second
 	// metadataSilence is how long an asked peer may send nothing before it goes to the end of the
-	// line.
+	// queue.
 	metadataSilence = 5 * time.Second
 	// maxMetadataAsked bounds the peers that are asked, and the memory for their dictionaries. The
 	// slowest makes room for another.
 	maxMetadataAsked = 6
 	// maxLiars bounds the hosts that are remembered. Each entry costs a host a whole dictionary.
 	maxLiars = 256
-	// maxRefusals bounds the peers' own requests that wait for a reject: we have no dictionary yet.
+	// maxRefusals bounds the requests of peers that wait for our reject, since we have no
+	// dictionary yet.
 	maxRefusals = 256
 )
 
@@ -69,13 +70,13 @@ type extensionPeer interface {
 // metadata fetches one info dictionary.
 type metadata struct {
 	hash  metainfo.Hash
-	touch func() // step has something to do; must not block
+	touch func() // is called when step has something to do; must not block
 
 	mu       sync.Mutex
-	sources  []*metadataSource            // the next ones to ask first
+	sources  []*metadataSource            // a queue
 	lacking  map[extensionPeer]engineAddr // peers without the dictionary; see describer.tell
 	refusals []metadataMessage            // to peers that ask us
-	lied     []netip.Addr                 // hosts that have sent a wrong dictionary; they are asked after all others
+	lied     []netip.Addr                 // hosts that have sent a wrong dictionary; asked last
 	turn     time.Time                    // when the last peer was first asked
 	heard    time.Time                    // when any of them has last sent a piece
 }
@@ -85,11 +86,11 @@ type metadataSource struct {
 	peer  extensionPeer
 	host  netip.Addr
 	size  int
-	buf   []byte // nil: it is not being asked
-	have  []bool // of its pieces
-	asked int    // pieces, from the first one on
-	got   int
-	seen  int       // got, at the last step
+	buf   []byte    // nil: it is not being asked
+	have  []bool    // for each piece of the dictionary: it is in buf
+	asked int       // how many pieces were asked for, from the first one on
+	got   int       // how many of them have come
+	seen  int       // got at the last step
 	since time.Time // when it was first asked
 	heard time.Time // when it has last sent a piece
 }
@@ -314,9 +315,10 @@ func (f *fetches) of(c *torrent.PeerConn) *metadata {
 	return m.(*metadata)
 }
 
-// Hole punching (BEP 55) is not offered to peers: they could name addresses for us to dial. The
-// engine itself only sends a known dictionary to others. The numbers behind metadata's are those of
-// peer exchange (pex.go), whose messages the engine passes over.
+// The extensions (BEP 10) that connections offer to peers, in the order of their numbers. Hole
+// punching (BEP 55) is not among them: peers could name addresses for us to dial. The engine itself
+// handles only requests for a known dictionary. It passes over the messages of peer exchange
+// (pex.go).
 var (
 	metadataByEngine = &torrent.LocalLtepProtocolMap{
 		Index: append([]pp.ExtensionName{pp.ExtensionNameMetadata}, pexNames[:]...), NumBuiltin: 1,

@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// nudgedMost and nudgedPieces bound the cost of a nudge: the engine goes over all missing
-	// pieces.
+	// nudgedMost and nudgedPieces bound the cost of nudges: for each, the engine goes over all
+	// missing pieces.
 	nudgedMost, nudgedPieces = 8, 100_000
 )
 
-// nudger keeps connections at work: it takes back requests that a peer does not answer, and has the
-// engine think again about connections without requests. See package wire, answers.go.
+// nudger keeps connections at work: it takes back requests that a peer does not answer, and nudges
+// connections without requests: the engine then looks for something to request from them. See
+// wire/answers.go.
 type nudger struct{ *core }
 
 func (n *nudger) nudge() {
@@ -79,8 +80,8 @@ func (n *nudger) withdraw(wanted func(piece int) bool) {
 	}
 }
 
-// chooseNudged picks those of the idle connections that the engine shall think about again, at
-// random. If no connection is busy it may be that no peer has a missing piece: then one is enough.
+// chooseNudged picks the idle connections to nudge, at random. If no connection is busy, perhaps no
+// peer has a missing piece: then one is enough.
 func chooseNudged(idle int, busy bool, missing int) []int {
 	most := 1
 	if busy {

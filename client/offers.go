@@ -35,9 +35,11 @@ type offers struct {
 	used   map[engineAddr]*link // nil: there is none yet
 	last   uint16               // the slot that was taken last
 	pins   map[Peer]*pin
-	banned bounded[string, struct{}]      // by a suspect's names
-	users  bounded[netip.Addr, []suspect] // who has used the host of an engine address lately: a ban by the engine means them
-	bans   int                            // of the engine, that were taken over
+	banned bounded[string, struct{}] // by a suspect's names
+	// users are the peers that have lately used the host of an engine address. A ban of that host
+	// by the engine is meant for them.
+	users bounded[netip.Addr, []suspect]
+	bans  int // the number of the engine's bans that were taken over
 }
 
 const (
@@ -57,13 +59,13 @@ type offer struct {
 	transport Transport
 	peer      Peer
 	path      pathsel.Path
-	// obfuscate is the info hash with which the next connection is obfuscated, since some peers on
-	// TCP insist on it; nil: it is not.
+	// obfuscate is the info hash with which the next connection is obfuscated; nil: it is not. Some
+	// peers on TCP insist on obfuscation.
 	obfuscate []byte
 	// dialled is called after every attempt, and must not block.
 	dialled func(*link, error)
-	// spent stops the engine from dialling again when the handshake has failed. It would then
-	// obfuscate the connection, which is of no use if the transport encrypts already.
+	// spent: the offer must not be dialled again. After a failed handshake, the engine itself would
+	// try once more with obfuscation, which is of no use if the transport encrypts already.
 	spent  atomic.Bool
 	ctx    context.Context // ends when the offer is withdrawn
 	cancel context.CancelFunc
@@ -172,8 +174,7 @@ func (t *offers) banLocked(names []string) {
 }
 
 // banAddrs bans the users of the engine addresses whose hosts the engine has banned: their keys,
-// and their hosts if these are proven by now. The engine forgets no ban, so hosts is the list of
-// all.
+// and their hosts if these are proven by now. hosts are all hosts that the engine has ever banned.
 func (t *offers) banAddrs(hosts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,15 +223,16 @@ func (t *offers) wanted(p Peer) *scionnet.PeerKey {
 	return nil
 }
 
-// mayBe tells whether an accepted connection can come from the peer's address, as it claims. It
-// must show the key that the peer has shown when it was dialled.
+// mayBe tells whether an accepted connection can come from the peer at the address that it claims.
+// If that peer has shown a key when it was dialled, the connection must have the same key.
 func (t *offers) mayBe(p Peer, k *scionnet.PeerKey) bool {
 	want := t.wanted(p)
 	return want == nil || k == nil || *want == *k
 }
 
-// bind counts a connection towards the peer's key. The first connection sets the key. After the
-// last one it is forgotten, so that a peer may come back with a new key.
+// bind counts a connection with a peer's key. The first connection sets the key, and all others
+// must have the same. After the last connection the key is forgotten, so that the peer may come
+// back with a new one.
 func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
 	if k == nil {
 		return func() {}, nil
@@ -258,8 +260,8 @@ func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
 // DialerNetwork implements the engine's Dialer.
 func (t *offers) DialerNetwork() string { return engineAddr{}.Network() }
 
-// Dial implements the engine's Dialer. It refuses addresses that were not offered, at once. A
-// refusal is a connection too: see stillborn.
+// Dial implements the engine's Dialer. It refuses addresses that were not offered. It returns a
+// refusal not as an error but as a connection: see stillborn.
 func (t *offers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	l, err := t.connect(ctx, addr)
 	if err == nil {

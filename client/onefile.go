@@ -11,26 +11,26 @@ import (
 	"braid/storage"
 )
 
-// oneFile shows the engine a torrent of one file, whatever is in it. So the engine needs to know
-// nothing of files, of padding between them, or of a v2 half: its mistakes with these end the
-// process, and it goes over all files for each piece.
+// oneFile is the store as the engine sees it: a torrent of one file, whatever is in it. So the
+// engine sees no files, no padding between them, and no v2 half: its mistakes with these end the
+// process, and it would go over all files for each piece.
 //
-// It also knows the blocks that an earlier download has left on disk: see wire.Disk. The engine
-// holds the peer answerable for such a block. So the store hashes its piece itself (see
-// storage.Blocks), and blame holds nobody answerable.
+// It also knows the blocks that an earlier download has left on disk: see wire.Disk. If such a
+// block were wrong, the engine would ban the peer from whose connection it read the block. So the
+// store hashes these pieces itself (see storage.Blocks), and blame accuses nobody of them.
 type oneFile struct {
 	storage.Store
 	refused  error                          // why the store does not take the torrent
 	blocks   atomic.Pointer[storage.Blocks] // on disk; nil: there are none
-	fromDisk atomic.Int64                   // bytes of blocks that the engine has got from there
+	fromDisk atomic.Int64                   // bytes of these blocks that the engine has got
 	// hashed is told of each piece that the engine has found right or wrong, before the engine asks
 	// for a wrong one again. A piece that could not be read is neither.
 	hashed func(piece int, right bool)
 	unread sync.Map // pieces that could not be read since their last verdict
 }
 
-// OpenTorrent is the engine's. The info is a copy, of which the engine has so far used the hash
-// only.
+// OpenTorrent is called by the engine. It may change the info, since the engine has so far used
+// only its hash.
 func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
 	t, err := s.Store.OpenTorrent(ctx, info, hash)
 	if err != nil {
@@ -56,14 +56,14 @@ func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash met
 	return t, nil
 }
 
-// hashedPiece tells of the piece's verdicts.
+// hashedPiece is a piece that tells oneFile.hashed whether it was found right.
 type hashedPiece struct {
 	engine.PieceImpl
 	store *oneFile
 	index int
 }
 
-// selfHashedPiece is one that hashes itself.
+// selfHashedPiece is a hashedPiece whose hash the store computes.
 type selfHashedPiece struct {
 	hashedPiece
 	own engine.SelfHashing
@@ -81,8 +81,8 @@ func (p selfHashedPiece) SelfHash() (metainfo.Hash, error) {
 	return sum, err
 }
 
-// read notes how the store has read the piece. The engine takes a piece that it cannot read, since
-// the disk was full when its blocks were written, for a wrong one.
+// read notes whether the store could read the piece. The engine takes a piece that it cannot read
+// for a wrong one, such as one whose blocks were not written because the disk was full.
 func (p hashedPiece) read(err error) {
 	if err != nil {
 		p.store.unread.Store(p.index, nil)

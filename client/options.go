@@ -15,7 +15,8 @@ type Options struct {
 	WebSeeds []WebSeed
 	// Known are peers that have delivered data of this torrent before. They are tried first.
 	Known []Peer
-	// MaxPeers is the number of peers that are dialled at a time; 0 is as many as are of use.
+	// MaxPeers is the number of peers that are dialled at a time; 0, and every number above it, is
+	// 256.
 	MaxPeers int
 	// Policy holds in addition to the session's.
 	Policy pathsel.Policy
@@ -24,22 +25,21 @@ type Options struct {
 	// Decided, if not nil, is told of every step in the life of a path-level peer, in order and
 	// from one goroutine. It must not block.
 	Decided func(PathEvent)
-	// Trace, if not nil, gets what the selector saw and decided, each time: see pathsel.WriteStep.
-	// It is written by one goroutine until Close has returned.
+	// Trace, if not nil, gets each view of the selector with its plan: see pathsel.WriteStep. One
+	// goroutine writes to it, until Close has returned.
 	Trace io.Writer
 	// Selection says which files are wanted; the zero value wants all.
 	Selection Selection
-	// Describe ends the transfer when it is known what is in the torrent: see Transfer.Described.
-	// No data is fetched.
+	// Describe fetches only the description of the torrent, and no data: see Transfer.Described.
 	Describe bool
-	// Verified, if not nil, is told of every piece when it is verified, one after another, and
-	// again of a piece that had to be fetched again. It must not block.
+	// Verified, if not nil, is called with each piece that was verified, one after another. A piece
+	// that had to be fetched again comes twice. It must not block.
 	Verified func(VerifiedPiece)
-	// SuperSeeding is for data that is complete.
+	// SuperSeeding has an effect once the data is complete.
 	SuperSeeding SuperSeeding
-	// Caused, if not nil, is told why there is no progress, and is called with nil when there is
-	// progress again, with the time since the transfer was added. It is called in order and from
-	// one goroutine, and must not block.
+	// Caused, if not nil, is called with the cause when there is no progress, and with nil when
+	// there is progress again. The time is that since the transfer was added. It is called in order
+	// and from one goroutine, and must not block.
 	Caused func(*Cause, time.Duration)
 	// Limiter, if not nil, bounds the rates of this transfer. See Config.Limiter.
 	Limiter *Limiter

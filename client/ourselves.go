@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// Trackers remember a peer for minutes after it was killed, and name it to the one that is started
-// in its place. Such an address is one of this host, and nothing listens there any more.
+// Addresses of this host that others name: this session itself, or an earlier one that was killed.
+// Trackers name the latter for some minutes, although nothing listens there any more.
 
-// isOurs tells whether an address is one at which this session accepts connections, as others may
-// know it.
+// isOurs tells whether this session accepts connections at an address that others have named.
 func isOurs(p Peer, listening []Peer, local func(netip.Addr) bool) bool {
 	if slices.ContainsFunc(listening, p.same) {
 		return true
@@ -47,7 +46,8 @@ func (t *onIP) Abandoned(p Peer) bool {
 	return err == nil && isLocal(ip) && isFree(t.network, netip.AddrPortFrom(ip, p.port))
 }
 
-// isFree tells whether nothing listens at an address of this host: then we could.
+// isFree tells whether nothing listens at an address of this host. It finds out by listening there
+// for a moment.
 func isFree(network string, at netip.AddrPort) bool {
 	var c io.Closer
 	var err error

@@ -19,8 +19,7 @@ type Peer struct {
 	// host and port of a peer on IP. An IP address stands in its canonical form.
 	host string
 	port uint16
-	// guarded: a stranger has named the host, so its address must be one that the stranger can
-	// reach.
+	// guarded: a stranger has named the host, so its address must be public (mayDial).
 	guarded bool
 	// web is the URL of a web seed, whose address the other fields have; empty for other peers.
 	web string
@@ -193,7 +192,7 @@ func (p Peer) IsWebSeed() bool { return p.web != "" }
 func (p Peer) Dialable() bool { return p.web == "" && !p.rtc }
 
 // origin is where connections with the address come from, as far as the address shows it. A web
-// seed is not the host: if its files are old, a peer on the same host is not guilty.
+// seed counts as a host of its own: if it sends wrong data, a peer on the same host is not guilty.
 func (p Peer) origin() pathsel.Origin {
 	if p.IsWebSeed() {
 		port := p.Port()

@@ -14,16 +14,16 @@ import (
 // of those that it dials, and the connections that others have opened.
 //
 // Anybody can name addresses: a tracker, a magnet link. So a transfer knows more peers than it
-// dials. Those that cannot be reached make room for the others, again and again, so that no list of
-// dead addresses hides a peer that is there.
+// dials. The others are spares. Peers that cannot be reached make room for spares, again and again,
+// so that a live peer gets its turn in any list of dead addresses.
 //
 // The zero value is empty.
 type peerSet struct {
-	dialled  []*peerState // in the order in which they were taken up
-	spares   []*peerState // that are not dialled
-	accepted []*row       // also what is left of peers that were put aside
+	dialled  []*peerState // in the order in which they were chosen
+	spares   []*peerState
+	accepted []*row // open and ended ones; also the rows of peers that are spares again
 	byID     map[pathsel.PeerID]*peerState
-	most     int // peers that are dialled; 0: maxPeers
+	most     int // dialled peers; 0: maxPeers
 }
 
 // peerState is an address-level peer. The fields from paths on are for peers that are dialled.
@@ -31,7 +31,7 @@ type peerState struct {
 	peer           Peer
 	from           PeerSource
 	transport      Transport
-	acquaintance                         // of a dialled peer: from before it was put aside the last time
+	acquaintance                         // of a dialled peer: from the time before; see now
 	paths          []*pathState          // in the mapping's order, then paths that are no longer listed
 	lookupFailures int                   // lookups in a row that have found no path
 	err            error                 // of the last path lookup, or the policy's
@@ -51,8 +51,8 @@ type pathState struct {
 	offer     *offer        // nil: the engine may not dial it
 	obfuscate bool          // the next connection is obfuscated, since the one before was refused
 	then      pathsel.State // the state after Opening
-	unlisted  bool          // the last lookup has not shown its path
-	delivered bool          // data that was of use
+	unlisted  bool          // the last lookup has not found its path
+	delivered bool          // it has sent useful data
 }
 
 func newPathState(p *peerState, c pathsel.Candidate) *pathState {
@@ -192,8 +192,8 @@ func (s *peerSet) limit() int {
 
 func (s *peerSet) isOverfull() bool { return len(s.dialled) > s.limit() }
 
-// choose lets peers that fail make room for spares. It returns the peers to dial from now on, and
-// those to be put aside.
+// choose lets peers that fail make room for spares. It returns the peers that are dialled from now
+// on, and those that have become spares.
 func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
 	if len(s.spares) == 0 && !s.isOverfull() {
 		return nil, nil
@@ -228,7 +228,7 @@ func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
 	return dial, aside
 }
 
-// now is what choosePeers needs to know of a peer.
+// now is the peer as choosePeers sees it at present.
 func (p *peerState) now(now time.Time) acquaintance {
 	if !p.active {
 		return p.acquaintance
@@ -246,7 +246,7 @@ func (p *peerState) now(now time.Time) acquaintance {
 	return a
 }
 
-// keep keeps what a peer that was put aside has carried, for the report.
+// keep keeps the rows of a dialled peer that has become a spare, for the final report.
 func (s *peerSet) keep(p *peerState) {
 	for _, x := range p.paths {
 		if read, written := x.bytes(); read+written > 0 {
@@ -256,11 +256,11 @@ func (s *peerSet) keep(p *peerState) {
 	}
 }
 
-// maxFinished is how many ended connections that others had opened are kept for the final report.
+// maxFinished is how many ended accepted connections are kept for the final report.
 const maxFinished = 256
 
-// trim forgets the oldest accepted connections that have ended, beyond maxFinished of them, and at
-// once those that have carried nothing.
+// trim forgets ended accepted connections: those that have carried nothing, and the oldest of the
+// others beyond maxFinished.
 func (s *peerSet) trim() {
 	finished := 0
 	for _, r := range s.accepted {
@@ -281,13 +281,13 @@ func (s *peerSet) trim() {
 }
 
 const (
-	// maxPeers is the number of address-level peers that one torrent dials. A swarm is well
-	// connected with a tenth of it; an endless list would take memory and path lookups without end.
+	// maxPeers is the number of address-level peers that one torrent dials at a time. A swarm is
+	// well connected with a tenth of it. Each dialled peer takes memory and path lookups.
 	maxPeers = 256
-	// maxKnown is the number that it knows. They take their turns when others fail.
+	// maxKnown is the number of peers that it knows, spares included.
 	maxKnown = 1024
-	// maxPeersPerNet and maxPeersPerHost of them are dialled at a time. Otherwise somebody who
-	// names addresses could aim all handshakes of a transfer at one victim.
+	// maxPeersPerNet and maxPeersPerHost bound the dialled peers in one network and at one host.
+	// Otherwise somebody who names addresses could aim all handshakes of a transfer at one victim.
 	maxPeersPerNet  = maxPeers / 2
 	maxPeersPerHost = maxPeers / 4
 	// deliveredPatience is how many attempts in a row may fail with a peer that has delivered data
@@ -298,12 +298,12 @@ const (
 // acquaintance is a known peer as choosePeers sees it.
 type acquaintance struct {
 	origin    pathsel.Origin
-	active    bool // it is being dialled
+	active    bool // it is dialled, and no spare
 	connected bool
-	delivered bool // data
+	delivered bool // it has sent useful data
 	banned    bool
 	failures  int       // attempts in a row that have failed
-	retry     time.Time // it is not dialled before
+	retry     time.Time // a spare is not dialled before this time
 }
 
 // standing orders peers, the best first: connected ones, those that have delivered data, new ones,
@@ -320,9 +320,10 @@ func (a acquaintance) standing() int {
 	return 2 + a.failures
 }
 
-// choosePeers says which peers to dial, at most so many, and which to forget. Among peers of the
-// same standing, every network gets one before any gets a second, and within a network every host.
-// Then those that are dialled already stay, and those that were named first come first.
+// choosePeers says which peers to dial, at most so many, and which to forget. Peers of better
+// standing come first. Among peers of the same standing, every network gets one peer before any
+// network gets a second, and within a network every host. Among what is left, peers that are
+// dialled already come first, and then those that were named first.
 func choosePeers(all []acquaintance, most int, now time.Time) (dial, forget []bool) {
 	order := make([]int, len(all))
 	for i := range order {
@@ -400,7 +401,7 @@ func (s *pathState) sample(gauges *gauges, now time.Time) {
 }
 
 // noteData notes which accepted connections have carried data, either way, since the last call.
-// They keep their places by that.
+// Such connections keep their places: see link.place.
 func (s *peerSet) noteData(gauges *gauges, now time.Time) {
 	for _, r := range s.accepted {
 		if r.link == nil {
@@ -432,7 +433,7 @@ func (r *rates) measure(peers *peerSet, now time.Time) {
 		a, b := x.bytes()
 		read, written = read+a, written+b
 	}
-	// Rows may be forgotten, which must not look like a counter that runs backwards.
+	// When rows are forgotten, the sums shrink. A counter must not run backwards.
 	r.in.update(max(read, r.in.bytes), elapsed)
 	r.out.update(max(written, r.out.bytes), elapsed)
 }

@@ -15,11 +15,11 @@ import (
 // exchanger tells connected peers of each other, and takes the addresses that they name (peer
 // exchange: ut_pex for peers on IP, scion_pex for peers on SCION).
 //
-// The engine's own peer exchange is off: it would tell the made-up addresses under which it knows
-// our peers, and connections with the addresses that it is told are for this package to make.
+// The engine's own peer exchange is off. It would tell peers the made-up engine addresses, and dial
+// the addresses that it hears of, which is the business of this package.
 //
-// A peer is told of the peers that this transfer is connected to, and of nothing else. Nobody is
-// told of anything before it is known that the torrent is not private (BEP 27).
+// A peer is told only of peers to which this transfer is connected. Nobody is told of anything
+// before it is known that the torrent is not private (BEP 27).
 type exchanger struct {
 	*core
 	connector   *connector
@@ -29,10 +29,10 @@ type exchanger struct {
 	reported    map[pathsel.PeerID]*[pexKinds]pexTold
 }
 
-// offer lists the extensions that a connection over a transport is offered. Peers on IP cannot be
-// told apart by their addresses, whether they speak TCP or QUIC. So over SCION they are exchanged
-// only by sessions with TCP. Over WebRTC none are: browsers cannot connect to an address.
-func (x *exchanger) offer(transport string) *torrent.LocalLtepProtocolMap {
+// extensions are the extensions that we offer on a connection over a transport. An address on IP
+// does not tell whether its peer speaks TCP or QUIC. So connections over SCION exchange addresses
+// on IP only if the session has TCP. Over WebRTC none are exchanged: browsers cannot dial them.
+func (x *exchanger) extensions(transport string) *torrent.LocalLtepProtocolMap {
 	names := []pp.ExtensionName{pp.ExtensionNameMetadata}
 	for _, t := range x.transports {
 		if transport == rtcName {
@@ -49,11 +49,11 @@ func (x *exchanger) offer(transport string) *torrent.LocalLtepProtocolMap {
 	return &torrent.LocalLtepProtocolMap{Index: names}
 }
 
-// begin takes part for the torrent, unless it is private.
+// begin takes part in peer exchange, unless the torrent is private.
 func (x *exchanger) begin() {
 	if x.private = x.source.IsPrivate(); !x.private {
 		x.exchanges.byHash.Store(x.source.InfoHash, exchange{
-			offer: x.offer,
+			extensions: x.extensions,
 			heard: func(f engineAddr, payload []byte) {
 				x.inbox.put(func() { x.onMessage(f, payload) })
 			},
@@ -61,7 +61,7 @@ func (x *exchanger) begin() {
 	}
 }
 
-// end takes no part any more.
+// end ends that.
 func (x *exchanger) end() { x.exchanges.byHash.Delete(x.source.InfoHash) }
 
 // learn notes that it is known what is in the torrent. One that has turned out to be private
@@ -72,7 +72,7 @@ func (x *exchanger) learn(s Source) {
 	}
 }
 
-// tell sends what is due. It is called every second.
+// tell sends the messages that are due. It is called every second.
 func (x *exchanger) tell(now time.Time) {
 	if x.private || !x.isDescribed || !x.exchanges.on.Load() {
 		return
@@ -110,7 +110,8 @@ func (x *exchanger) tellOne(rs []*row, kind pexKind, told *pexTold, all map[path
 	}
 	for _, r := range rs {
 		g := x.gauges.find(r.link.addr)
-		if g == nil || !g.exchanges[kind].Load() || !slices.Contains(x.offer(r.transport).Index, pexNames[kind]) {
+		offered := x.extensions(r.transport).Index
+		if g == nil || !g.exchanges[kind].Load() || !slices.Contains(offered, pexNames[kind]) {
 			continue
 		}
 		if m, ok := told.tell(x.present(r, kind, all), now); ok {
@@ -137,9 +138,9 @@ func (x *exchanger) present(to *row, kind pexKind, all map[pathsel.PeerID][]pexP
 	return slices.CompactFunc(out, func(a, b pexPeer) bool { return a.at == b.at })
 }
 
-// addresses are those of a peer at which others can reach it: where we have reached it, and where
-// it says that it listens. An unproven ISD-AS is passed on to nobody, and a web seed serves no
-// peers.
+// addresses are the addresses at which others can reach a peer: those at which we have reached it,
+// and the one at which it says that it listens. It leaves out unproven addresses, and web seeds,
+// which serve no peers.
 func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 	pieces, _ := x.torrent.Size()
 	for _, r := range rs {
@@ -183,8 +184,8 @@ func (x *exchanger) home() (ia pathsel.IA, host netip.Addr) {
 	return 0, netip.Addr{}
 }
 
-// onMessage takes the addresses that a peer has named in a message of peer exchange. It does not
-// act on dropped ones: they may be reached all the same.
+// onMessage takes the added addresses in a peer's message of peer exchange. It ignores the dropped
+// ones: perhaps we can reach them all the same.
 func (x *exchanger) onMessage(f engineAddr, payload []byte) {
 	l := x.offers.linkAt(f)
 	if x.private || l == nil || !x.exchanges.on.Load() {
@@ -198,7 +199,7 @@ func (x *exchanger) onMessage(f engineAddr, payload []byte) {
 	home, own := x.home()
 	from := addrOf(l.Peer())
 	if !l.Proven() {
-		from.IA = ^home // it may be anywhere
+		from.IA = ^home // so that it counts as a host in another AS
 	}
 	named := slices.DeleteFunc(m.added, func(p pexPeer) bool { return !mayName(from, p.at, home, own) })
 	for _, p := range x.admission.admit(l.Origin(), named, time.Now()) {

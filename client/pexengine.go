@@ -18,8 +18,8 @@ type exchanges struct {
 
 // exchange is how a torrent takes part.
 type exchange struct {
-	// offer lists the extensions that a connection over a transport is offered.
-	offer func(transport string) *torrent.LocalLtepProtocolMap
+	// extensions are the extensions that we offer on a connection over a transport.
+	extensions func(transport string) *torrent.LocalLtepProtocolMap
 	// heard is called with each message, with the engine's lock held. It must not block.
 	heard func(from engineAddr, payload []byte)
 }
@@ -30,13 +30,13 @@ const (
 	lastExchange  = metadataExtension + int(pexKinds)
 )
 
-// install connects the engine's callbacks with the torrents, after those of fetches. They run
-// with the engine's lock held.
+// install connects the engine's callbacks with the torrents. It must follow fetches.install. The
+// callbacks run with the engine's lock held.
 func (s *exchanges) install(c *torrent.Callbacks, g *gauges) {
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
 		x, ok := s.byHash.Load(p.Torrent().InfoHash())
 		if y := g.of(&p.Peer); ok && s.on.Load() && y != nil && y.link != nil {
-			p.LocalLtepProtocolMap = x.(exchange).offer(y.link.transport)
+			p.LocalLtepProtocolMap = x.(exchange).extensions(y.link.transport)
 		}
 	})
 	next := c.ReadExtendedHandshake

@@ -30,7 +30,7 @@ type pexKey struct {
 	name   string
 	family scionnet.Family
 	added  bool // otherwise dropped
-	flags  bool // a byte for each address of the list before
+	flags  bool // it has a byte for each address of the list before it
 }
 
 // pexKeys are in the order in which bencode wants them.
@@ -55,7 +55,7 @@ const (
 	pexFlagReachable = 0x10 // the sender has opened a connection to it
 )
 
-// pexPeer is a peer in a list. Its address is one on SCION, or with a zero IA on IP.
+// pexPeer is a peer in a list. Its address is on SCION, or on IP if the IA is zero.
 type pexPeer struct {
 	at    scionnet.Addr
 	flags byte

@@ -20,18 +20,18 @@ const (
 	// pexAgain is how often braid looks for addresses that a peer has not been told. Each look goes
 	// over all peers.
 	pexAgain = 3 * time.Second
-	// pexSenderMost addresses of one host are accepted at once, and one more in each
-	// pexSenderEvery. A full message in each minute is what BEP 11 allows.
+	// pexSenderMost addresses named by one host are accepted at once, and one more in each
+	// pexSenderEvery. That is a full message each minute, which BEP 11 allows.
 	pexSenderMost  = 2 * maxNamed
 	pexSenderEvery = time.Minute / maxNamed
-	// pexNetMost addresses of all hosts in an AS (on IP: a network) are accepted at once, and one
-	// more in each pexNetEvery. All senders with an unproven ISD-AS are one network and one host.
+	// pexNetMost addresses named by all hosts of a network are accepted at once, and one more in
+	// each pexNetEvery. All unproven senders are one network and one host.
 	pexNetMost  = 4 * maxNamed
 	pexNetEvery = time.Minute / (2 * maxNamed)
-	// pexNamedMost is how many addresses of one message may be in the same AS or network. A message
-	// that aims all our handshakes at one place is cut; small swarms in one AS fit.
+	// pexNamedMost is how many addresses of one message may be in the same network. So a message
+	// cannot aim all our handshakes at one place, while a small swarm in one AS fits.
 	pexNamedMost = maxNamed / 2
-	// pexForget is when a silent sender has its allowance back in any case.
+	// pexForget is the time after which the whole allowance of a silent sender is there again.
 	pexForget = 5 * time.Minute
 )
 
@@ -40,7 +40,7 @@ type pexGate struct {
 	hosts, nets map[string]*wire.Allowance
 }
 
-// admit returns those of the named peers that are accepted of a sender.
+// admit returns the peers that are accepted, of those that a sender has named.
 func (g *pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (out []pexPeer) {
 	g.forget(now)
 	host, net := entry(g.hosts, from.Host), entry(g.nets, from.Net)
@@ -74,9 +74,9 @@ func entry(m map[string]*wire.Allowance, key string) *wire.Allowance {
 	return a
 }
 
-// mayName tells whether a host may be told of an address by another one, or believed about it: the
-// address must not be nearer than the host, such as a service of this machine. Both are on SCION,
-// or on IP with a zero IA. home is our AS, and own our address in it.
+// mayName tells whether a host may hear of an address from us, and whether we believe the host if
+// it names the address. The address must not be nearer than the host, such as a service of this
+// machine. Both are on SCION, or on IP with a zero IA. home is our AS, and own our address in it.
 func mayName(host, named scionnet.Addr, home pathsel.IA, own netip.Addr) bool {
 	switch scope := scionnet.ScopeOf(named.Host); {
 	case named.IA != 0 && named.IA == home:
@@ -92,12 +92,12 @@ func mayName(host, named scionnet.Addr, home pathsel.IA, own netip.Addr) bool {
 
 // pexTold is what a peer has been told.
 type pexTold struct {
-	flags map[scionnet.Addr]byte // of those that it believes we are connected to
-	next  time.Time              // no message before it
+	flags map[scionnet.Addr]byte // of the addresses to which it believes us connected
+	next  time.Time              // the next message is not before this time
 }
 
-// tell returns the next message to a peer, given those that we are connected to. There is none
-// before its time, or without news.
+// tell returns the next message to a peer. present are the peers to which we are connected now. ok
+// is false before the time of the next message, and without news.
 func (x *pexTold) tell(present []pexPeer, now time.Time) (m pexMessage, ok bool) {
 	if now.Before(x.next) {
 		return m, false

@@ -25,31 +25,33 @@ type pipeline struct {
 	target int       // requests to have outstanding after the next look; 0: not looked yet
 	most   int       // outstanding at most since the last look; 0: none was sent since
 	since  time.Time // of the last look, or of the first request after none was outstanding
-	eighth time.Time // when the last eighth of the batch before the next look began; zero: not yet
+	eighth time.Time // when the last eighth of the requests up to the next look began; zero: not yet
 }
 
 const (
 	// maxRequests bounds the outstanding requests of a connection; the engine has no higher limit.
 	maxRequests = 963
-	// A batch grows if half of it lasts less than this and less than growTrips round trips, so that
-	// the peer never runs out of requests, not in slow start, and not while we are busy for a
+	// A batch grows if half of it lasts less than the longer one of growBelow and growTrips round
+	// trips. So the peer does not run out of requests in slow start, or while we are busy for a
 	// moment.
 	growBelow = 300 * time.Millisecond
 	growTrips = 3
-	// The last eighth shows the present rate: slow start takes some round trips for the first
-	// blocks, and Transmission answers all requests at once, each 500 ms. So a batch grows, too, if
-	// it is the first or its half would be short at this rate, and if the last look is no longer
-	// ago than this, or than slow start takes.
+	// A slow batch grows all the same if the slowness may pass: in slow start the first blocks take
+	// some round trips, and Transmission answers all requests at once, each 500 ms. That is assumed
+	// if the last look is not longer ago than pause or slowStart, and if the batch is the first one
+	// or its last eighth came fast.
 	pause     = 600 * time.Millisecond
 	slowStart = 8 // round trips
-	// It shrinks if half of it lasts this many times longer. Other connections cannot have these
-	// blocks meanwhile, and a reader who turns to another place in a film has to wait for them.
+	// A batch shrinks if half of it lasts shrinkFactor times longer than the time above. Other
+	// connections cannot have these blocks meanwhile, and a reader who turns to another place in a
+	// film has to wait for them.
 	shrinkFactor = 3
 	// unknownTrip stands for a round trip that is not known. It is longer than that of any usual
 	// path.
 	unknownTrip = 500 * time.Millisecond
-	// firstRate, in blocks a second, is what a longer path is expected to carry: 32 Mbit/s. At a
-	// lower rate, the first batch would be used up before more requests have come over such a path.
+	// firstRate is the rate that a long path is expected to have, in blocks a second: 32 Mbit/s.
+	// The first batch has that many for a round trip, but at most maxFirst. With fewer, the peer
+	// would run out of requests before more can reach it.
 	firstRate, maxFirst = 250, 4 * wire.FirstRequests
 )
 
@@ -103,9 +105,9 @@ func (p pipeline) look(now time.Time, trip time.Duration) pipeline {
 	return pipeline{target: min(max(size, wire.FirstRequests), maxRequests), since: now}
 }
 
-// peakRequests is the engine's own count of the size of the last batch: it requests twice as many
-// blocks the next time. The engine has no option for it, so this reaches for the field by its name.
-// Returns nil if an engine of another version has no such field; it then asks as it always did.
+// peakRequests is the engine's field with the size of the last batch: it requests twice as many
+// blocks the next time. The engine has no option for that, so this finds the field by its name. It
+// returns nil if another version of the engine has no such field: then there are no pipelines.
 func peakRequests(p *torrent.Peer) *int {
 	f := reflect.ValueOf(p).Elem().FieldByName("peakRequests")
 	if !f.IsValid() || f.Kind() != reflect.Int {

@@ -15,7 +15,7 @@ import (
 type place struct {
 	origin pathsel.Origin
 	worth  worth
-	since  time.Time // it last carried data, or else began
+	since  time.Time // when it last carried data or, if never, when it began
 }
 
 // worth is what a connection contributes.
@@ -24,11 +24,11 @@ type worth int
 const (
 	silent worth = iota // no handshake, although there was time for one
 	idle                // no data lately
-	busy                // data; it is not replaced
+	busy                // data; such a connection is not replaced
 )
 
-// quota is the number of places: in all, for one network, for one host, and for all peers together
-// whose ISD-AS is only claimed.
+// quota is the number of places: in all, for one network, for one host, and for all unproven peers
+// together.
 type quota struct{ total, net, host, unproven int }
 
 func (q quota) of(o pathsel.Origin) (net, host int) {

@@ -2,9 +2,9 @@ package client
 
 import "braid/scionnet"
 
-// nodes exchanges the ports of DHT nodes with connected peers. On IP a port message has the port
-// (BEP 5), on SCION the integer "dht" of scion_pex (PEX.md). Private torrents are left out. It is
-// called every second.
+// nodes exchanges the ports of DHT nodes with connected peers, but not for private torrents. On IP
+// the port is in a port message (BEP 5), on SCION it is the integer "dht" of scion_pex (PEX.md).
+// nodes is called every second.
 func (x *exchanger) nodes() {
 	d := x.dht.Load()
 	if d == nil || x.private || !x.isDescribed {
@@ -25,8 +25,8 @@ func (x *exchanger) nodes() {
 	}
 }
 
-// tellNode tells a peer of our node in the network of its connection. It returns false if it is too
-// early.
+// tellNode tells a peer of our node in the network of its connection. It returns false if it must
+// be called again later.
 func (x *exchanger) tellNode(d *DHT, r *row, g *gauge) bool {
 	switch at := addrOf(r.link.Peer()); {
 	case at.IA != 0 && d.SCION != 0 && x.exchanges.on.Load():

@@ -11,9 +11,9 @@ type Phase string
 
 const (
 	Metadata    Phase = "metadata"    // a magnet link, whose description no peer has sent yet
-	Checking    Phase = "checking"    // data that is there already is being hashed
+	Checking    Phase = "checking"    // data that was on disk before is being hashed
 	Downloading Phase = "downloading" // pieces are missing
-	Complete    Phase = "complete"    // every piece is there and verified
+	Complete    Phase = "complete"    // every wanted piece is on disk and verified
 	Broken      Phase = "failed"      // see Progress.Err
 )
 
@@ -22,8 +22,8 @@ type Progress struct {
 	Name  string
 	Phase Phase
 	Since time.Duration // since the transfer was added
-	// Total is the size of the wanted data, 0 while it is unknown. Have of it is on disk, verified
-	// or about to be. If only some files are wanted, whole pieces count.
+	// Total is the size of the wanted data, 0 while it is unknown. Have is the part of it that is
+	// on disk, verified or not yet. If only some files are wanted, whole pieces count.
 	Total, Have  int64
 	Missing      int64 // bytes of the torrent that are not there, wanted or not; 0 while the size is unknown
 	Checked      int64 // bytes that were hashed, while Phase is Checking
@@ -35,8 +35,7 @@ type Progress struct {
 	// Wasted counts the bytes of payload that were of no use, Dropped the pieces that were wrong.
 	Wasted, Dropped int64
 	Paths           []PathProgress
-	// Waiting tells that no path is left or that the disk is full, and what happens next; empty
-	// otherwise.
+	// Waiting is a text for the user while no path is left or the disk is full; empty otherwise.
 	Waiting string
 	// Cause is why no data comes; nil while data comes, or while the cause is not known yet.
 	Cause *Cause
@@ -48,7 +47,7 @@ type Progress struct {
 type PathProgress struct {
 	Peer      string
 	Source    PeerSource
-	Path      pathsel.Path // no fingerprint where the transport has none, or it is not known yet
+	Path      pathsel.Path // without a fingerprint on IP, and while it is not known yet
 	Conn      int          // beyond 0: one more connection on the same path
 	Transport string
 	Accepted  bool // the peer connected to us
@@ -59,9 +58,9 @@ type PathProgress struct {
 	BytesRead, BytesWritten uint64
 	FirstRead, LastRead     time.Time
 	ReadRate, WriteRate     float64 // bits per second over the last seconds
-	// Carried is the rate of useful payload in the last period in which some could flow, which
-	// ended at CarriedUntil. It is zero without such a period, and on connections that the peer has
-	// opened.
+	// Carried is the rate of useful payload in the last period in which payload could flow, and
+	// CarriedUntil the end of that period. Both are zero if there was none, and on connections that
+	// the peer has opened.
 	Carried      pathsel.Estimate
 	CarriedUntil time.Time
 	Failures     int
@@ -70,15 +69,15 @@ type PathProgress struct {
 
 // PathEvent is a step in the life of a path-level peer, and why it was taken.
 type PathEvent struct {
-	// Name is path- and one of: selected (it will be connected), opened (it is), parked, probed,
-	// returned, closed, failed.
+	// Name is path- and one of: selected (it will be dialled), opened (it is connected), parked,
+	// probed, returned, closed, failed.
 	Name   string
 	Since  time.Duration // since the transfer was added
 	Key    pathsel.Key
 	Reason string
 }
 
-// VerifiedPiece is a piece that has come and was found to be right.
+// VerifiedPiece is a piece that was found to be right.
 type VerifiedPiece struct {
 	Index int
 	Since time.Duration // since the transfer was added

@@ -18,7 +18,7 @@ import (
 type quicTransport struct {
 	onIP
 	listening []*scionnet.IPEndpoint // at least one
-	quiet     bool                   // the only one is for dialling
+	quiet     bool                   // nobody asked to listen: the only endpoint is for dialling
 	workers   sync.WaitGroup
 }
 
@@ -68,7 +68,7 @@ func (t *quicTransport) acceptFrom(e *scionnet.IPEndpoint) {
 		if err != nil {
 			return // closed
 		}
-		t.offer(newQUICWire(c))
+		t.handOver(newQUICWire(c))
 	}
 }
 

@@ -21,19 +21,18 @@ type rarest struct {
 	order []int        // each piece's place among equally rare ones
 	first map[int]bool // pieces that are requested first now
 	turns int          // looks left until the next choice
-	waits bool         // no connected peer has one of the missing pieces
+	waits bool         // there is a missing piece that no connected peer has
 }
 
 const (
-	// The pieces requested first last for rarestTime at the present rate, beyond those that come
-	// until the next choice. That is enough for the requests under way. With more, leechers would
-	// overlap more.
+	// The pieces requested first are as many as come until the next choice, and for rarestTime
+	// after it, at the present rate. That is enough for the requests under way. With more, several
+	// leechers would more often request the same ones.
 	rarestTime  = time.Second
 	rarestLeast = 8   // pieces
 	rarestMost  = 256 // pieces
-	// rarestWork bounds the pieces of peers that are counted per look; if there are more, it
-	// chooses less often. The engine's own state of a piece takes as long as that of rarestState
-	// peers.
+	// rarestWork bounds the work per look, counted in pieces of peers: if there is more, choices
+	// are less frequent. Looking up the engine's state of a piece counts like rarestState peers.
 	rarestWork  = 100_000
 	rarestState = 4
 )
@@ -42,11 +41,11 @@ func newRarest(pieces int) *rarest {
 	return &rarest{order: rand.Perm(pieces), first: map[int]bool{}}
 }
 
-// missingPiece is a piece that is not there yet.
+// missingPiece is a piece that is not complete.
 type missingPiece struct {
 	index   int
 	peers   int  // that have it
-	started bool // some of it is there
+	started bool // some blocks of it have come
 }
 
 // choose chooses count of the missing pieces: first those of the last choice that have been

@@ -11,9 +11,9 @@ import (
 	"braid/storage"
 )
 
-// readAhead is how many bytes beyond the place of a FileReader are requested before the rest of the
-// torrent. It is a few seconds of a film. With less, a player would wait at the end of each piece
-// for peers to answer.
+// readAhead is how many bytes behind the place of a FileReader are requested before the rest of the
+// torrent: a few seconds of a film. With less, a player would wait for peers at the end of each
+// piece.
 const readAhead = 8 << 20
 
 var (
@@ -31,7 +31,7 @@ type FileReader struct {
 	transfer *Transfer
 	ctx      context.Context
 	engine   engineReader // nil: none yet
-	piece    int          // that is known to be there; -1: none
+	piece    int          // the piece that was read last, which is complete; -1: none
 	file     storage.File
 	at       int64 // place in the file
 	stop     context.CancelFunc
@@ -102,7 +102,7 @@ func (r *FileReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// read reads some of b from one piece, once that is there.
+// read reads some of b from one piece, once that is complete.
 func (r *FileReader) read(b []byte) (int, error) {
 	l := r.transfer.described.Load().layout
 	at := r.file.Offset + r.at
@@ -116,14 +116,14 @@ func (r *FileReader) read(b []byte) (int, error) {
 	}
 	n, err := r.transfer.torrent.ReadPiece(piece, b[:min(int64(len(b)), from+length-at)], at-from)
 	if err != nil {
-		r.piece = -1 // the engine finds out what is wrong with it
+		r.piece = -1 // the next read waits until the engine has the piece again
 	}
 	return n, err
 }
 
-// await waits for the piece that begins there, and has those behind it requested. The engine's
-// reader would read across the end of the file, and request what is behind it. That may be unwanted
-// and have no place on disk. So the reader gets no further than the first byte of a piece.
+// await waits for the piece that begins at from, and has the next ones requested. A reader of the
+// engine reads across the end of the file and requests the pieces there. They may be unwanted, and
+// have no place on disk. So the engine's reader reads only the first byte of a piece.
 func (r *FileReader) await(piece int, from int64) error {
 	if r.engine == nil {
 		r.engine = r.transfer.torrent.Reader()
@@ -144,9 +144,9 @@ func (r *FileReader) await(piece int, from int64) error {
 	return err
 }
 
-// clearWay takes back requests that would be answered before those for this piece, after a seek: a
-// connection may have a second or two of them. The pieces behind this one stay requested, and those
-// for which other readers wait.
+// clearWay takes back, after a seek, requests that would be answered before the ones for this
+// piece: a connection may have requests for a second or two. The next pieces stay requested, and
+// pieces for which other readers wait.
 func (r *FileReader) clearWay(piece int) {
 	t := r.transfer
 	if isComplete(t.torrent, piece) {
@@ -163,7 +163,7 @@ func (r *FileReader) clearWay(piece int) {
 	}
 }
 
-// Seek implements io.Seeker. Nothing is requested before the next Read.
+// Seek implements io.Seeker. Only the next Read requests something.
 func (r *FileReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -178,7 +178,7 @@ func (r *FileReader) Seek(offset int64, whence int) (int64, error) {
 	return r.at, nil
 }
 
-// Close ends the reader. What it had requested first is then requested like the rest.
+// Close ends the reader. Its pieces are then requested like the rest.
 func (r *FileReader) Close() error {
 	r.stop()
 	r.transfer.loop.readers.RLock()
@@ -186,7 +186,7 @@ func (r *FileReader) Close() error {
 	was := r.closed
 	r.closed = true
 	if r.transfer.loop.readers.ended || was || r.engine == nil {
-		return nil // the engine knows it no longer, or not yet
+		return nil // there is no reader of the engine, or it has ended with the transfer
 	}
 	return r.engine.Close()
 }

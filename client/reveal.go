@@ -14,27 +14,27 @@ import (
 // revelation decides which pieces a seed shows to which peer while only the seed has all of them
 // (super-seeding, after BEP 16).
 //
-// Leechers that see a complete seed ask it for much the same pieces. So it sends some pieces
-// several times before it has sent each one once, and all wait for the last. A super-seed says that
-// it has nothing, and then shows one piece after another. Each piece goes to one peer, which passes
-// it on.
+// Leechers that see a complete seed request much the same pieces. So the seed sends some pieces
+// several times before it has sent each one once, and all leechers wait for the last piece. A
+// super-seed says that it has nothing, and then shows one piece after another. Each piece goes to
+// one peer, which passes it on.
 //
 //	fresh --show--> shown to one peer --arrives--> held by the peer --> passed on by it
 //	  ^                     |
 //	  +---- peer leaves ----+
 //
-// In BEP 16 a seed shows a peer the next piece when another peer has the last one. So it waits for
-// peers that do not pass on pieces, or cannot. Here no peer waits while there are fresh pieces:
-// each has some ahead of it, enough for its rate. When no fresh piece is left, a peer without
-// pieces ahead waits a moment for those that others bring it. From then on it gets the pieces that
-// the fewest peers have or are about to have. Leechers without connections to each other depend on
-// that.
+// In BEP 16 a seed shows a peer the next piece when another peer has the peer's last one. So the
+// seed waits for peers that do not pass on pieces, or cannot. Here no peer waits while there are
+// fresh pieces: each has some ahead of it (shown and not yet held), enough for its rate. When no
+// fresh piece is left, a peer without pieces ahead waits a moment for pieces from others. From then
+// on it is shown the pieces that the fewest peers have or are about to have. Leechers without
+// connections to each other depend on that.
 //
 // Unsolved: a peer that fetches over several unequal paths has too few pieces ahead for all of them
 // until its rate is known, which delays it near the end. On paths of 18 and 1.8 Mbit/s it reached
 // four fifths of the rate that it has with an ordinary seed.
 type revelation struct {
-	alone     int // the least number of pieces ahead of a peer that is the only one; otherwise two
+	alone     int // the least number of pieces ahead of the only peer; with several peers it is 2
 	length    float64
 	random    *rand.Rand
 	claims    []uint16    // for each piece: peers that have it, or that were shown it and will fetch it
@@ -50,25 +50,25 @@ type viewer struct {
 
 	looked int // where rarest begins to look
 
-	lacking int // pieces that it was not told of and does not have
-	ahead   int // pieces that it was told of and does not have yet
-	waiting int // of these, asked for
-	count   int // there
+	lacking int // pieces that it was not shown and does not have
+	ahead   int // pieces that it was shown and does not have yet
+	waiting int // pieces ahead that it has asked for
+	count   int // pieces that it has
 	whole   bool
-	given   bool // told of a piece, once
+	given   bool // it was shown a piece at least once
 	served  bool
 	eager   bool      // it has waited for others, once
-	window  int       // how much it is to have ahead
-	grown   int       // how much that was too little before
-	moved   time.Time // last time that a piece was shown, asked for, or landed
+	window  int       // the number of pieces that it shall have ahead
+	grown   int       // the least window, since smaller ones were too small
+	moved   time.Time // when it was last shown a piece, asked for one, or got one
 }
 
 // viewing is the state of a peer at a step.
 type viewing struct {
 	id     pathsel.PeerID
 	served bool    // it may fetch from us
-	wants  bool    // it is interested in what it was told of
-	rate   float64 // at which it does, in bytes per second
+	wants  bool    // it is interested in a piece that it was shown
+	rate   float64 // at which it fetches from us, in bytes per second
 	rtt    time.Duration
 	news   []pieceNews // of each of its connections
 }
@@ -77,37 +77,37 @@ type viewing struct {
 type pieceNews struct {
 	hasAll bool
 	has    iter.Seq[int]
-	asks   iter.Seq[int] // for a part of the piece
+	asks   iter.Seq[int] // pieces of which it has requested a block
 }
 
 const (
-	// The pieces ahead of a peer last for aheadTime and a round trip, or longer: the time of a
-	// piece's way through the peer's disk, and of the news about it. Shorter, and the seed is idle
-	// now and then; longer, and each piece waits longer to be passed on.
+	// The pieces ahead of a peer last at least for aheadTime and a round trip: meanwhile a piece
+	// goes through the peer's disk, and the peer says that it has the piece. If it is shorter, the
+	// seed is idle now and then; if it is longer, each piece waits longer to be passed on.
 	aheadTime = 500 * time.Millisecond
-	// aloneTime is the same for the only peer: there is no other to send to, and no swarm that
-	// waits.
+	// aloneTime is the same for the only peer. It is longer, since the seed has nobody else to send
+	// to, and no swarm waits.
 	aloneTime = time.Second
-	// dryPatience is how long a peer without pieces ahead waits for those that others bring it.
-	// Shorter, and the seed repeats pieces that are on their way to it; longer, and lonely peers
-	// lose time.
+	// dryPatience is how long a peer without pieces ahead waits for pieces from others. If it is
+	// shorter, the seed repeats pieces that are on their way to the peer; if it is longer, lonely
+	// peers lose time.
 	dryPatience = time.Second
-	// Within interestTime and a round trip a peer says that it is interested, if it is.
+	// interestTime and a round trip are enough for an interested peer to say so.
 	interestTime = 250 * time.Millisecond
-	// askedPatience is how long pieces that the peer has asked for may make no progress.
+	// askedPatience is how long pieces that the peer has requested may make no progress.
 	askedPatience = 10 * time.Second
 )
 
-// lacks is the first piece from that one on, of so many, that the peer was not told of and does not
-// have; -1 if there is none.
-func (p *viewer) lacks(from, pieces int) int {
+// lacks is the first of the pieces in the range that the peer was not shown and does not have; -1
+// if there is none.
+func (p *viewer) lacks(from, end int) int {
 	for w := from / 64; w < len(p.shown); w++ {
 		word := ^(p.shown[w] | p.has[w])
 		if w == from/64 {
 			word &^= 1<<(from%64) - 1
 		}
 		if word != 0 {
-			if i := w*64 + bits.TrailingZeros64(word); i < pieces {
+			if i := w*64 + bits.TrailingZeros64(word); i < end {
 				return i
 			}
 			return -1
@@ -118,8 +118,8 @@ func (p *viewer) lacks(from, pieces int) int {
 
 func newRevelation(pieces int, length int64, seed uint64) *revelation {
 	r := &revelation{
-		// Less, and the peer runs dry before its rate is known; more, and the next peer finds much
-		// claimed.
+		// With fewer, the peer runs dry before its rate is known. With more, too many pieces are
+		// claimed when a second peer comes.
 		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
 		claims: make([]uint16, pieces), fresh: wire.FullBitset(pieces), unclaimed: pieces,
 		peers: map[pathsel.PeerID]*viewer{},
@@ -174,7 +174,7 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 }
 
 // hasAll notes that a peer says that it has every piece. It does not go over the pieces: otherwise
-// a peer could hold up the seed with five bytes on each new connection.
+// a peer could keep the seed busy with five bytes on each new connection.
 func (r *revelation) hasAll(id pathsel.PeerID) {
 	if p := r.peers[id]; p != nil && !p.whole {
 		r.release(p, nil, nil)
@@ -212,7 +212,7 @@ func (r *revelation) hear(id pathsel.PeerID, n pieceNews, now time.Time) {
 	}
 }
 
-// join notes a peer, of which nothing is known yet.
+// join adds a peer, unless it is known.
 func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 	if r.peers[id] == nil {
 		n := len(r.claims)
@@ -223,7 +223,7 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 	}
 }
 
-// step returns the pieces to tell each peer now. It forgets peers that have left.
+// step returns the pieces to show each peer now. It forgets peers that have left.
 func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]int {
 	served, waiting := 0, 0
 	for _, b := range there {
@@ -252,7 +252,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 		}
 		enough := max(least, 1+int(b.rate*ahead.Seconds()/r.length))
 		if waiting == 0 && p.ahead == 0 && p.given && fresh {
-			p.grown = min(2*p.window, len(r.claims)) // we have run dry
+			p.grown = min(2*p.window, len(r.claims)) // the window was too small
 		}
 		p.window = max(p.grown, min(enough, len(r.claims)))
 	}
@@ -266,7 +266,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 		p.moved = now
 		show[id] = append(show[id], piece)
 	}
-	// One each, round by round, so that the first peers do not take all.
+	// Each peer gets one fresh piece a round, so that the first peers do not get all.
 	for more := fresh; more; {
 		more = false
 		for _, b := range there {
@@ -294,7 +294,7 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 			patience = interestTime + b.rtt // and would have asked by now
 		}
 		if idle >= patience {
-			p.moved = now // not at each look, if there is nothing more to show
+			p.moved = now // so that this is not repeated at each step if there is nothing to show
 			if p.ahead == 0 {
 				p.eager = true
 			} else {
@@ -331,7 +331,7 @@ func (r *revelation) forget(there []viewing) {
 	}
 }
 
-// release ends the claims of a peer, except to pieces in either set, which may be nil.
+// release ends the claims of a peer, except to pieces in one of the sets, which may be nil.
 func (r *revelation) release(p *viewer, but, nor wire.Bitset) {
 	for i := p.claimed.Next(0, but); i >= 0; i = p.claimed.Next(i+1, but) {
 		if nor == nil || !nor.Has(i) {
@@ -341,8 +341,8 @@ func (r *revelation) release(p *viewer, but, nor wire.Bitset) {
 }
 
 // next is a fresh piece for the peer; -1 if there is none. It is a random one, so that several
-// seeds show different pieces. With first it is the first one, for a single peer, which may want
-// them in order.
+// seeds show different pieces. If first is true, it is the first one: a single peer may want the
+// pieces in order.
 func (r *revelation) next(p *viewer, first bool) int {
 	if r.unclaimed == 0 {
 		return -1
@@ -355,12 +355,13 @@ func (r *revelation) next(p *viewer, first bool) int {
 	return r.fresh.Next(0, p.shown)
 }
 
-// rarestFrom is how many pieces the rarest are chosen from. A peer is shown more as soon as it has
-// a piece, so that looking at all pieces for each of its messages would hold everything up.
+// rarestFrom is how many pieces the rarest are chosen from. A choice follows each piece that a peer
+// gets, so looking at all pieces of the torrent each time would take too long.
 const rarestFrom = 256
 
-// rarest returns pieces that the peer was not told of and does not have, those with the fewest
-// claims first. It looks only at pieces that follow the last ones it has looked at.
+// rarest returns at most so many pieces that the peer was not shown and does not have, the ones
+// with the fewest claims first. It looks at some pieces only, and goes on behind them the next
+// time.
 func (r *revelation) rarest(p *viewer, most int) []int {
 	if p.lacking == 0 {
 		return nil
@@ -382,7 +383,7 @@ func (r *revelation) rarest(p *viewer, most int) []int {
 	return out[:min(most, len(out))]
 }
 
-// shown are the pieces that the peer was told of and does not have.
+// shown are the pieces that the peer was shown and does not have.
 func (r *revelation) shown(id pathsel.PeerID) wire.Bitset {
 	p := r.peers[id]
 	if p == nil || p.whole {

@@ -6,17 +6,17 @@ import (
 	"braid/storage"
 )
 
-// roomKeeper pauses a transfer while the disk is full: it asks for no more data, serves what it
-// has, and goes on when there is room.
+// roomKeeper pauses a transfer while the disk is full: the transfer asks for no data, serves what
+// it has, and goes on when there is room.
 type roomKeeper struct {
 	*core
 	rarest  *rarestFirst
-	err     error // nil: there is room as far as we know
+	err     error // of the write that found no room; nil: there is room as far as we know
 	looking bool
 	looked  time.Time
 }
 
-// roomEvery is how often it looks for room.
+// roomEvery is the time between two looks for room.
 const roomEvery = 3 * time.Second
 
 // onFull is called when a write has found no room.
@@ -29,7 +29,8 @@ func (k *roomKeeper) onFull(err error) {
 	k.log.Warn("paused: "+fullMessage, "error", err)
 }
 
-// look is called every second. It may take as long as a slow disk does.
+// look looks for room in the background, since a slow disk takes its time. It is called every
+// second.
 func (k *roomKeeper) look() {
 	if k.err == nil || k.looking || time.Since(k.looked) < roomEvery {
 		return
@@ -41,7 +42,7 @@ func (k *roomKeeper) look() {
 	})
 }
 
-// onRoom is called with the result of looking for room. Without an error there is some.
+// onRoom is called with the result of a look; nil: there is room.
 func (k *roomKeeper) onRoom(err error) {
 	k.looking, k.looked = false, time.Now()
 	if err != nil || k.err == nil {
@@ -49,10 +50,10 @@ func (k *roomKeeper) onRoom(err error) {
 	}
 	k.err = nil
 	// The engine keeps the pieces that it wants in two sets, an order and a bitmap. During a pause,
-	// each claim of a peer and each connection that ends takes pieces out of the order alone.
-	// AllowDataDownload puts them back one by one, and the engine panics if it compares the sets in
-	// between. Setting a priority during the pause takes the piece out of both, so that they grow
-	// alike.
+	// pieces leave only the order: whenever a peer says that it has some, and when a connection
+	// ends. AllowDataDownload puts them back one by one, and the engine panics if it compares the
+	// sets in between. Setting a priority during the pause removes the piece from both sets, so
+	// that they grow alike.
 	k.want.ask(k.torrent)
 	k.torrent.Pause(false)
 	k.rarest.forget()

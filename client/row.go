@@ -7,7 +7,8 @@ import (
 	"braid/pathsel"
 )
 
-// row is one path-level peer as it is shown to users, over its successive connections.
+// row is what users see of one path-level peer over its successive connections, or of one accepted
+// connection.
 type row struct {
 	peer      Peer
 	from      PeerSource
@@ -99,8 +100,8 @@ func unixTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// meter smooths a counter's growth. Two seconds or so are seen, which is steady enough to read and
-// quick enough to believe.
+// meter smooths a counter's growth over about two seconds. The rate is steady enough to read, and
+// follows changes soon.
 type meter struct {
 	bytes uint64
 	rate  float64 // bits per second
@@ -119,6 +120,6 @@ func (m *meter) update(bytes uint64, elapsed time.Duration) {
 		return
 	}
 	if m.rate += weight * (now - m.rate); m.rate < 1 {
-		m.rate = 0 // what fades away is not a rate
+		m.rate = 0 // otherwise it would never quite reach 0
 	}
 }

@@ -29,15 +29,15 @@ const (
 type Selection struct {
 	// Select are patterns of the wanted files; none: all. See MatchFiles.
 	Select []string
-	// Priorities are for files that match their pattern; the last one that matches counts.
+	// Priorities hold for files that match their pattern; of several, the last one counts.
 	Priorities []FilePriority
-	// Shared means that the selection is for several torrents: a pattern need not match files of
-	// each.
+	// Shared means that the selection is for several torrents: a pattern need not match a file in
+	// each of them.
 	Shared bool
-	// Sequential requests the pieces in the order of the data instead of rare ones first, and
-	// enough of them at a time for many connections.
+	// Sequential requests the pieces in the order of the data instead of rare ones first, and many
+	// at a time, so that all connections have enough requests.
 	Sequential bool
-	// Strategy is the order in which pieces are requested otherwise.
+	// Strategy is the order in which pieces are requested if Sequential is false.
 	Strategy Strategy
 }
 
@@ -257,7 +257,8 @@ func enginePriority(p Priority) torrent.PiecePriority {
 // connection brings between two looks.
 const aheadBytes = 32 << 20
 
-// want is which pieces a transfer wants. It belongs to the transfer's goroutine.
+// want knows which pieces a transfer wants, and in which order. It belongs to the transfer's
+// goroutine.
 type want struct {
 	pieces    []Priority
 	layout    storage.Layout
@@ -265,10 +266,10 @@ type want struct {
 	count     int   // of them
 	partial   bool  // not all pieces are wanted
 	ordered   bool  // the next pieces are asked for before the rest
-	plain     bool  // all pieces alike, as the engine has it: PiecePriorityNormal
+	plain     bool  // all pieces have the engine's usual priority, PiecePriorityNormal
 	selection Selection
-	first     int // every wanted piece before it is complete
-	ahead     int // every piece before it has been asked for first
+	first     int // all wanted pieces before this one are complete
+	ahead     int // all pieces before this one were put before the rest
 }
 
 func newWant(s Selection, l storage.Layout) *want {
@@ -296,7 +297,7 @@ func (w *want) begin(t engineTorrent) {
 	}
 }
 
-// ask is begin for an engine that was asked for other pieces, or with other priorities, before.
+// ask sets the priority of each piece anew, whatever it was before.
 func (w *want) ask(t engineTorrent) {
 	for i, p := range w.pieces {
 		if w.plain {
@@ -310,8 +311,8 @@ func (w *want) ask(t engineTorrent) {
 	}
 }
 
-// advance looks how many pieces are there, and tells whether all wanted ones are. If they are
-// wanted in order, it raises the priority of the next ones.
+// advance tells whether all wanted pieces are complete. If they are wanted in order, it raises the
+// priority of the next ones.
 func (w *want) advance(t engineTorrent) (done bool) {
 	for w.first < len(w.pieces) && (w.pieces[w.first] == Skip || isComplete(t, w.first)) {
 		w.first++
@@ -331,16 +332,16 @@ func (w *want) advance(t engineTorrent) (done bool) {
 	return w.first == len(w.pieces)
 }
 
-// next calls advance where that is useful. It tells whether all wanted pieces are there, if that is
-// only a part of the torrent.
+// next calls advance if that is useful. If only a part of the torrent is wanted, it tells whether
+// all of that part is complete.
 func (w *want) next(t engineTorrent) (done bool) {
 	return (w.partial || w.ordered) && w.advance(t) && w.partial
 }
 
-// again starts over, since pieces that were complete no longer are.
+// again starts over, since some pieces are no longer complete.
 func (w *want) again() { w.first = 0 }
 
-// have counts the wanted pieces that are there, and their bytes.
+// have counts the wanted pieces that are complete, and their bytes.
 func (w *want) have(t engineTorrent) (bytes int64, count int) {
 	i := 0
 	for _, run := range t.PieceStateRuns() {
@@ -355,7 +356,7 @@ func (w *want) have(t engineTorrent) (bytes int64, count int) {
 	return bytes, count
 }
 
-// missing are the wanted pieces that are not there.
+// missing are the wanted pieces that are not complete.
 func (w *want) missing(t engineTorrent) []bool {
 	out := make([]bool, len(w.pieces))
 	i := 0
@@ -372,7 +373,7 @@ func (w *want) missing(t engineTorrent) []bool {
 // little enough to keep the order.
 const strictBytes = 4 << 20
 
-// ahead is how many pieces are requested before the rest.
+// ahead is the number of pieces that are requested before the rest.
 func (s Selection) ahead(pieceLength int64) int {
 	bytes := int64(aheadBytes)
 	if s.Strategy == Strict && !s.Sequential {

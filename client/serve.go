@@ -6,15 +6,15 @@ import (
 	"braid/pathsel"
 )
 
-// server decides which peers may fetch from us, and over which of their connections. The engine
-// unchokes everybody; filters hold its unchokes back where pathsel disagrees. The filter of a peer
-// without the fast extension cannot do that.
+// server applies pathsel's decision which peers may fetch from us, and over which of their
+// connections. The engine unchokes everybody. A filter keeps the unchoke back where the decision is
+// against it, unless the peer lacks the fast extension.
 type server struct {
 	*core
 	memory pathsel.UploadMemory
 }
 
-// view is what pathsel sees, and the connection behind each upload.
+// view is the input of the decision, and the connection behind each upload.
 func (s *server) view() (v pathsel.UploadView, links []*link) {
 	v = pathsel.UploadView{Now: time.Now(), MaxUploads: s.maxUploads, Memory: s.memory}
 	if !s.isDone {

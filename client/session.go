@@ -44,7 +44,7 @@ type Config struct {
 	Host *scionnet.Host
 	// IP is the transport for peers on IP.
 	IP IPTransport
-	// WebRTC has peers reached over WebRTC, too; nil: no. See Session.WebRTC.
+	// WebRTC adds a transport for peers in browsers; nil: none. See Session.WebRTC.
 	WebRTC *WebRTCConfig
 	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session.
 	// If it is in a group, only members of the group can connect, over TCP too.
@@ -57,8 +57,8 @@ type Config struct {
 	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is
 	// DefaultMaxPaths.
 	MaxPaths int
-	// MaxUploads is the number of peers that each torrent is served to at a time, whatever their
-	// number of connections; 0 is all.
+	// MaxUploads is the number of peers to which each torrent is uploaded at a time, however many
+	// connections a peer has; 0 is all.
 	MaxUploads int
 	// MaxRequests bounds the outstanding requests on each connection; 0 adapts to the connection.
 	MaxRequests int
@@ -73,11 +73,11 @@ type Config struct {
 	TCPCongestion string
 	// Limits bound the rates of all transfers together.
 	Limits Limits
-	// Limiter, if not nil, is used instead of Limits: they can be changed while the session runs.
-	// Without it, limits of single transfers have no effect.
+	// Limiter, if not nil, is used instead of Limits. Its limits can be changed while the session
+	// runs. Without it, limits of single transfers have no effect.
 	Limiter *Limiter
-	// PEX has torrents that are not private exchange peers' addresses with connected peers: ut_pex
-	// (BEP 11) for peers on IP, scion_pex (PEX.md) for peers on SCION.
+	// PEX turns peer exchange on, in torrents that are not private: connected peers tell each other
+	// addresses of peers, by ut_pex on IP (BEP 11) and by scion_pex on SCION (PEX.md).
 	PEX bool
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -313,8 +313,8 @@ func (s *Session) infoHashes(each func(key []byte) (more bool)) {
 	}
 }
 
-// handshaken is called by the engine, without its lock, when both sides have named a torrent. Only
-// then an accepted connection belongs to one.
+// handshaken is called by the engine, without its lock, when both sides have named a torrent. Until
+// then, nobody knows for which torrent an accepted connection is.
 func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	s.mu.Lock()
 	t := s.transfers[hash]
@@ -322,7 +322,7 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	f, _ := c.RemoteAddr.(engineAddr)
 	l := s.offers.linkAt(f)
 	switch {
-	case l == nil: // it has ended meanwhile
+	case l == nil: // the connection has ended meanwhile
 		return
 	case t == nil && l.accepted:
 		// An unknown torrent, or the v2 hash of a hybrid, which the engine knows and braid does not
@@ -339,14 +339,13 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 		return
 	}
 	if t.conceals.Load() {
-		l.Filter.Conceal() // the engine goes on to say what it has
+		l.Filter.Conceal() // next, the engine would tell the peer its pieces
 	}
 	l.Greet()
 	t.inbox.put(func() { t.loop.connector.onAccepted(l) })
 }
 
-// Add begins a transfer. Its data is in the store, which must stay open as long as the session. The
-// session does not close it.
+// Add begins a transfer. Its data is in the store, which the caller closes after the session.
 func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,11 +375,11 @@ func (s *Session) SetPolicy(p pathsel.Policy) {
 	}
 }
 
-// SetPEX changes whether torrents take part in peer exchange: see Config.PEX. Peers that are
-// connected already take no messages if it was off when they connected.
+// SetPEX turns peer exchange on or off: see Config.PEX. Peers that connected while it was off take
+// no messages of it.
 func (s *Session) SetPEX(on bool) { s.exchanges.on.Store(on) }
 
-// SetDHT tells the session of nodes. Peers that are connected already are told, too.
+// SetDHT tells the session of this program's DHT nodes. The session tells all connected peers.
 func (s *Session) SetDHT(d DHT) { s.dht.Store(&d) }
 
 func (s *Session) forget(hash metainfo.Hash) {
@@ -400,7 +399,7 @@ func (s *Session) Close() error {
 		t.Close()
 	}
 	errs := s.engine.Close()
-	s.inbound.close() // after the engine, which would take the end of its listener for an error
+	s.inbound.close() // only now: the engine would report the end of its listener as an error
 	for _, t := range s.transports {
 		errs = append(errs, t.Close())
 	}

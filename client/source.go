@@ -28,14 +28,14 @@ const (
 	maxWebSeeds    = 256
 	maxMagnetPeers = 256
 	maxNodes       = 64
-	// What a .torrent file says of itself is kept and shown; more bytes are cut off.
+	// The comment and the creator of a .torrent file are cut to so many bytes.
 	maxComment = 16 << 10
 	maxCreator = 256
-	// maxCreated is in the year 9999, the last that JSON can tell.
+	// maxCreated is the end of the year 9999 in Unix time. Later times cannot be written as JSON.
 	maxCreated = 253402300799
 )
 
-// cut shortens a text to valid UTF-8 of at most so many bytes.
+// cut shortens a text to at most so many bytes of valid UTF-8.
 func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
 
 // Source is a checked description of a torrent: a .torrent file or a magnet link. Of a magnet link
@@ -64,8 +64,8 @@ type Source struct {
 	httpSeeds []string // those of WebSeeds that are scripts (BEP 17)
 }
 
-// WebSeedErrors says of each web seed that braid cannot use why that is so. usable tells whether
-// there are others.
+// WebSeedErrors returns, for each web seed that braid cannot use, the reason. usable tells whether
+// braid can use another one.
 func (s Source) WebSeedErrors() (errs []error, usable bool) {
 	for _, u := range s.WebSeeds {
 		if _, _, err := (WebSeed{URL: u}).of(s); err != nil {
@@ -78,7 +78,7 @@ func (s Source) WebSeedErrors() (errs []error, usable bool) {
 // IsPrivate tells whether peers may be found only by the torrent's trackers (BEP 27).
 func (s Source) IsPrivate() bool { return s.Info != nil && s.Info.Private != nil && *s.Info.Private }
 
-// IsMagnet tells whether the files are not known yet.
+// IsMagnet tells whether the source is a magnet link, so that its files are not known yet.
 func (s Source) IsMagnet() bool { return s.Info == nil }
 
 func parseNamed(b []byte, name string) (Source, error) {
@@ -136,7 +136,7 @@ func ParseTorrent(b []byte) (Source, error) {
 	})
 	switch {
 	case err == nil && len(bytes.TrimRight(b[file.at:], "\r\n")) > 0: // line ends come from editors and shells
-		err = fmt.Errorf("there is more behind its end, at byte %d", file.at)
+		err = fmt.Errorf("something follows behind its end, at byte %d", file.at)
 	case err == nil && s.infoBytes == nil:
 		err = errors.New("it has no info dictionary")
 	}
@@ -297,8 +297,8 @@ func withoutNumbers(uri string) string {
 // torrentFile is the .torrent file of an info dictionary, without trackers.
 func torrentFile(info []byte) []byte { return slices.Concat([]byte("d4:info"), info, []byte("e")) }
 
-// WithKept is the source with the description that a download of this magnet link into the
-// directory has kept. Without one the source is unchanged.
+// WithKept is the source of a magnet link with the description that an earlier download into the
+// directory has stored there. If there is none, the source is unchanged.
 func (s Source) WithKept(dir string) Source {
 	if !s.IsMagnet() {
 		return s
@@ -346,7 +346,7 @@ func (s Source) Magnet(peers ...Peer) string {
 	return m.String()
 }
 
-// title is a name for users, also before the name is known.
+// title names the torrent for users: its name or, while that is unknown, the begin of its hash.
 func (s Source) title() string {
 	if s.Name != "" {
 		return s.Name
@@ -363,7 +363,7 @@ func (s Source) Torrent() []byte {
 	return torrentFile(s.infoBytes)
 }
 
-// of is peer for a web seed of that torrent.
+// of is peer for a web seed of that torrent: it also refuses the kind httpseeds.
 func (w WebSeed) of(s Source) (Peer, *url.URL, error) {
 	if !w.ByUser && slices.Contains(s.httpSeeds, w.URL) {
 		return Peer{}, nil, fmt.Errorf("web seed %.200q: it is of the kind httpseeds (BEP 17), which braid does not use; want url-list (BEP 19)", w.URL)

@@ -7,19 +7,19 @@ import (
 )
 
 // Strategy is the order in which pieces are requested. The three strategies are those of the
-// original system, as far as they can be had with the present engine. It requests each block from
-// one connection, and moves a request if that connection is slow.
+// system before braid, as far as the engine allows them: it requests each block from one
+// connection, and moves a request if that connection is slow.
 type Strategy int
 
 const (
 	// Fastest requests rare pieces first. A connection without requests takes half of those of the
-	// connection that has most. In the original, faster connections chose their requests first.
+	// connection that has most. In that system, faster connections chose their requests first.
 	Fastest Strategy = iota
-	// Strict requests strictly by priority, which is the order of the data. In the original, users
+	// Strict requests strictly by priority, which is the order of the data. In that system, users
 	// set the priorities, and a block was requested a second time after a while.
 	Strict
 	// Fuzzy requests by priority with some noise, so that connections overlap less: it puts off
-	// some of the next pieces at random. In the original, each connection had an order of its own.
+	// some of the next pieces at random. In that system, each connection had an order of its own.
 	Fuzzy
 )
 
@@ -37,8 +37,7 @@ type SuperSeeding int
 
 const (
 	NoSuperSeeding SuperSeeding = iota
-	// AutoSuperSeeding does so until another peer has everything: from then on the seed is one of
-	// several.
+	// AutoSuperSeeding does so until another peer has every piece, and is a seed too.
 	AutoSuperSeeding
 	AlwaysSuperSeeding
 )

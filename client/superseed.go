@@ -7,8 +7,8 @@ import (
 	"braid/pathsel"
 )
 
-// superSeeder tells peers of pieces as a revelation plans. It tells all connections of a peer the
-// same.
+// superSeeder shows peers the pieces that a revelation chooses. All connections of a peer show the
+// same pieces.
 type superSeeder struct {
 	*core
 	mode SuperSeeding
@@ -16,14 +16,14 @@ type superSeeder struct {
 	plan *revelation // nil: not begun
 }
 
-// watch has the engine's callbacks note what peers say of their pieces.
+// watch has the gauges note what peers say of their pieces.
 func (s *superSeeder) watch() {
 	if pieces, _ := s.torrent.Size(); s.conceals.Load() && pieces > 0 {
 		s.gauges.watch(s.source.InfoHash, pieces, s.inbox.touch)
 	}
 }
 
-// view is what the plan is made of, and the connections of each peer in it.
+// view is the input of the next step, and the connections of each peer in it.
 func (s *superSeeder) view() (there []viewing, links map[pathsel.PeerID][]*link) {
 	links = map[pathsel.PeerID][]*link{}
 	at := map[pathsel.PeerID]int{} // in there
@@ -48,7 +48,7 @@ func (s *superSeeder) view() (there []viewing, links map[pathsel.PeerID][]*link)
 	return there, links
 }
 
-// reveal tells peers of the pieces that they are to see next.
+// reveal shows peers their next pieces.
 func (s *superSeeder) reveal() {
 	switch {
 	case s.mode == NoSuperSeeding || !s.isDone || s.err != nil:
@@ -82,7 +82,7 @@ func (s *superSeeder) reveal() {
 	}
 }
 
-// showAll tells all peers of all pieces that were told of some only. Some handshakes end just when
+// showAll shows all pieces to the peers that were shown only some. Some handshakes end just when
 // super-seeding does, so this is done again and again.
 func (s *superSeeder) showAll() {
 	for r := range s.peers.connected() {

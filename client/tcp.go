@@ -73,7 +73,7 @@ func (t *tcpTransport) acceptFrom(l net.Listener) {
 			case <-time.After(time.Second):
 			}
 		case t.identity == nil:
-			t.offer(newTCPWire(c.(*net.TCPConn), 0))
+			t.handOver(newTCPWire(c.(*net.TCPConn), 0))
 		default:
 			t.workers.Go(func() {
 				w, err := secure(t.ctx, tls.Server(c, t.identity.TLS(tcpALPN, nil)))
@@ -81,7 +81,7 @@ func (t *tcpTransport) acceptFrom(l net.Listener) {
 					t.log.Debug("connection refused", "peer", c.RemoteAddr(), "error", err)
 					return
 				}
-				t.offer(w)
+				t.handOver(w)
 			})
 		}
 	}
@@ -116,13 +116,13 @@ func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *s
 	return w, nil
 }
 
-// onlyUTP adds to the error of a refused connection that the peer may accept only uTP (BEP 29).
+// onlyUTP adds a hint to the error of a refused connection: the peer may accept only uTP (BEP 29).
 func onlyUTP(err error) error {
 	var op *net.OpError
 	if !errors.As(err, &op) || !errors.Is(err, syscall.ECONNREFUSED) {
 		return err
 	}
-	more := *op // so that short forms of the error have it too
+	more := *op // a copy with the hint inside, so that short forms of the error have it too
 	more.Err = fmt.Errorf("%w (the peer is not running, or it speaks only uTP, which braid does not)", op.Err)
 	return &more
 }
@@ -159,7 +159,7 @@ func tcpPeer(a net.Addr) Peer {
 type tcpWire struct {
 	net.Conn
 	remote
-	tcp *net.TCPConn // nil: nothing is known of it
+	tcp *net.TCPConn // to measure; nil: it is not known
 }
 
 func newTCPWire(c *net.TCPConn, handshake time.Duration) *tcpWire {
@@ -178,7 +178,7 @@ func (w *tcpWire) Measure() (m Measurement) {
 // In a group (scionnet.Group), TCP carries TLS, since only members may connect. Other BitTorrent
 // clients speak plain TCP and are refused.
 
-// tcpALPN is the protocol in TLS over TCP: BitTorrent.
+// tcpALPN names the protocol inside TLS, which is BitTorrent.
 const tcpALPN = "braid-tcp/1"
 
 // tlsPatience is how long a TLS handshake may take.

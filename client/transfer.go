@@ -9,8 +9,9 @@ import (
 	"braid/storage"
 )
 
-// Transfer is one torrent in a session, for any goroutine. What belongs to the loop's goroutine is
-// done there: see do.
+// Transfer is one torrent in a session. Any goroutine may call its methods. The state belongs to
+// the transfer's own goroutine (loop): methods have it do the work, and either wait for that (do)
+// or do not (inbox).
 type Transfer struct {
 	*core
 	loop *loop
@@ -47,37 +48,39 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 // Source is what the transfer was made from.
 func (t *Transfer) Source() Source { return t.source }
 
-// Described is the source with what is in it, if that is known yet.
+// Described is the source with its files and pieces. For a magnet link these are known, without an
+// error, once a peer has sent the description.
 func (t *Transfer) Described() (Source, error) { return t.describedSource() }
 
-// AddPeers offers peers to the transfer that the user names while it runs. See Found.
+// AddPeers offers the transfer peers that the user names while it runs. See Found.
 func (t *Transfer) AddPeers(peers ...Peer) { t.Found(FromUser, peers...) }
 
-// Found offers peers to the transfer that others have named. It passes over peers of transports
+// Found offers the transfer peers that somebody else has named. It passes over peers of transports
 // that the session lacks, this session itself, and addresses of this host at which nothing listens.
 func (t *Transfer) Found(from PeerSource, peers ...Peer) {
 	peers = slices.Clone(peers)
 	t.inbox.put(func() { t.loop.connector.addAll(peers, from, true) })
 }
 
-// Hint names paths to try first, on the word of somebody else such as a tracker. Newer hints for an
+// Hint names paths to try first, as somebody else suggests, such as a tracker. Newer hints for an
 // AS replace older ones.
 func (t *Transfer) Hint(h pathsel.Hints) {
 	t.inbox.put(func() { t.loop.chooser.hint(h) })
 }
 
-// TrackerState notes how it goes with a tracker.
+// TrackerState notes whether a tracker has answered.
 func (t *Transfer) TrackerState(s TrackerState) {
 	t.inbox.put(func() { t.loop.checkup.onTracker(s) })
 }
 
-// Done is closed when all data is there and verified, or the transfer has failed: see Progress.
+// Done is closed when all wanted data is on disk and verified, or when the transfer has failed: see
+// Progress.
 func (t *Transfer) Done() <-chan struct{} { return t.loop.done }
 
 // Ended is closed when Close has ended the transfer.
 func (t *Transfer) Ended() <-chan struct{} { return t.loop.ended }
 
-// Progress is the state just now; after Close, the last one.
+// Progress is the present state; after Close, the last one.
 func (t *Transfer) Progress() Progress {
 	if p := t.loop.still.Load(); p != nil {
 		now := *p
@@ -112,7 +115,7 @@ func (t *Transfer) SetPolicy(p pathsel.Policy) {
 	})
 }
 
-// SetMaxPeers changes the number of peers that are dialled at a time.
+// SetMaxPeers changes the number of peers that are dialled at a time; see Options.MaxPeers.
 func (t *Transfer) SetMaxPeers(most int) {
 	t.do(func() {
 		t.peers.most = most
@@ -121,7 +124,7 @@ func (t *Transfer) SetMaxPeers(most int) {
 }
 
 // Select changes the selection of a download that is neither complete nor failed. It must not want
-// files that the selection before has left out, since the store has not looked at them.
+// files that the previous selection left out, since the store has not looked at them.
 func (t *Transfer) Select(s Selection) error {
 	var err error
 	t.do(func() {

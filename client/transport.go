@@ -10,8 +10,9 @@ import (
 	"braid/scionnet"
 )
 
-// Transport carries path-level connections: SCION, QUIC on IP, or TCP. transport_test.go tests what
-// holds for all. If the network chooses the path, there is one path, with an empty fingerprint.
+// Transport carries path-level connections: SCION, QUIC on IP, TCP, or WebRTC. transport_test.go
+// tests what holds for all transports. If the network chooses the path, there is one path, with an
+// empty fingerprint.
 type Transport interface {
 	// Name is the name of the transport for users: "scion", "quic", "tcp" or "webrtc".
 	Name() string
@@ -23,7 +24,7 @@ type Transport interface {
 	Watch(Peer) (changes <-chan struct{}, cancel func())
 	// Abandoned tells whether the peer's address is one of this host at which nothing listens.
 	Abandoned(Peer) bool
-	// Revoked is when the network last said that the path does not work; zero if it has not.
+	// Revoked is when the network last said that the path does not work; zero: it has not said so.
 	Revoked(pathsel.Path) time.Time
 	// Dial connects over one path. It refuses a peer with another key than want; nil allows any
 	// key.

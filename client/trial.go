@@ -36,12 +36,12 @@ const (
 	// to send the blocks of other pieces that it was asked for. It ends after trialTurn in any
 	// case, or a peer that sends block by block would hold up all suspects.
 	trialSilence, trialTurn = 5 * time.Second, 15 * time.Second
-	// For trialPause nobody is asked for anything. So all requests for other pieces are taken back,
-	// and the wrong piece is requested first. Otherwise pieces that have blocks of the guilty one
-	// become complete meanwhile, and are wrong, too.
+	// During the first trialPause of a trial nothing is requested. So all requests for other pieces
+	// are taken back, and the wrong piece is requested first. Otherwise pieces with blocks of the
+	// guilty peer would become complete meanwhile, and be wrong, too.
 	trialPause = sampleEvery / 4
 	// maxTurns is the number of suspects that get a turn. Then all are resumed: more turns would
-	// hold up the honest ones for longer than the guilty one can.
+	// hold up honest suspects for longer than the guilty one can.
 	maxTurns = 4
 	// maxTrials bounds the pieces that are fetched again in this way. There are more only if many
 	// pieces were nearly complete when the first one was found wrong.
@@ -67,7 +67,7 @@ func (t trials) wrong(piece int, senders []suspect, now time.Time) trials {
 			return t
 		}
 		if slices.ContainsFunc(senders, t.accuses) {
-			return t // the suspects explain it
+			return t // a suspect of another trial has sent a part of it
 		}
 		at = len(t)
 		t = append(t, &trial{piece: piece, begun: now, turn: now, moved: now})
@@ -95,8 +95,8 @@ func (t trials) accuses(s suspect) bool {
 	return slices.ContainsFunc(t, func(x *trial) bool { return x.accuses(s) })
 }
 
-// step returns the trials that go on, and the connections that are suspended meanwhile. blocks is
-// how many blocks of a piece are there.
+// step returns the trials that go on, and the connections that are suspended meanwhile. there are
+// the connections that could be asked, and blocks counts the blocks of a piece that have come.
 func (t trials) step(now time.Time, there []witness, blocks func(piece int) int, banned func(suspect) bool) (trials, map[engineAddr]bool) {
 	t = slices.DeleteFunc(t, func(x *trial) bool { return slices.ContainsFunc(x.suspects, banned) })
 	for len(t) > 0 && !t[0].proceed(now, there, blocks(t[0].piece), t.accuses) {
@@ -143,8 +143,8 @@ type trialRunner struct {
 	trials    trials
 	rarest    *rarestFirst
 	suspended map[engineAddr]*link
-	spoilt    map[int]bool // unfinished pieces with blocks of suspects, which are not requested
-	busy      atomic.Bool  // there are trials, or there were at the last look
+	spoilt    map[int]bool // unfinished pieces with blocks of suspects; they are not requested
+	busy      atomic.Bool  // there were trials at the last look
 }
 
 // hashed has the transfer's goroutine look at a piece that the engine has found right or wrong. It
@@ -222,10 +222,10 @@ func (e *trialRunner) look() {
 	e.prioritize()
 }
 
-// prioritize has the engine request the wrong piece first. Until it is settled, no other piece with
-// blocks of suspects is requested: it might become complete, and be wrong, too. It does so at each
-// look, since rarestFirst, a sequential order, the end of a full disk and a new selection set
-// priorities meanwhile.
+// prioritize has the engine request the wrong piece first. Until its trial ends, no other piece
+// with blocks of suspects is requested: such a piece might become complete, and be wrong, too. The
+// priorities are set at each look, since rarestFirst, a sequential order, the end of a full disk
+// and a new selection also set some.
 func (e *trialRunner) prioritize() {
 	if len(e.trials) == 0 {
 		if len(e.spoilt) > 0 {

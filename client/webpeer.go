@@ -15,8 +15,8 @@ import (
 	"braid/storage"
 )
 
-// webTransport reaches the web seeds of one transfer. On IP there is one path; on SCION they have
-// those of their AS.
+// webTransport reaches the web seeds of one transfer. A web seed on IP has one path, and one on
+// SCION the paths to its AS.
 type webTransport struct {
 	source Source
 	log    *slog.Logger
@@ -25,7 +25,7 @@ type webTransport struct {
 	urls   map[Peer]*url.URL
 }
 
-// webPort is the port of a session for HTTP/3 over SCION. It is opened when it is needed.
+// webPort is the port of a session for HTTP/3 over SCION. It is opened when it is first needed.
 type webPort struct {
 	host *scionnet.Host // nil: not on SCION
 
@@ -58,8 +58,8 @@ func (w *webPort) close() error {
 	return w.port.Close()
 }
 
-// webSeeds are the torrent's web seeds and those that the user has named, as peers. Those that
-// cannot be used are logged.
+// webSeeds are the torrent's web seeds and those that the user has named, as peers. It leaves out
+// web seeds that cannot be used, and logs them.
 func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 	for _, u := range t.source.WebSeeds {
 		named = append(named, WebSeed{URL: u})
@@ -88,7 +88,7 @@ func (t *webTransport) Abandoned(Peer) bool { return false }
 func (t *webTransport) Listening() []Peer   { return nil }
 func (t *webTransport) Close() error        { return nil }
 
-// Accept implements Transport: nobody connects this way.
+// Accept implements Transport. No web seed ever connects to us.
 func (t *webTransport) Accept(ctx context.Context) (Wire, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -120,7 +120,7 @@ func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *s
 	layout, ok := t.layout()
 	u := t.urls[p]
 	if !ok || u == nil {
-		return nil, errors.New("not a web seed of a torrent that is known")
+		return nil, errors.New("not a web seed of this torrent, or it is not known yet what is in the torrent")
 	}
 	c := &http.Client{CheckRedirect: (*redirectGuard)(nil).check}
 	var end func()
@@ -168,7 +168,7 @@ type webWire struct {
 
 func (w *webWire) Measure() Measurement { return Measurement{Handshake: w.Handshake()} }
 
-// Close ends the requests, too.
+// Close also ends the HTTP requests.
 func (w *webWire) Close() error {
 	err := w.Conn.Close()
 	w.once.Do(w.end)

@@ -27,10 +27,10 @@ import (
 // browsers.
 type WebRTCConfig struct {
 	// ICE are the servers that tell us our address or relay packets, in the order of preference:
-	// stun:HOST:PORT, or turn:USER:PASSWORD@HOST:PORT. No others are asked.
+	// stun:HOST:PORT, or turn:USER:PASSWORD@HOST:PORT. No other servers are asked.
 	ICE []string
-	// Local reveals the host's addresses on local networks to peers, and has packets sent to
-	// theirs.
+	// Local reveals this host's addresses on local networks to peers, and allows packets to peers'
+	// addresses on local networks.
 	Local bool
 }
 
@@ -38,16 +38,16 @@ const (
 	// maxRTCPending bounds the connections that are being made. Each takes a socket for each
 	// address of the host.
 	maxRTCPending = 128
-	// rtcPatience is how long a connection may take: an offer waits for somebody who answers it,
-	// and the ends then look for a way to each other.
+	// rtcPatience is how long making a connection may take: an offer waits for a peer that answers
+	// it, and then the ends look for a way to each other.
 	rtcPatience = time.Minute
 	// gatherPatience is how long an ICE server may take to answer.
 	gatherPatience = 5 * time.Second
 )
 
 // WebRTC is the transport for connections over WebRTC data channels. Nobody can dial such a peer:
-// both ends need a description of the other, which somebody has to carry, such as a tracker. So
-// there is a connection before the engine knows the peer; Dial hands it out.
+// each end needs a description of the other, which a third party has to carry, such as a tracker.
+// So the connection exists before the engine knows the peer, and Dial only hands it out.
 type WebRTC struct {
 	onIP
 	api     *webrtc.API
@@ -90,7 +90,7 @@ func openWebRTC(cfg WebRTCConfig) (*WebRTC, error) {
 	s.SetICETimeouts(5*time.Second, 15*time.Second, 2*time.Second)
 	s.DisableActiveTCP(true)
 	s.EnableSCTPZeroChecksum(true) // DTLS protects the packets
-	// Without media there is no need for codecs and what measures them.
+	// Without audio and video, codecs and their measurements are not needed.
 	t.api = webrtc.NewAPI(webrtc.WithSettingEngine(s), webrtc.WithMediaEngine(&webrtc.MediaEngine{}),
 		webrtc.WithInterceptorRegistry(&interceptor.Registry{}))
 	return t, nil
@@ -187,7 +187,8 @@ func (e *rtcEnd) close() {
 // t.mu.
 func (t *WebRTC) shut(pc *webrtc.PeerConnection) { t.background(func() { _ = pc.Close() }) }
 
-// background ends a connection. Close waits for it, if it began before. The caller holds t.mu.
+// background calls end, which ends a connection, on a goroutine. Close waits for those that began
+// before it. The caller holds t.mu.
 func (t *WebRTC) background(end func()) {
 	if t.ended {
 		go end()
@@ -196,9 +197,8 @@ func (t *WebRTC) background(end func()) {
 	t.workers.Go(end)
 }
 
-// take has the end connected once its data channel opens. A peer needs one channel: more end the
-// connection.
-func (e *rtcEnd) take(d *webrtc.DataChannel) {
+// use makes d the data channel of the end, which is connected once d opens.
+func (e *rtcEnd) use(d *webrtc.DataChannel) {
 	d.OnOpen(func() {
 		raw, err := d.Detach()
 		if err != nil {
@@ -236,7 +236,7 @@ func (e *rtcEnd) take(d *webrtc.DataChannel) {
 	})
 }
 
-// forget notes that a connection ends, and has the rest of the work done in the background.
+// forget notes that a connection ends, and calls finish in the background.
 func (t *WebRTC) forget(name string, w *rtcWire, finish func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -259,17 +259,17 @@ func (e *rtcEnd) describe(ctx context.Context, d webrtc.SessionDescription) (str
 	defer cancel()
 	select {
 	case <-gathered:
-	case <-ctx.Done(): // what is known by now has to do
+	case <-ctx.Done(): // the addresses that are known by now have to do
 	}
 	return filterSDP(e.pc.LocalDescription().SDP, e.transport.local)
 }
 
-// deliver calls found with a connected peer. If it returns true, a transfer dials the peer soon,
-// and our side speaks first. If not, as a complete transfer dials nobody, the connection is
-// accepted, and the peer speaks first.
+// deliver calls found with a connected peer. If found returns true, a transfer dials the peer soon,
+// and our side speaks first. If it returns false, since a complete transfer dials nobody, the
+// connection is accepted, and the peer speaks first.
 func (t *WebRTC) deliver(w *rtcWire, found func(Peer) bool) {
 	t.mu.Lock()
-	ended := t.ctx.Err() != nil // Close does not see this connection any more
+	ended := t.ctx.Err() != nil // then Close may have looked at t.ready before
 	if !ended {
 		t.ready[w.peer] = w
 	}
@@ -285,7 +285,7 @@ func (t *WebRTC) deliver(w *rtcWire, found func(Peer) bool) {
 			}
 		})
 	} else if t.take(w) {
-		t.offer(w)
+		t.handOver(w)
 	}
 }
 
@@ -315,7 +315,7 @@ func (t *WebRTC) Offer(ctx context.Context, found func(Peer) bool) (*RTCOffer, e
 	o := &RTCOffer{end: e}
 	d, err := e.pc.CreateDataChannel("braid", nil)
 	if err == nil {
-		e.take(d)
+		e.use(d)
 		var sdp webrtc.SessionDescription
 		if sdp, err = e.pc.CreateOffer(nil); err == nil {
 			o.SDP, err = e.describe(ctx, sdp)
@@ -328,7 +328,7 @@ func (t *WebRTC) Offer(ctx context.Context, found func(Peer) bool) (*RTCOffer, e
 	return o, nil
 }
 
-// Answered takes the answer of the peer with that name, which tells it from others of the torrent.
+// Answered takes the answer of the peer with that name. Names are unique in a torrent.
 func (o *RTCOffer) Answered(name, sdp string) error {
 	sdp, err := filterSDP(sdp, o.end.transport.local)
 	if err != nil {
@@ -361,11 +361,11 @@ func (t *WebRTC) Answer(ctx context.Context, name, offer string, found func(Peer
 		return "", err
 	}
 	var channels sync.Once
-	e.pc.OnDataChannel(func(d *webrtc.DataChannel) {
+	e.pc.OnDataChannel(func(d *webrtc.DataChannel) { // a second channel ends the connection
 		first := false
 		channels.Do(func() { first = true })
 		if first {
-			e.take(d)
+			e.use(d)
 		} else {
 			t.mu.Lock()
 			t.shut(e.pc)

@@ -19,8 +19,8 @@ type rtcWire struct {
 	channel *webrtc.DataChannel
 	raw     datachannel.ReadWriteCloser
 	pc      *webrtc.PeerConnection
-	// gone is called once when the connection ends, and has a function run in the background; spawn
-	// runs one at any time. They belong to the transport.
+	// gone is called once when the connection ends, with the work that is left for the background.
+	// spawn runs a function in the background at any time. Both belong to the transport.
 	gone     func(finish func())
 	spawn    func(func())
 	closed   chan struct{}
@@ -49,8 +49,8 @@ const (
 	rtcBuffered = 1 << 20
 	// drainPatience is how long what was written may take to arrive after the end.
 	drainPatience = 5 * time.Second
-	// rttAge is how old a round-trip time may get. It is asked for in the background, since ICE
-	// answers from a goroutine of its own.
+	// rttAge is how old a round-trip time may get. A new one is fetched in the background, since
+	// ICE answers from a goroutine of its own.
 	rttAge = time.Second
 )
 

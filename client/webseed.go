@@ -14,8 +14,8 @@ import (
 // WebSeed is a server that has a torrent's files (BEP 19).
 type WebSeed struct {
 	URL string `json:"url"`
-	// ByUser says that the user has named the server, and not the torrent. Then it may be anywhere;
-	// else it must be on the Internet or on SCION.
+	// ByUser says that the user has named the server, and not the torrent. The user's servers may
+	// be anywhere, those of a torrent must be on the Internet or on SCION.
 	ByUser bool `json:"by_user,omitempty"`
 }
 

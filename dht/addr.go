@@ -48,8 +48,9 @@ func NetworkOf(a Addr) Network { return min(Network(a.Family()), OverSCION) }
 
 var errCompact = errors.New("compact addresses have a wrong length")
 
-// group is who shares scarce things: an AS, an IPv4 /24 or an IPv6 /48. Near addresses on IP, such
-// as those of a test on one machine, have no group: nobody on the Internet can have them.
+// group is the unit in which scarce things are shared: an AS, an IPv4 /24 or an IPv6 /48. Addresses
+// on IP that are not public, such as those of a test on one machine, have no group: nobody on the
+// Internet can have them.
 type group struct {
 	ia  pathsel.IA
 	net netip.Prefix

@@ -20,9 +20,9 @@ type firstNodes struct {
 	S6 []byte `bencode:"s6,omitempty"`
 }
 
-// FirstNodes makes the item in which the owner of a key names nodes on SCION to those who only know
-// nodes on IP. Of many nodes it names the first 32. The sequence number must grow from item to
-// item.
+// FirstNodes makes the item in which the owner of a key names nodes on SCION. It is for programs
+// that know only nodes on IP. Of many nodes it names the first 32. The sequence number must grow
+// from item to item.
 func FirstNodes(key ed25519.PrivateKey, seq int64, nodes []Addr) *Item {
 	var v firstNodes
 	n := 0

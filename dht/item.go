@@ -17,8 +17,8 @@ const (
 )
 
 // Item is a small value that nodes keep (BEP 44). An immutable one is named by the hash of its
-// value, a mutable one by its owner's key and a salt. In a query of get only Seq matters: the asker
-// has that one.
+// value, a mutable one by its owner's key and a salt. A query for an item has only Seq, the number
+// of the item that its sender has.
 type Item struct {
 	Value     []byte // bencoded
 	Key       ed25519.PublicKey
@@ -50,7 +50,7 @@ func (i *Item) signed() []byte {
 	return append(b, i.Value...)
 }
 
-// Sign makes the item that of the key's owner.
+// Sign makes the item a mutable one of the key's owner.
 func (i *Item) Sign(key ed25519.PrivateKey) {
 	i.Key = key.Public().(ed25519.PublicKey)
 	i.Signature = ed25519.Sign(key, i.signed())

@@ -175,7 +175,7 @@ func (n *Node) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(n.cfg.Rand.Int64N(int64(d)/2+1))
 }
 
-// take returns what has accumulated.
+// take returns the output since the last call.
 func (n *Node) take() Out {
 	out := n.out
 	n.out = Out{}

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// maxLookups bounds the questions to the control plane under way, and newASes those a second:
-	// a stranger can claim any AS in a query, and we then want to ask it something.
+	// maxLookups bounds the path lookups under way, and newASes the new ones in a second. A
+	// stranger can claim any AS in a query, and causes a lookup when we ask it something.
 	maxLookups, newASes = 16, 20
-	// maxASes bounds the memory of ASes. Path lookups of more are made again.
+	// maxASes bounds the ASes whose path is remembered.
 	maxASes        = 1024
 	lookupPatience = 3 * time.Second
 )
@@ -35,7 +35,7 @@ type scionSocket struct {
 	turns  map[pathsel.IA]int // which of the paths to an AS is used; the first one if it is not there
 	asking map[pathsel.IA]struct{}
 	second int64
-	asked  int // lookups in that second
+	asked  int // lookups that began in that second
 }
 
 // ListenSCION opens a socket on SCION; port 0 is any free one. allow returns the paths that may be

@@ -227,7 +227,8 @@ func (s *Server) next() time.Time {
 	return next
 }
 
-// do calls f with the nodes to itself, and then sends and tells what came of it.
+// do calls f with the lock on the nodes. Without the lock, it then sends the packets and reports
+// the events that f has caused.
 func (s *Server) do(f func(now time.Time)) bool {
 	s.mu.Lock()
 	if s.closed {
@@ -248,7 +249,7 @@ func (s *Server) do(f func(now time.Time)) bool {
 	return true
 }
 
-// carry has a node's packets sent and its events told. It needs mu.
+// carry queues a node's packets and events, which do sends and reports. The caller holds mu.
 func (s *Server) carry(m *member, out Out, back net.Addr) {
 	for _, p := range out.Packets {
 		b := p.Message.Encode()

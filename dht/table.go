@@ -31,7 +31,7 @@ const (
 type entry struct {
 	Contact
 	seen  time.Time // when it last answered
-	asked time.Time // when it was last asked for the table's sake
+	asked time.Time // when it was last asked only to see whether it answers
 	fails int
 	token string // the last one from it, over SCION
 }

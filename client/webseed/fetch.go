@@ -136,13 +136,13 @@ func (c *Conn) fetch(ctx context.Context, r *run) error {
 	return nil
 }
 
-// end notes how a run went. What is left of it is rejected, so that the engine asks others or
-// again.
+// end notes how a run went. It rejects the requests that are left, so that the engine makes them
+// again, here or elsewhere.
 func (c *Conn) end(r *run, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.runs, r)
-	if err == nil || len(r.missing) == 0 { // in the end nobody wanted it
+	if err == nil || len(r.missing) == 0 { // without missing blocks an error does not matter
 		if err == nil {
 			c.failures = 0
 		}

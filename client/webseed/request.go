@@ -155,7 +155,7 @@ func parseContentRange(s string) (first, last, total int64, err error) {
 }
 
 // body is an answer that ends if it comes too slowly. The time between reads does not count, since
-// the engine may be what is slow.
+// then the engine is slow, not the server.
 type body struct {
 	io.Reader
 	patience time.Duration // for slowest bytes
@@ -217,7 +217,7 @@ func (w *whole) open(c *Conn, f storage.File, from int64) (io.ReadCloser, error)
 		w.file, w.at, w.body = f, 0, &body{Reader: res.Body, patience: c.patience, stop: stop}
 	}
 	if w.skipped += from - w.at; w.skipped > 4*c.cfg.Layout.Length {
-		return nil, final("the web seed sends no ranges, and too much has come for nothing")
+		return nil, final("the web seed sends no ranges, and too many bytes came for nothing")
 	}
 	if _, err := io.CopyN(io.Discard, w, from-w.at); err != nil {
 		return nil, err

@@ -10,9 +10,9 @@
 //	fetch.go     takes runs from the queue and fetches them
 //	request.go   one HTTP request, and what a server may answer
 //
-// The server is hostile: it may lie about sizes, send too much, too little, too slowly or nothing,
-// and be busy for ever. Wrong data is found by the hashes of the pieces, like that of every peer.
-// Which hosts may be contacted is the business of the http.Client.
+// The server may be hostile: it may lie about sizes, send too much, too little, too slowly or
+// nothing, and be busy for ever. The hashes of the pieces show wrong data, as with every peer. The
+// caller's http.Client decides which hosts may be contacted.
 package webseed
 
 import (

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// How the filter keeps the engine asking, where the engine alone would ask nobody any more.
+// How the filter makes the engine request blocks where the engine alone would not.
 //
 // The engine asks a peer for more blocks when the last requested one has come, not before, and
 // never because of a reject. It has no timeouts. So if a peer forgets one block, or rejects the
-// last one, the connection idles, and no other connection gets its last requests.
+// last one, the connection idles, and the requests that are left go to no other connection.
 //
 //	requested --a part of them is answered-> the engine reads a suggestion, see Part
 //	          --the last one is rejected---> it reads a suggestion, and then the reject
@@ -19,23 +19,24 @@ import (
 //	          --a message without end------> the connection is ended
 //	idle      --200 ms---------------------> it reads a suggestion
 //
-// A suggestion (BEP 6) only makes the engine look for blocks to request. For a peer without that
-// extension, a choke and an unchoke do the same, but take back all requests too.
+// A suggestion (BEP 6) makes the engine look for blocks to request, and has no other effect. On a
+// connection without that extension, a choke and an unchoke do the same, but also take back all
+// requests.
 //
-// A peer that says it has everything and never answers (it snubs us) would be asked first again and
-// again, and be the only one that is asked for the last block. So while other connections can be
-// asked, the engine believes that such a peer chokes us, each time for longer. Only a block proves
-// the contrary.
+// A peer may say that it has everything, and never answer: it snubs us. The engine would ask it
+// again and again, and might ask nobody else for the last block. So while other connections can be
+// asked, the filter lets the engine believe that such a peer chokes us, each time for longer. A
+// block from the peer ends that.
 
 const (
 	// FirstRequests is the size of the first batch of requests: 256 kB, as much as slow start sends
 	// in four round trips. With more, the first of several peers would be asked for all pieces of a
-	// small torrent. On longer paths the client begins with more.
+	// small torrent. On long paths package client begins with more.
 	FirstRequests = 16
 	// frequent is the size of a batch up to which slow start may go on while it is answered.
 	frequent = 256
-	// maxLate is how many late answers to requests that were taken back are remembered. Any beyond
-	// that end the connection when they come.
+	// maxLate bounds the late answers that may still come to requests that were taken back. An
+	// answer beyond that ends the connection.
 	maxLate = 4096
 )
 
@@ -51,17 +52,17 @@ func Part(batch int) int {
 
 // waiting measures how long a connection has waited for answers.
 type waiting struct {
-	most  int           // requests outstanding at a time, since there were none
+	most  int           // the most requests outstanding at a time, since there were none
 	since time.Time     // when a byte of a block came last, or the first request was made
 	gap   time.Duration // the longest time between two blocks, lately
-	begun time.Time     // when the message began that is still coming; zero: there is none
+	begun time.Time     // when the message that is still coming began; zero: there is none
 }
 
 const (
 	// Requests are taken back after a silence of silencePatience, silenceGaps gaps or silenceTrips
-	// round trips, whichever is longest. If it were shorter, a path that comes back after a few
-	// seconds would bring everything twice. Stragglers, which are less than one in strayParts of
-	// the requests, are taken back sooner: the peer has most likely forgotten them, and little is
+	// round trips, whichever is longest. With less, all blocks would come twice from a path that is
+	// down for a few seconds. If only one in strayParts of the requests is left, it is taken back
+	// sooner, by strayPatience and strayGaps: the peer has most likely forgotten it, and little is
 	// lost if it has not.
 	silencePatience, silenceGaps = 10 * time.Second, 16
 	strayPatience, strayGaps     = time.Second, 4
@@ -71,29 +72,30 @@ const (
 	firstGap = 2 * time.Second
 	// messagePatience is how long a message may take, from its first byte to its last, while
 	// another connection is idle. A peer may send it byte by byte. Meanwhile no other peer can be
-	// asked for the block in it, or for any other that this peer was asked for: in the middle of a
-	// message the engine cannot be told that they are taken back. If it were shorter, blocks that
-	// share a limit of 10 kbit/s with twenty others would be lost.
+	// asked for a block that this peer was asked for: in the middle of a message the engine cannot
+	// be told that requests are taken back. With less time, blocks that share a limit of 10 kbit/s
+	// with twenty others would be lost.
 	messagePatience = 5 * time.Minute
-	// gapMemory is after how many blocks most of a gap is forgotten.
+	// gapMemory is the number of blocks after which a long gap is mostly forgotten.
 	gapMemory = 32
 )
 
 const (
-	// A peer that snubs us is not asked for leastSnub the first time, and then for longer, up to
-	// mostSnub. Shorter, and several such peers pass the last block among themselves; longer, and
-	// braid notices too late that a peer answers again.
+	// A peer that snubs us is not asked for anything during leastSnub, the next time for longer, up
+	// to mostSnub. If that were shorter, several such peers would get the last request in turn; if
+	// it were longer, braid would notice too late that a peer answers again.
 	leastSnub, mostSnub = 30 * time.Second, 4 * time.Minute
 )
 
 // snub remembers that a peer does not answer. The zero value is for a new connection.
 type snub struct {
 	until  time.Time     // it is not asked until then; zero: it may be asked
-	last   time.Duration // the length of the last time; 0: a block has come since
+	last   time.Duration // how long the last snub lasted; 0: a block has come since
 	blocks bool          // blocks have come since requests were taken back the last time
 }
 
-// takesBack notes that requests were taken back. With others, other connections can be asked.
+// takesBack notes that requests were taken back. others tells whether other connections can be
+// asked.
 func (s snub) takesBack(others bool, now time.Time) snub {
 	if others && !s.blocks && s.until.IsZero() {
 		s.last = min(max(leastSnub, 2*s.last), mostSnub)
@@ -155,13 +157,13 @@ func (w waiting) endless(now time.Time) bool {
 // Situation is what TakeBack needs to know of the other connections.
 type Situation struct {
 	Others bool // other connections can be asked
-	Idle   bool // and one of them is not asked for anything
+	Idle   bool // one of them has no requests
 	RTT    time.Duration
 	Now    time.Time
 }
 
-// over tells whether so many requests have waited for too long. A connection's only request counts
-// as a straggler if another connection is idle.
+// over tells whether so many requests have waited for too long. The only request of a connection is
+// taken back as soon as one in strayParts if another connection is idle.
 func (w waiting) over(asked int, a Situation) bool {
 	if asked == 0 {
 		return false
@@ -225,11 +227,11 @@ func (f *Filter) takeBackLocked() {
 	blocks := blocksOf(f.requested)
 	clear(f.requested)
 	if f.updateEngineLocked(); f.engineUnchoked {
-		f.nudgeLocked() // first: after a reject the engine does not look
+		f.nudgeLocked() // before the rejects: a reject does not make the engine look
 	}
 	f.toPeerLocked(encode(msgCancel, blocks...))
 	if f.noRejects {
-		return // the engine has forgotten them, and takes them still
+		return // the choke has made the engine forget them, and it still takes their blocks
 	}
 	f.toEngineLocked(encode(msgReject, blocks...))
 	for _, b := range blocks {
@@ -240,8 +242,8 @@ func (f *Filter) takeBackLocked() {
 }
 
 // Withdraw takes back the requests for blocks of pieces that are not wanted now, so that the peer
-// answers those for others sooner. The engine hears of it as the peer answers: blocks on their way
-// are still of use. It tells whether there were any.
+// answers the other requests sooner. The engine learns of it by the peer's rejects, so that blocks
+// on their way are still of use. It tells whether there were such requests.
 func (f *Filter) Withdraw(wanted func(piece int) bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -263,8 +265,7 @@ func (f *Filter) Withdraw(wanted func(piece int) bool) bool {
 }
 
 // Suspend takes all requests back, and keeps every block of the peer from the engine, until Resume.
-// In contrast to Park, what is on its way already does not count either, and every peer can be
-// suspended.
+// In contrast to Park, blocks on their way are dropped, too, and every peer can be suspended.
 func (f *Filter) Suspend() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -285,8 +286,8 @@ func (f *Filter) Resume() {
 	}
 }
 
-// CouldAsk tells whether the engine may ask the peer and wants to, or would if the peer was not
-// suspended.
+// CouldAsk is CanAsk for a peer that may be suspended: it tells whether the engine could ask the
+// peer otherwise.
 func (f *Filter) CouldAsk() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -311,8 +312,9 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 		f.updateEngineLocked()
 	}
 	if late := f.late[m.block]; late > 0 && !(asked && block) {
-		// An answer that came too late: the engine would end the connection because of it. If two
-		// answers are to come, the engine waits for the one with the block.
+		// This answer is too late: the engine would end the connection because of it. If two
+		// answers are still to come, one to a new request, the engine waits for the one with the
+		// block.
 		if late == 1 {
 			delete(f.late, m.block)
 		} else {

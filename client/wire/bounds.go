@@ -7,15 +7,14 @@ import (
 
 // Bounds of the work and memory that one connection can cost the engine.
 //
-// The engine answers at once, into an unlimited buffer that waits for the peer to read. It bounds
-// only requests for blocks. So the filter reads a peer only while few answers to its requests for
-// metadata wait. A peer that does not read is not read either; one that reads is never held up,
-// since each answer that is written makes room for the next. A connection ends if the peer says
-// what no peer has a reason to say.
+// The engine answers at once, into an unlimited buffer, from which the peer reads. It bounds only
+// requests for blocks. So while too many answers to requests for metadata wait for a peer, the
+// filter does not read from it. A peer that reads its answers is never held up. A connection ends
+// if the peer says something that no peer has a reason to say.
 
 const (
-	// maxUnsaid is how many bytes may wait for a peer before its requests get no more rejects. Such
-	// a peer asks on and on although it is choked, and does not read.
+	// maxUnsaid is how many bytes may wait for a peer. Beyond that, its requests get no rejects: it
+	// does not read, and asks on and on although it is choked.
 	maxUnsaid = 64 << 10
 	// maxBlock is the longest block that a peer may ask for, in bytes. All clients ask for 16 KiB.
 	// The engine keeps up to three copies of a block until the peer has read it.
@@ -23,7 +22,7 @@ const (
 	// maxAnswers is how many answers to requests for metadata may wait, 16 KiB each. The engine
 	// itself can hold twice as many.
 	maxAnswers = 4
-	// Turns are chokes and unchokes. At each of them the engine goes over its requests. Peers
+	// A turn is a choke or an unchoke. At each, the engine goes over its requests. Most clients
 	// decide every ten seconds whom they serve; braid decides every second.
 	turnsMost  = 60
 	turnsEvery = time.Second
@@ -31,12 +30,12 @@ const (
 	// all pieces each time. BEP 6 allows it once; aria2 repeats it instead of listing many new
 	// pieces.
 	wholesMost = 4
-	// Greetings are extended handshakes, which may be repeated (BEP 10). Each can change the size
+	// A greeting is an extended handshake, which may be repeated (BEP 10). Each can change the size
 	// of the metadata. The engine then allocates up to 16 MiB, and asks all other peers again.
 	greetingsMost  = 8
 	greetingsEvery = time.Minute
-	// Notices are extended messages that need no answer: those of peer exchange, which come once a
-	// minute (BEP 11). More of them, and longer ones, do not reach the engine.
+	// A notice is an extended message that needs no answer, such as one of peer exchange, which
+	// comes once a minute (BEP 11). More and longer notices do not reach the engine.
 	noticesMost  = 6
 	noticesEvery = 20 * time.Second
 	maxNotice    = 32 << 10
@@ -46,9 +45,9 @@ const (
 	// MaxMetadata is the largest info dictionary that is fetched, in bytes: 800 000 pieces, or all
 	// files that a torrent may have.
 	MaxMetadata = 16 << 20
-	// maxPieces is how many pieces a torrent can have whose description is still to be fetched. The
-	// engine keeps a peer's pieces in a set that takes little room only where they are close
-	// together.
+	// maxPieces is how many pieces a torrent can have whose description is not known yet. A peer
+	// could name pieces far apart: the engine keeps them in a set that is small only if they are
+	// close together.
 	maxPieces = MaxMetadata / 20
 )
 
@@ -104,8 +103,8 @@ func (x *bounds) arrived(m message, now time.Time) (verdict, error) {
 		}
 		x.mapped = true
 	case msgAllowedFast, msgSuggest:
-		// The engine would ask for an allowed piece while the peer is parked, and goes over a list
-		// of them that only grows. At a suggestion it goes over all missing pieces.
+		// The engine would request allowed pieces even while the peer is parked, and goes over a
+		// list of them that only grows. At a suggestion it goes over all missing pieces.
 		return drop, nil
 	case msgRequest:
 		if m.block.length > maxBlock {
@@ -148,7 +147,7 @@ func (x bounds) departs(m message) bounds {
 	return x
 }
 
-// fits returns an error if the length of the peer's bitfield does not fit the number of pieces.
+// fits returns an error if the length of the peer's bitfield does not match the number of pieces.
 func (x *bounds) fits() error {
 	if x.pieces > 0 && x.field > 0 && x.field != (uint64(x.pieces)+7)/8 {
 		return errPieces
@@ -184,6 +183,6 @@ func (a *Allowance) Spend(now time.Time, most int, every time.Duration) bool {
 	return true
 }
 
-// Idle is the time since something was allowed again. After a long one the whole allowance is
-// there.
+// Idle is the time since Spend has last renewed a part of the allowance. After a long time, all of
+// it is available again.
 func (a *Allowance) Idle(now time.Time) time.Duration { return now.Sub(a.since) }

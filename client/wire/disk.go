@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// Disk has blocks that an earlier download has left on disk. Several filters may use it at once; it
+// Disk has the blocks that an earlier download has left on disk. Several filters use it at once. It
 // must not call them.
 //
 // The engine knows whole pieces only and asks peers for all blocks of the others. A filter keeps
@@ -13,15 +13,15 @@ type Disk interface {
 	Read(block []byte, piece int, begin int64) error
 }
 
-// UseDisk reads blocks that are on disk from there instead of asking the peer.
+// UseDisk has blocks read from the disk, as far as they are there, instead of from the peer.
 func (f *Filter) UseDisk(d Disk) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.disk = d
 }
 
-// fetchLocked notes that a block which the engine asks for is to be read from disk. It returns
-// false if the block is not there.
+// fetchLocked notes that the engine gets a block from disk. It returns false if the block is not
+// there.
 func (f *Filter) fetchLocked(b block) bool {
 	if f.disk == nil || b.length > maxBlock || !f.disk.Has(int(b.index), int64(b.begin), int64(b.length)) {
 		return false

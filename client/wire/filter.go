@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Filter reads every message between the engine and a peer, and can close either direction of the
-// transfer by means of the protocol, which the engine does not offer. The connection stays as it
-// is: opening it again costs nothing.
+// Filter reads every message between the engine and a peer. It can stop the blocks in either
+// direction by messages of the protocol, which the engine itself cannot do. The connection stays
+// open, and blocks can flow again at no cost.
 //
 //	           Park: the engine reads a choke that the peer has not sent, and the peer gets cancels
 //	           for our requests
@@ -18,36 +18,34 @@ import (
 //	           Bar: the peer reads a choke that the engine has not sent, and the engine gets cancels
 //	           for the peer's requests
 //
-// No request is lost and no block is sent twice. Whoever gets a cancel, the peer or our engine,
-// answers each request with a reject, or with the block if that is on its way already (BEP 6, which
-// both must support). The filter remembers chokes and unchokes of either side meanwhile, and passes
-// on the last one when it opens.
+// No request is lost and no block is sent twice. Both the peer and our engine answer a canceled
+// request with a reject, or with the block if that is on its way already (BEP 6, which both must
+// support). Meanwhile the filter remembers the last choke or unchoke of either side, and passes it
+// on after Unpark or Unbar.
 //
-// A filter also bounds how much work and memory a peer can cost the engine. The engine keeps an
-// answer to everything that a peer asks, even if the peer does not read them, and it works through
-// everything that a peer says, however often: see bounds.go. While too many answers wait for a
-// peer, the filter reads no more from it, or ends the connection.
+// A filter also bounds how much work and memory a peer can cost the engine: see bounds.go.
 //
 // The engine reads a filter with one goroutine and writes it with another.
 type Filter struct {
 	wire            net.Conn
 	keepIn, keepOut func(message) verdict
 
-	onInterest func() // the peer is interested now, or no longer; must not block. Set before use.
+	// onInterest is called when the peer has become interested, or is no longer. It must not block.
+	onInterest func()
 
-	// The reader's:
+	// For the goroutine that reads:
 	in          framing
 	buffered    []byte // read from the wire, not yet filtered
 	needsMore   bool   // buffered is less than the beginning of a message
-	ready       []byte // filtered, to be read by the engine
-	small       []byte
-	failed      error // of the wire; after ready and buffered
-	fault       error // of the peer; after ready
-	held        bool  // buffered begins with a message that has to wait
-	inBlock     bool  // the last message is a block
-	blockComing bool  // a block has begun since the last read, or goes on
+	ready       []byte // filtered, for the engine's next Read
+	small       []byte // a buffer in place of one that is too small
+	failed      error  // the wire's error; Read returns it after ready and buffered
+	fault       error  // what the peer has done wrong; Read returns it after ready
+	held        bool   // buffered begins with a message that has to wait
+	inBlock     bool   // the last message is a block
+	blockComing bool   // a block has begun since the last read, or goes on
 
-	// The writer's, with writing held:
+	// For the goroutine that writes, which has writing locked:
 	out        framing
 	unfinished []byte // the beginning of a message
 	instead    []byte // messages for the peer in place of the next dropped one
@@ -56,10 +54,10 @@ type Filter struct {
 
 	mu             sync.Mutex
 	deadline       time.Time // for reading, as the engine has set it
-	woken          bool      // the reader's deadline is over because there is something for the engine
+	woken          bool      // the read was interrupted, because there is something for the engine
 	closed         bool
-	handshakes     struct{ in, out bool } // seen
-	noRejects      bool                   // one of them does not offer the fast extension (BEP 6)
+	handshakes     struct{ in, out bool } // of the peer and of the engine: seen
+	noRejects      bool                   // one handshake does not offer the fast extension (BEP 6)
 	ignoresCancels bool                   // the peer does not answer cancels
 	changed        chan struct{}          // wakes a reader that waits; has room for one
 
@@ -68,16 +66,16 @@ type Filter struct {
 	suspended        bool               // see Suspend
 	peerUnchoked     bool               // the peer has unchoked us
 	engineUnchoked   bool               // the engine has been told so
-	requested        map[block]struct{} // of the peer, as far as the engine knows
+	requested        map[block]struct{} // the engine waits for their answers
 	disk             Disk               // nil: it has no blocks
-	fetches          []block            // the engine is going to get them from disk, in order
-	batch            int                // requests outstanding at most since the last suggestion
+	fetches          []block            // the engine gets these from disk, in order
+	batch            int                // the most requests outstanding since the last suggestion
 	wait             waiting            // for the answers
 	late             map[block]uint8    // answers that may still come to requests that were taken back
 	progressed       bool               // a block has come since the last request was rejected
-	snub             snub               // the peer does not answer
-	engineInterested bool               // in the peer
-	forEngine        []byte             // messages to be read at the next boundary
+	snub             snub
+	engineInterested bool   // in the peer
+	forEngine        []byte // messages to be read at the next boundary
 
 	// The peer's requests:
 	barred         bool
@@ -173,7 +171,7 @@ func (f *Filter) PeerInterested() bool {
 	return f.peerInterested
 }
 
-// works tells whether the filter can close a direction.
+// works tells whether Park and Bar are possible.
 func (f *Filter) works() bool {
 	return f.handshakes.in && f.handshakes.out && !f.noRejects && !f.closed
 }
@@ -189,7 +187,7 @@ func blocksOf(m map[block]struct{}) []block {
 // openLocked tells whether the engine may ask the peer.
 func (f *Filter) openLocked() bool { return f.willingLocked() && !f.suspended }
 
-// willingLocked is openLocked for a peer that may be suspended.
+// willingLocked tells whether the engine might ask the peer if the peer were not suspended.
 func (f *Filter) willingLocked() bool { return f.peerUnchoked && !f.parked && f.snub.until.IsZero() }
 
 // updateEngineLocked tells the engine whether the peer chokes us, if that has changed.
@@ -220,7 +218,7 @@ func (f *Filter) arrived(m message) verdict {
 		}
 	}()
 	now := time.Now()
-	f.wait.begun = time.Time{} // the message before has come
+	f.wait.begun = time.Time{} // the previous message is complete
 	switch v, err := f.bounds.arrived(m, now); {
 	case err != nil:
 		f.fault = err
@@ -328,7 +326,7 @@ func (f *Filter) departs(m message) verdict {
 		}
 	case msgCancel:
 		if slices.Contains(f.fetches, m.block) {
-			return drop // the peer has no such request; the engine accepts the block
+			return drop // the peer never got the request; the engine still accepts the block
 		}
 		if f.noRejects || f.ignoresCancels {
 			delete(f.requested, m.block) // the engine does not wait for an answer, but accepts one

@@ -7,8 +7,8 @@ import (
 )
 
 // framing follows one direction of a BitTorrent connection (BEP 3): the handshake, then messages,
-// each with its length in front. It finds where messages begin and reads the short ones, in
-// whatever portions the bytes come.
+// each with its length in front. It finds where messages begin and reads their beginnings, however
+// the bytes are divided into reads.
 type framing struct {
 	begun   bool   // the handshake was seen
 	foreign bool   // the stream does not begin with a BitTorrent handshake and cannot be followed
@@ -26,8 +26,8 @@ type verdict int
 const (
 	pass   verdict = iota // it goes on as it is
 	drop                  // it does not go on
-	hold                  // the scan stops before it
-	refuse                // likewise; the connection has to end
+	hold                  // the scan stops before it, and it is given again
+	refuse                // the scan stops before it, and the connection has to end
 )
 
 // Message types that a filter reads (BEP 3, BEP 6).
@@ -76,10 +76,12 @@ type message struct {
 	keepAlive bool
 	size      uint64 // of the whole message, in bytes
 	block     block
-	extension byte   // of an extended message: the number that the receiver gave to the extension, 0 for the handshake
-	answer    bool   // to a request for metadata, according to itself
-	question  bool   // a request for metadata, likewise
-	metadata  bool   // a metadata message that is written as the engine and braid write it
+	// extension is the number that the receiver gave to the extension of an extended message; 0 is
+	// the handshake.
+	extension byte
+	answer    bool   // it says that it is an answer to a request for metadata
+	question  bool   // it says that it is a request for metadata
+	metadata  bool   // it begins as the engine and braid begin metadata messages
 	pieces    int    // in a bitfield that was seen whole
 	greeting  string // the payload of an extended handshake that was seen whole
 }
@@ -110,12 +112,12 @@ func haves(pieces ...int) []byte {
 }
 
 // scan goes over the next bytes of the stream. It calls keep for each message that begins in them,
-// to decide what happens to it. With stop, the scan ends at the first boundary between messages.
+// to decide what happens to it. If stop is true, it ends at the first boundary between messages.
 //
-// Consumed is the number of bytes that the scan has gone over, and drops are those of them that do
-// not pass. The remaining bytes must be given again, with more: they are an incomplete beginning, a
-// held message, or lie behind the boundary. Stopped tells whether the scan ended because of stop or
-// keep.
+// It returns the number of bytes that it has consumed, and the drops, which are the ranges of these
+// bytes that do not pass. The other bytes must be given again, with more: they are an incomplete
+// beginning of a message, a held message, or lie behind the boundary. stopped tells whether the
+// scan ended because of stop or keep.
 func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consumed int, drops []span, stopped bool) {
 	i := 0
 	for {
@@ -229,7 +231,7 @@ func begin(b []byte) (m message, ok bool) {
 	case m.size == 9 && (m.kind == msgSuggest || m.kind == msgAllowedFast):
 	case m.kind == msgBitfield || m.kind >= msgHashRequest && m.kind <= msgHashReject:
 	default:
-		m.kind = msgUnknown // or the length does not fit the type: the engine objects
+		m.kind = msgUnknown // or its length is wrong for its type, which the engine finds, too
 	}
 	return m, true
 }

@@ -11,22 +11,22 @@ import (
 // lastTwo decides when to tell a peer of our last two pieces. It holds back the last piece but one,
 // and tells it together with the last.
 //
-// The reason is libtorrent (2.0, and so qBittorrent and Deluge). When a "have" makes us a seed, it
-// checks whether it is interested in us before it records the piece. If it has everything else that
-// we have, it ends the connection ("uninteresting upload-only peer"). It comes back a minute later,
-// or never if we have dialled. A peer that downloads as fast as we do is in that state all the
-// time. With two pieces at once it becomes interested by the first.
+// The reason is libtorrent (2.0, and so qBittorrent and Deluge). When a "have" makes us a seed,
+// libtorrent checks whether it is interested in us before it records the piece. If it has all our
+// other pieces, it ends the connection ("uninteresting upload-only peer"). It comes back a minute
+// later, or never if we have dialled. That happens to each peer that downloads as fast as we do. If
+// it hears of two pieces at once, the first one makes it interested.
 //
-// Peers with the engine that braid uses are told at once. A torrent of one piece has no other piece
-// to tell: there libtorrent has to come back.
+// Peers with the engine that braid uses are told at once. In a torrent of one piece this is not
+// possible: there libtorrent has to come back.
 type lastTwo struct {
-	count int   // pieces that the peer was told of, or is about to be
+	count int   // pieces of which the peer was told, the kept one included
 	kept  []int // held back; at most one
 	since time.Time
 }
 
-// lastTwoPatience is how long the last piece but one is held back. Longer, and peers wait for that
-// piece if our last one does not come; shorter, and on slow links the last one comes alone.
+// lastTwoPatience is how long the last piece but one is held back. If it is longer, peers may wait
+// for that piece; if it is shorter, the last two are not told at once on slow links.
 const lastTwoPatience = 30 * time.Second
 
 // tell notes that we have one more of so many pieces, and returns the pieces to tell the peer now.
@@ -68,8 +68,8 @@ func (f *Filter) FlushKept(now time.Time) {
 	f.toPeerLocked(haves(f.lastTwo.over(now)...))
 }
 
-// TellExtended sends the peer one more extended handshake (BEP 10), for what was not known when the
-// connection began. The peer must have sent one itself.
+// TellExtended sends the peer one more extended handshake (BEP 10), with news since the connection
+// began. The peer must have sent one itself.
 func (f *Filter) TellExtended(handshake []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,8 +84,8 @@ func (f *Filter) TellPort(port uint16) {
 	f.toPeerLocked(binary.BigEndian.AppendUint16([]byte{0, 0, 0, 3, msgPort}, port))
 }
 
-// portion is how many of many pieces a peer is told of at a time. All at once would take nine bytes
-// of memory for each piece and each peer.
+// portion is the number of pieces of which a peer is told at a time. Messages for all pieces at
+// once would take nine bytes of memory for each piece and each peer.
 const portion = 1024
 
 // Conceal lets the peer believe that we have only the pieces that Reveal tells it of. It must be
@@ -147,8 +147,8 @@ func (f *Filter) portionLocked() []byte {
 	return haves(f.newPiecesLocked(pieces...)...)
 }
 
-// announceLocked notes that the peer is told, now or by silence, that we have nothing. It then
-// tells the peer of the pieces that were revealed before.
+// announceLocked notes that the peer hears now, or concludes from our silence, that we have
+// nothing. It then tells the peer of the pieces that were revealed before.
 func (f *Filter) announceLocked() {
 	if !f.announced {
 		f.announced = true

@@ -14,8 +14,8 @@ import (
 
 // Limits bound the rates of a session's connections, in bits per second without the headers of the
 // network. 0 is no bound. A rate is shared fairly between networks, hosts and peers (see
-// pathsel.Origin), however many connections each has. A rate is never exceeded by more than 50 ms
-// of it, or 4 KiB.
+// pathsel.Origin), however many connections each has. Above the rate, at most so much is sent at
+// once as the rate allows in 50 ms, or 4 KiB if that is more.
 type Limits struct {
 	Upload, Download int64
 	// Paths bound the connections whose path matches. Each limit is for all such connections
@@ -56,7 +56,7 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// limit is a share with a clock. Goroutines wait for their turns on it.
+// limit is a share with a clock. Goroutines wait at it for their turns.
 type limit struct {
 	mu    sync.Mutex
 	share *share
@@ -68,7 +68,7 @@ func newLimit(bitsPerSecond int64) *limit { return &limit{share: newShare(bitsPe
 // wait returns when n bytes, at most a chunk, may be sent, or with an error when done is closed.
 func (l *limit) wait(f *flow, n int, done <-chan struct{}) error {
 	select {
-	case <-done: // a call before this one may have left its grant in f.ready, which has room for one
+	case <-done: // then an earlier call may have left a grant in f.ready, which has room for one
 		return net.ErrClosed
 	default:
 	}
@@ -108,7 +108,7 @@ func (l *limit) join(o pathsel.Origin) (f *flow) {
 
 func (l *limit) move(f *flow, o pathsel.Origin) { l.do(func(s *share) { s.move(f, o) }) }
 
-// leave may let smaller claims pass that waited behind the flow's.
+// leave removes the flow. Smaller claims that waited behind its claim may be granted then.
 func (l *limit) leave(f *flow) { l.do(func(s *share) { s.leave(f) }) }
 
 // Limiter applies the limits of a session or a torrent; nil is none, for ever.
@@ -116,7 +116,7 @@ type Limiter struct {
 	version atomic.Uint64 // grows with each change
 
 	mu       sync.Mutex
-	alone    bool   // connections of a torrent with this limiter obey no other one
+	alone    bool   // the session's limiter does not hold for the torrent of this limiter
 	up, down *limit // nil: not limited
 	paths    []pathLimit
 }
@@ -175,8 +175,8 @@ func (l *Limiter) isAlone() bool {
 	return l.alone
 }
 
-// limits are those for one direction of a connection over the path. uncertain says that more of
-// them may hold once the path is known.
+// limits are the limits for one direction of a connection over the path. uncertain says that more
+// limits may hold once the path is known.
 func (l *Limiter) limits(out bool, path pathsel.Path) (all []*limit, uncertain bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +213,7 @@ func (l *Limiter) wrap(w Conn) Conn {
 type limited struct {
 	Conn
 	session *Limiter
-	torrent atomic.Pointer[Limiter] // nil: there is none, or it is not known yet which torrent this is for
+	torrent atomic.Pointer[Limiter] // nil: none, or the torrent is not known yet
 	in, out lane
 	closed  chan struct{}
 	once    sync.Once
@@ -251,7 +251,7 @@ func (w *limited) Read(b []byte) (int, error) {
 	tolls := w.in.tolls()
 	n, err := w.Conn.Read(b[:chunk(tolls, len(b))])
 	if n > 0 {
-		_ = w.in.pay(tolls, n) // closed meanwhile: the next read says so, and these bytes were received
+		_ = w.in.pay(tolls, n) // an error means that it was closed, which the next read returns
 	}
 	return n, err
 }
@@ -294,10 +294,10 @@ type lane struct {
 	mu      sync.Mutex
 	version uint64         // of the limits that are joined
 	joined  []toll         // the lowest first
-	origin  pathsel.Origin // by which they are joined
-	certain bool           // they change only with the version
+	origin  pathsel.Origin // under which the limits are joined
+	certain bool           // the limits change only with the version
 	closed  bool
-	looked  time.Time // for the path and the origin, the last time
+	looked  time.Time // at the path and the origin, the last time
 }
 
 // toll is a limit that a lane has joined.
@@ -309,8 +309,8 @@ type toll struct {
 // lookAgain is the time between two looks at a connection whose path or ISD-AS is still uncertain.
 const lookAgain = time.Second
 
-// tolls are the limits that hold for the lane now, the lowest first. Otherwise bytes would use up a
-// rate that others share, and then wait for a lower one.
+// tolls are the limits that hold for the lane now, the lowest rate first. In another order, bytes
+// would use up a rate that others share, and then wait for a lower one.
 func (l *lane) tolls() []toll {
 	l.mu.Lock()
 	defer l.mu.Unlock()

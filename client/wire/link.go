@@ -40,9 +40,10 @@ type Options struct {
 	Limits  *Limiter // nil: none
 	OnClose func()   // called once when the link is closed; must not block
 	// Obfuscate is the info hash with which a connection that we have opened is obfuscated; nil: it
-	// is not. It has no effect on a connection with a key, which is encrypted.
+	// is not obfuscated. It has no effect on a connection with a key, which is encrypted.
 	Obfuscate []byte
-	// InfoHashes are those with which a peer may obfuscate a connection that it has opened.
+	// InfoHashes are the info hashes with which a peer may obfuscate a connection that it has
+	// opened.
 	InfoHashes mse.SecretKeyIter
 }
 
@@ -114,7 +115,7 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Bytes are those read and written so far.
+// Bytes are the numbers of bytes read and written so far.
 func (l *Link) Bytes() (read, written uint64) { return l.counts.read.Load(), l.counts.written.Load() }
 
 // Reads are the times of the first and the last read that brought bytes, in Unix ns; 0 before them.
@@ -134,7 +135,7 @@ func (l *Link) Origin() pathsel.Origin {
 	return o
 }
 
-// Measure also works after the end, when many transports no longer know.
+// Measure also works after the end of the connection, when many transports know nothing any more.
 func (l *Link) Measure() Measurement {
 	if m := l.last.Load(); m != nil {
 		return *m
@@ -164,8 +165,8 @@ func (l *Link) Close() error {
 // Closed tells whether the connection has ended.
 func (l *Link) Closed() bool { return l.closed.Load() }
 
-// SetDeadline never fails. The engine panics if it does, and braid may close a link in the moment
-// in which the engine gets it. Reads and writes return the error.
+// SetDeadline never fails: the engine would panic, and braid may close a link just when the engine
+// gets it. Reads and writes return the error.
 func (l *Link) SetDeadline(t time.Time) error {
 	_ = l.Filter.SetReadDeadline(t)
 	_ = l.Conn.SetWriteDeadline(t)
@@ -197,8 +198,8 @@ func (l *Link) Greet() {
 }
 
 // OnChange sets a function that is called when the link is greeted or closed, and when the peer has
-// become interested or is no longer. It must not block. It is called at once too, since something
-// may have happened already.
+// become interested or is no longer. It must not block. OnChange itself also calls it, since
+// something may have happened before.
 func (l *Link) OnChange(f func()) {
 	l.onChange.Store(&f)
 	f()

@@ -2,25 +2,26 @@ package wire
 
 import "time"
 
-// queue holds the peer's requests that are not answered yet. The engine answers those that it has
-// in random order, so it gets the oldest first, and none that is more than a window behind the
-// oldest one it has. Without a window, one block of a piece could wait for hundreds of others, and
-// with it whoever waits for that piece.
+// queue holds the peer's requests that are not answered yet. The engine answers the requests that
+// it has in random order. So it gets the oldest first, and none that is more than a window behind
+// the oldest one that it has. Without a window, one block could wait for hundreds of others, and
+// its piece would be late.
 type queue struct {
 	asked  map[block]int // the number of each request: they are counted as they come
 	order  []block       // by number; some are answered or taken back, but not the first
 	first  int           // the number of order[0]
-	handed int           // the engine has, or had, those with smaller numbers
+	handed int           // the engine has, or had, the requests with smaller numbers
 	pace   pace          // of the engine
 }
 
 const (
 	// leastGiven is the least window: 0.2 s of 20 Mbit/s.
 	leastGiven = 32
-	// maxServing is how many requests may wait for an answer. The engine accepts 1024 of a peer and
-	// rejects more, but the rejects wait too, and a peer may ask again while it cancels.
+	// maxServing is how many requests may wait for an answer. The engine accepts 1024 from a peer
+	// and rejects more. The rejects wait, too, and a peer may ask again while it cancels.
 	maxServing = 2048
-	// maxOrder bounds the requests in order: as many again may have been taken back, twice.
+	// maxOrder bounds the length of order. A third of it may wait for answers, and the others may
+	// be taken back.
 	maxOrder = 3 * maxServing
 )
 
@@ -29,7 +30,7 @@ func newQueue() queue { return queue{asked: map[block]int{}} }
 // asks notes a request. It tells whether the engine gets it now, and whether there is room for it.
 func (q *queue) asks(b block) (now, room bool) {
 	if n, twice := q.asked[b]; twice {
-		return n < q.handed, true // what the engine has twice, it answers once
+		return n < q.handed, true // the engine answers a repeated request once
 	}
 	if len(q.asked) >= maxServing || len(q.order) >= maxOrder {
 		return false, false
@@ -44,8 +45,8 @@ func (q *queue) asks(b block) (now, room bool) {
 	return now, true
 }
 
-// ends forgets a request that was answered or taken back. It tells whether the engine did not have
-// it.
+// ends forgets a request that was answered or taken back. waited is true if the engine has not got
+// the request yet.
 func (q *queue) ends(b block) (waited bool) {
 	n, ok := q.asked[b]
 	waited = ok && n >= q.handed

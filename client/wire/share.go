@@ -8,23 +8,24 @@ import (
 	"braid/pathsel"
 )
 
-// share decides who may use a rate that connections share. It has no clock and no goroutine: limit
-// has.
+// share divides a rate between connections: it decides which of them may send next, and how much.
+// It only computes: limit, which has a clock, tells it the time and wakes the connections.
 //
 // The rate is a token bucket. Its tokens go to the network that has had the least so far, within it
 // to the host, the key and the connection that have had the least (start-time fair queueing on each
 // level; see pathsel.Origin for the levels). So nobody gains by more connections, keys or
 // addresses.
 //
-// What a sharer has had is counted in virtual time: as the bytes that somebody who always wants
-// more would have got. A sharer that comes back from a pause gets the count of the others, less a
-// small credit. Without the credit, sharers with many connections would gain, since a single
+// Each sharer has a count of the bytes that it got, and the smallest count is served next. The
+// count stands still while a sharer wants nothing. So that it cannot catch up afterwards at the
+// cost of the others, its next claim raises its count to that of the sharer that was served last,
+// less a small credit. Without the credit, sharers with many connections would gain, since a single
 // connection pauses between any two of its writes.
 type share struct {
 	rate   float64 // bytes a second
 	burst  float64 // bytes that may be sent at once after a pause
-	credit float64
-	chunk  int // bytes: no claim is larger
+	credit float64 // bytes by which the count of a sharer may be behind after a pause
+	chunk  int     // bytes: no claim is larger
 
 	tokens float64
 	filled time.Time // when tokens was last updated; zero: the bucket is full
@@ -36,8 +37,8 @@ type sharer struct {
 	name  string
 	above *sharer   // nil: it is the root, or was removed
 	below []*sharer // in the order in which they were added
-	had   float64   // in the virtual time of the one above
-	clock float64   // virtual time of those below: of the last grant
+	had   float64   // its count of bytes, see share
+	clock float64   // the count of the sharer below that was served last
 	wait  int       // claims that are not granted yet, its own or below it
 	flow  *flow     // nil: it is not a connection
 }
@@ -50,12 +51,11 @@ type flow struct {
 }
 
 const (
-	// chunkTime is the time that a chunk takes. Shorter, and a machine with late timers grants many
-	// chunks at a time, of which a connection that waits gets only one; longer, and small messages
-	// wait.
+	// chunkTime is the time that a chunk takes. If it is shorter, a machine with late timers grants
+	// many chunks at a time, but only one to each connection. If it is longer, small messages wait.
 	chunkTime = 4 * time.Millisecond
-	// The bounds of a chunk. Less than a packet wastes packets; the engine never writes more at
-	// once.
+	// The bounds of a chunk. Below the least, packets would not be full; the engine never writes
+	// more than the most at once.
 	minChunk = 2 << 10
 	maxChunk = 64 << 10
 	// burstTime is how late a timer may be before the rate suffers.
@@ -71,7 +71,8 @@ func newShare(bitsPerSecond int64) *share {
 	return &share{rate: rate, burst: burst, credit: burst, chunk: chunk, tokens: burst}
 }
 
-// join adds a connection. Its count begins where the others are.
+// join adds a connection. On each level its count begins with that of the sharer that was served
+// last.
 func (s *share) join(o pathsel.Origin) *flow {
 	f := &flow{ready: make(chan struct{}, 1)}
 	f.flow = f
@@ -107,7 +108,7 @@ func (s *share) leave(f *flow) {
 	}
 }
 
-// move gives a connection, with its claim, another origin, which has been proven.
+// move puts a connection and its claim under another origin, which it has proven by now.
 func (s *share) move(f *flow, o pathsel.Origin) {
 	if f.above == nil {
 		return
@@ -141,8 +142,8 @@ func (s *share) note(f *flow, want int) {
 	}
 }
 
-// serve grants the claims that the time allows, in the right order. It returns when the next claim
-// can be granted; 0: there is none.
+// serve grants as many claims as there are tokens now, the smallest count first. next is the time
+// until the next claim can be granted; 0: there is none.
 func (s *share) serve(now time.Time) (granted []*flow, next time.Duration) {
 	if !s.filled.IsZero() {
 		s.tokens = min(s.burst, s.tokens+s.rate*max(0, now.Sub(s.filled).Seconds()))

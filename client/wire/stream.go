@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// How bytes go through a filter: what the engine reads and writes, and what the filter itself says
-// between two messages. filter.go decides which messages pass.
+// How bytes go through a filter: what the engine reads and writes, and the filter's own messages,
+// which it inserts between two messages. filter.go decides which messages pass.
 
-// Read is the engine's.
+// Read is called by the engine.
 func (f *Filter) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -103,7 +103,7 @@ func (f *Filter) pass(b []byte) ([]byte, error) {
 	return without(b[:consumed], drops), nil
 }
 
-// again tells whether reading was only interrupted.
+// again tells whether the error means only that wakeLocked has interrupted the read.
 func (f *Filter) again(err error) bool {
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -154,7 +154,7 @@ func (f *Filter) note(known *bool, x *framing) {
 	f.sameEngine = f.sameEngine || x.ours
 }
 
-// SetReadDeadline is the engine's.
+// SetReadDeadline is called by the engine.
 func (f *Filter) SetReadDeadline(t time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,7 +166,7 @@ func (f *Filter) SetReadDeadline(t time.Time) error {
 	return f.wire.SetReadDeadline(t)
 }
 
-// toEngineLocked lets the engine read messages that the filter makes.
+// toEngineLocked queues messages of the filter for the engine.
 func (f *Filter) toEngineLocked(b []byte) {
 	if len(b) == 0 || f.closed {
 		return
@@ -192,7 +192,7 @@ func (f *Filter) signalLocked() {
 	}
 }
 
-// Write is the engine's.
+// Write is called by the engine.
 func (f *Filter) Write(b []byte) (int, error) {
 	f.writing.Lock()
 	defer f.writing.Unlock()
@@ -238,8 +238,8 @@ func (f *Filter) put(b []byte) error {
 	return err
 }
 
-// toPeerLocked sends messages that the filter makes to the peer. A write may take as long as the
-// peer likes, so another goroutine does it, unless the engine writes anyway.
+// toPeerLocked queues messages of the filter for the peer. A write may take as long as the peer
+// likes, so a goroutine writes them, or the engine's next Write.
 func (f *Filter) toPeerLocked(b []byte) {
 	if len(b) == 0 || f.closed {
 		return
@@ -248,11 +248,11 @@ func (f *Filter) toPeerLocked(b []byte) {
 	f.writeSoonLocked()
 }
 
-// writeSoonLocked makes a goroutine write what there is for the peer.
+// writeSoonLocked starts a goroutine that writes the messages for the peer.
 func (f *Filter) writeSoonLocked() {
 	if !f.sending && !f.closed {
 		f.sending = true
-		go f.send() // ends when the wire is closed at the latest
+		go f.send() // ends at the latest when the wire is closed
 	}
 }
 
@@ -262,14 +262,14 @@ func (f *Filter) send() {
 	f.mu.Lock()
 	f.sending = false
 	f.mu.Unlock()
-	_ = f.writeOurs() // the engine's own next call fails too
+	_ = f.writeOurs() // the engine's next call fails, too
 }
 
 // writeOurs writes the filter's own messages to the peer, at a boundary between messages. Called
 // with writing held.
 func (f *Filter) writeOurs() error {
 	if len(f.unfinished) > 0 || f.out.rest > 0 {
-		return nil // in the middle of a message, the end of which is written soon
+		return nil // in the middle of a message, whose end is written soon
 	}
 	f.mu.Lock()
 	b := append(f.forPeer, f.portionLocked()...)
@@ -281,11 +281,11 @@ func (f *Filter) writeOurs() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.writeSoonLocked() // not here: the engine may want to write in between
+	f.writeSoonLocked() // on another goroutine, so that the engine can write in between
 	return nil
 }
 
-// close wakes all that wait, since the wire is closed.
+// close wakes a waiting reader, since the wire is closed.
 func (f *Filter) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,8 +12,8 @@
 // The part obfuscated is transparent where it is not needed, and limited is left out where there
 // are no limits.
 //
-// The package knows nothing of torrents, paths' choice or peers' addresses: package client decides
-// when to choke, whom to serve and what to reveal.
+// The package knows nothing of torrents, of choosing paths, or of peers' addresses: package client
+// decides when to choke, whom to serve and what to reveal.
 package wire
 
 import (
@@ -36,7 +36,7 @@ type Conn interface {
 	Measure() Measurement
 }
 
-// Measurement is what a transport knows of a connection. What it does not know is zero. In
-// particular PacketsReceived is 0 on transports that do not ask the other side for signs of life:
-// there silence means nothing.
+// Measurement is what a transport knows of a connection. Unknown values are zero. In particular,
+// PacketsReceived is 0 on transports that do not ask the other side for signs of life: on them,
+// silence means nothing.
 type Measurement = scionnet.Stats

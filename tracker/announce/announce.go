@@ -70,8 +70,8 @@ type Config struct {
 	Reports func() []wire.PathReport
 	// Found gets peers, including those of earlier answers. Several goroutines call it.
 	Found func([]wire.Addr)
-	// Asked may be nil. It is called before the first announce to a tracker, with neither answered
-	// nor an error, and with the result of each announce. Several goroutines call it.
+	// Asked may be nil. It is called before the first announce to a tracker, without a result, and
+	// with the result of each announce. Several goroutines call it.
 	Asked func(Asked)
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -79,7 +79,7 @@ type Config struct {
 	goodbye time.Duration // for tests; overrides goodbyeTimeout
 }
 
-// Asked says how it goes with a tracker.
+// Asked is the result of an announce to a tracker.
 type Asked struct {
 	URL      tracker.URL
 	Answered bool
@@ -247,8 +247,8 @@ func (a *Announcer) reportAsked(x Asked) {
 	}
 }
 
-// found passes on the peers and hints of an answer. It reports whether a peer is missing in the
-// tracker's last answer.
+// found passes on the peers and hints of an answer. It reports whether one of the peers is new
+// since the tracker's previous answer.
 func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
 	var out []wire.Addr
 	for _, p := range answer.Peers {

@@ -27,8 +27,8 @@ type source struct {
 	complete    bool // it has answered an announce that the download is complete
 	failures    int  // in a row
 	notBefore   time.Time
-	closed      time.Time // it has said itself that it does not want to be asked before
-	refused     bool      // it does not want to be asked again
+	closed      time.Time // notBefore, if the tracker itself has asked for that
+	refused     bool      // it must not be asked again
 	paths       reporting
 }
 
@@ -37,8 +37,8 @@ type tier struct {
 	announcer *Announcer
 	trackers  []*source
 	wake      chan struct{}
-	now       atomic.Bool // the user wants it asked as soon as it allows
-	broken    atomic.Bool // the connection to the tracker that has answered last has ended
+	now       atomic.Bool // the user wants an announce as soon as a tracker allows it
+	broken    atomic.Bool // the open connection to the tracker that answered last has ended
 	fruitless int         // announces in a row that found no new peer while there were too few
 	sibling   bool        // a tracker of another tier has named these
 	adopted   bool        // a tracker of this tier has named siblings
@@ -92,8 +92,9 @@ func (t *tier) run() {
 	t.goodbye()
 }
 
-// wait returns at the time of the next announce: at next, at soon while peers are too few, at least
-// if the user wants it, or as soon as the download is complete. s is the tracker that has answered.
+// wait returns when it is time for the next announce. That is the time next; or soon, while there
+// are too few peers; or least, if the user wants it; or now, once the download is complete. s is
+// the tracker that has answered; nil: none has.
 func (t *tier) wait(s *source, next, soon, least time.Time) {
 	a := t.announcer
 	defer t.now.Store(false)
@@ -126,8 +127,7 @@ func (t *tier) wait(s *source, next, soon, least time.Time) {
 	}
 }
 
-// again has the tier ask before the regular time, since a tracker has ended a connection that it
-// needs.
+// again has the tier announce before the regular time, since a tracker has ended its connection.
 func (t *tier) again() {
 	t.broken.Store(true)
 	t.wakeUp()
@@ -140,8 +140,7 @@ func (t *tier) wakeUp() {
 	}
 }
 
-// forgive lets trackers be asked again that have failed. What they have said of that themselves
-// holds.
+// forgive allows announces to trackers that have failed, unless they have asked for a pause.
 func (t *tier) forgive() {
 	for _, s := range t.trackers {
 		s.notBefore = s.closed
@@ -213,7 +212,7 @@ func (t *tier) failed(s *source, err error) {
 		s.closed = s.notBefore
 	}
 	level := slog.LevelDebug
-	if s.failures == 1 || !ever { // once is enough
+	if s.failures == 1 || !ever { // more failures in a row are no news
 		level = t.level(slog.LevelWarn)
 	}
 	log := t.announcer.log.With("tracker", s.url, "error", s.url.Hide(err.Error()))

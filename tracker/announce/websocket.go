@@ -19,8 +19,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// WebRTC makes connections from the descriptions (SDP) that trackers over WebSocket relay.
-// Connected peers are told to others, not to the announcer.
+// WebRTC makes connections from the descriptions (SDP) that trackers over WebSocket relay. The
+// announcer does not hear of connected peers.
 type WebRTC interface {
 	// Offer makes an offer of a connection.
 	Offer(context.Context) (Offer, error)
@@ -56,7 +56,7 @@ type overWebSocket struct {
 	rtc     WebRTC
 	scopeOf func(netip.Addr) scionnet.Scope
 	log     *slog.Logger
-	lost    func() // is called when a connection has ended that was in use
+	lost    func() // is called when the connection has ended by itself
 	ctx     context.Context
 	stop    context.CancelFunc
 	workers sync.WaitGroup
@@ -114,7 +114,7 @@ func (o *overWebSocket) announce(ctx context.Context, a *wire.Announce, _ []wire
 	if a.Event != wire.Stopped {
 		s.Offers = o.makeOffers(ctx)
 	}
-	select { // an answer that came too late for the last announce
+	select { // drop an answer that came too late for the last announce
 	case <-o.replies:
 	default:
 	}
@@ -122,7 +122,7 @@ func (o *overWebSocket) announce(ctx context.Context, a *wire.Announce, _ []wire
 		return wire.Answer{}, fmt.Errorf("announce: %w", err)
 	}
 	if a.Event == wire.Stopped {
-		return wire.Answer{}, nil // some trackers say nothing to it
+		return wire.Answer{}, nil // some trackers do not answer it
 	}
 	select {
 	case <-ctx.Done():

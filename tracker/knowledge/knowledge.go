@@ -64,8 +64,8 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// Base is all path knowledge of a tracker. All methods may be called at once. A caller's times must
-// not run backwards by much.
+// Base is all path knowledge of a tracker. Its methods may be called concurrently. A caller's times
+// must not run backwards by much.
 type Base struct {
 	limits Limits
 	graph  atomic.Pointer[graph]

@@ -54,8 +54,8 @@ func newPaths(store swarm.Store, log *slog.Logger) *paths {
 	}
 }
 
-// run keeps the figures of links up to date until the context ends, and what is in the store too if
-// on says so.
+// run keeps the figures of links up to date until the context ends and, while on returns true, also
+// the notes in the store.
 func (p *paths) run(ctx context.Context, on func() bool) {
 	tick, keep := time.NewTicker(refreshEvery), time.NewTicker(keepEvery)
 	defer tick.Stop()
@@ -75,8 +75,8 @@ func (p *paths) run(ctx context.Context, on func() bool) {
 	}
 }
 
-// exchange merges what the store has from before and from other trackers, and stores what is known
-// here. It logs only the first of several failures.
+// exchange merges the notes of earlier runs and other trackers that are in the store, and stores a
+// new one. It logs only the first of several failures.
 func (p *paths) exchange(ctx context.Context, on bool) {
 	if p.keeper == nil || !on {
 		return

@@ -207,12 +207,13 @@ type socket struct {
 	out    chan []byte
 }
 
-// maxQueue is the number of messages that wait for a slow connection. Other messages of peers are
+// maxQueue is the number of messages that wait for a slow connection. Further messages of peers are
 // lost: offers are made again with the next announce.
 const maxQueue = 32
 
-// answer queues the answer to a message of the connection itself, which is not read meanwhile. A
-// client may announce many torrents at once, and waits for an answer to each.
+// answer queues the answer to a message of the connection itself. It waits for room, since a client
+// may announce many torrents together, and waits for an answer to each. Meanwhile nothing is read
+// from the connection.
 func (k *socket) answer(ctx context.Context, s *wire.Signal) {
 	select {
 	case k.out <- s.Reply():

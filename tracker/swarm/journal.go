@@ -32,7 +32,7 @@ type Durable struct {
 	mu      sync.Mutex // one writer at a time
 	journal *durable.Log
 	err     error // of the last write; nil when one has succeeded since
-	stale   bool  // the journal lacks changes that are not among the dirty ones: it has to be rewritten
+	stale   bool  // the journal lacks changes that are not marked as dirty: it must be rewritten
 	given   bool  // the note was read
 }
 
@@ -41,15 +41,15 @@ const (
 	DefaultSync = time.Second
 	// journalName is the journal's in the data directory.
 	journalName = "swarms.journal"
-	// lockPatience is how long to wait for another process to let go of the journal.
+	// lockPatience is how long to wait until another process has closed the journal.
 	lockPatience = time.Second
-	// mostDirty bounds the changes that wait for a disk that does not take them. If there are more,
-	// they are forgotten, and the journal is rewritten when the disk takes it.
+	// mostDirty bounds the changes that wait while the disk fails. If there are more, the marks are
+	// dropped, and the whole journal is rewritten once the disk works again.
 	mostDirty = 1 << 16
 )
 
-// A batch of the journal is a list of entries. Each is a byte for its kind, and as many bytes as
-// follow here.
+// A batch of the journal is a list of entries. Each entry is a byte for its kind, and then the
+// bytes that are named here.
 const (
 	memberEntry    = 'm' // a member's key and value: it was added or has changed
 	goneEntry      = 'g' // a member's key: it was removed
@@ -119,11 +119,11 @@ func (d *Durable) load(name string) error {
 	return nil
 }
 
-// apply puts a batch into memory, and into alive when the tracker last said that it was running.
+// apply puts a batch into memory. It sets alive to the last time at which the tracker was running.
 func (d *Durable) apply(batch []byte, alive *time.Time) error {
 	var emptied []wire.InfoHash
-	// In a batch members leave before others join. So whether a swarm is empty is known at the end,
-	// or where a damaged batch is given up.
+	// In a batch members leave before others join. So only at its end, or where a damaged batch
+	// ends, it is known whether a swarm is empty.
 	defer func() {
 		for _, h := range emptied {
 			if s := d.shard(h); s.tables[h] != nil && s.tables[h].size == 0 {
@@ -232,8 +232,8 @@ func (d *Durable) run(every time.Duration) {
 		case <-tick.C:
 			err := d.Sync()
 			switch {
-			case err != nil && !failing: // said once: a full disk is not made fuller
-				d.log.Error("the journal cannot be written; it is tried again all the time", "error", err)
+			case err != nil && !failing: // logged once: the log may be on the full disk
+				d.log.Error("the journal cannot be written; the tracker keeps trying", "error", err)
 			case err == nil && failing:
 				d.log.Warn("the journal is written again")
 			}
@@ -255,7 +255,7 @@ func (d *Durable) Sync() error {
 func (d *Durable) sync() error {
 	if d.stale || d.journal.IsLong() {
 		if err := d.rewrite(); err == nil || d.stale {
-			return err // if it is not stale there may be room for a batch, though not for a second journal
+			return err // if it is not stale, the disk may have room for a batch, but not for a second journal
 		}
 	}
 	var gone, members, downloads []byte
@@ -263,7 +263,8 @@ func (d *Durable) sync() error {
 	for i := range d.parts {
 		taken[i] = d.parts[i].takeDirty(d.seed, &gone, &members, &downloads)
 	}
-	batch := slices.Concat(gone, members, downloads) // members leave first: there is always room for those who join
+	// Members leave first, so that there is always room for new ones when the batch is read.
+	batch := slices.Concat(gone, members, downloads)
 	if len(batch) == 0 {
 		return nil
 	}
@@ -299,7 +300,8 @@ func (d *Durable) rewrite() error {
 	return nil
 }
 
-// putBack has changes written the next time, as they are then; if there are too many, everything.
+// putBack marks changes as dirty again, after a failed write. If there are too many, the journal is
+// rewritten the next time.
 func (d *Durable) putBack(taken *[shards]*dirty) {
 	waiting := 0
 	for i := range d.parts {
@@ -400,7 +402,7 @@ func (s *shard) countDirty() int {
 	return len(s.dirty.members) + len(s.dirty.tables)
 }
 
-// sayAlive notes that the tracker is running, also where nothing changes.
+// sayAlive notes that the tracker is running, even if nothing changes.
 func (d *Durable) sayAlive() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

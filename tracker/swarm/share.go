@@ -109,8 +109,8 @@ type candidate struct {
 }
 
 // yields reports whether the candidate must make room for a newcomer whose owner has so many
-// members. If the candidate is not alone in its swarm, its owner must have more members than the
-// newcomer's even afterwards.
+// members. The candidate's owner must have more members; if the candidate is not alone in its
+// swarm, even after the eviction.
 func (c candidate) yields(newcomer int) bool {
 	return c.count > newcomer+1 || c.alone && c.count > newcomer
 }

@@ -19,10 +19,10 @@ import (
 	"braid/tracker/wire"
 )
 
-// Shared is a Store in a Valkey or Redis server, for any number of trackers at once. Each announce
-// is one script there (lua/), so that it happens as a whole. The server's clock counts. Swarms
-// survive a restart of the trackers for the lifetime of a member, and a restart of the server if
-// the server saves its data.
+// Shared is a Store in a Valkey or Redis server, for any number of trackers. Each announce is one
+// script in the server (lua/), so that no other request comes in between. All times are of the
+// server's clock. Swarms survive a restart of the trackers for the lifetime of a member, and a
+// restart of the server if the server saves its data.
 //
 // While the server is away, visitors are refused at once and asked to come back. The connection
 // recovers by itself.
@@ -143,8 +143,8 @@ func (s *Shared) check(ctx context.Context) error {
 
 func sharedKey(name string) string { return sharedPrefix + name }
 
-// begin clears old data, if no tracker has used the store for a lifetime and no other tracker
-// clears it already.
+// begin clears old data if no tracker has used the store for a lifetime. If another tracker clears
+// it already, begin waits for that.
 func (s *Shared) begin(ctx context.Context) error {
 	b := s.client.B
 	alive, clearing := sharedKey("alive"), sharedKey("clearing")

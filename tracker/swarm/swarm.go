@@ -25,7 +25,7 @@ import (
 	"braid/tracker/wire"
 )
 
-// Store is the memory of a tracker. All methods may be called at once.
+// Store is the memory of a tracker. Its methods may be called concurrently.
 type Store interface {
 	// Announce adds, renews or removes the peer, and chooses peers for it. A peer without a place
 	// still gets an answer, and View.Refused says why it has none.
