@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/anacrolix/torrent/bencode"
-
 	"braid/storage"
 )
 
@@ -45,20 +43,6 @@ func TestTorrentBounds(t *testing.T) {
 	}
 }
 
-func TestBencoded(t *testing.T) {
-	for _, s := range []string{"0:", "3:abc", "i0e", "i-7e", "i42e", "le", "de", "l1:ai1ee", "d1:al0:e1:bd1:ci2eee"} {
-		b := &bencoded{bytes: []byte(s + "tail")}
-		if raw, err := b.skip(); err != nil || string(raw) != s {
-			t.Errorf("%q gives %q, %v", s, raw, err)
-		}
-	}
-	for _, s := range []string{"", "4", "4:abc", "04:abcd", "-1:a", "i", "ie", "i-e", "i01e", "i1", "l", "l1:a", "d", "d1:ae", "d1:a", "di1ei2ee", "e", "x", "99999999999:"} {
-		if raw, err := (&bencoded{bytes: []byte(s)}).skip(); err == nil {
-			t.Errorf("%q was taken as %q", s, raw)
-		}
-	}
-}
-
 func TestAnnounceLists(t *testing.T) {
 	const info = "4:infod6:lengthi0e4:name1:n12:piece lengthi16384e6:pieces0:e"
 	for _, c := range []struct{ keys, want string }{
@@ -81,24 +65,4 @@ func TestAnnounceLists(t *testing.T) {
 			t.Errorf("%q was accepted", bad)
 		}
 	}
-}
-
-// The decoder behind the scan takes the same bytes for a value as the scan does, so that nothing
-// gets past the bounds.
-func FuzzBencoded(f *testing.F) {
-	for _, s := range []string{"d1:al0:e1:bd1:ci2eee", "li-7ei0e3:abce", "i01e", "d1:a", "llleee", "d1:b0:1:a0:e"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r := &bencoded{bytes: b}
-		raw, err := r.skip()
-		var v bencode.Bytes
-		other := bencode.NewDecoder(strings.NewReader(string(b))).Decode(&v)
-		if err == nil && (other != nil || string(v) != string(raw)) {
-			t.Errorf("the scan takes %q, the decoder %q, %v", raw, v, other)
-		}
-		if r.values > len(b) || r.at > len(b) {
-			t.Errorf("%d values and %d bytes of %d", r.values, r.at, len(b))
-		}
-	})
 }

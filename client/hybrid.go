@@ -10,6 +10,7 @@ import (
 	"github.com/anacrolix/torrent/bencode"
 	"github.com/anacrolix/torrent/metainfo"
 
+	"braid/bencoding"
 	"braid/storage"
 )
 
@@ -20,7 +21,7 @@ import (
 // parseInfo reads an info dictionary made by a stranger. It removes the v2 half; hybrid tells
 // whether there was one.
 func parseInfo(b []byte) (info metainfo.Info, layout storage.Layout, hybrid bool, err error) {
-	if err := scanInfo(&bencoded{bytes: b}); err != nil {
+	if err := scanInfo(newReader(b)); err != nil {
 		return info, layout, false, fmt.Errorf("malformed info dictionary: %w", err)
 	}
 	if err := bencode.Unmarshal(b, &info); err != nil {
@@ -50,16 +51,16 @@ const (
 const maxTree = 128 << 20
 
 // scanInfo reads past an info dictionary, and checks its bounds.
-func scanInfo(b *bencoded) error {
-	return b.dict(func(key []byte) error {
-		switch kind := b.kind(); {
+func scanInfo(b *bencoding.Reader) error {
+	return b.Dict(func(key []byte) error {
+		switch kind := b.Kind(); {
 		case string(key) == "files" && kind == 'l':
 			files := 0
-			return b.list(func() error {
+			return b.List(func() error {
 				if files++; files > storage.MaxFiles {
 					return fmt.Errorf("more than the %d files that are accepted", storage.MaxFiles)
 				}
-				return b.pass()
+				return b.Skip()
 			})
 		case string(key) == "file tree" && kind == 'd':
 			if copied, err := scanTree(b); err != nil || copied > maxTree {
@@ -67,22 +68,22 @@ func scanInfo(b *bencoded) error {
 			}
 			return nil
 		}
-		return b.pass()
+		return b.Skip()
 	})
 }
 
 // scanTree reads past a directory of a file tree, and counts bytes as maxTree says.
-func scanTree(b *bencoded) (copied int64, err error) {
-	from := b.at
-	err = b.dict(func([]byte) error {
-		if b.kind() != 'd' {
-			return b.pass()
+func scanTree(b *bencoding.Reader) (copied int64, err error) {
+	from := b.At()
+	err = b.Dict(func([]byte) error {
+		if b.Kind() != 'd' {
+			return b.Skip()
 		}
 		n, err := scanTree(b)
 		copied += n
 		return err
 	})
-	return copied + int64(b.at-from), err
+	return copied + int64(b.At()-from), err
 }
 
 // agree compares the halves of a hybrid: the names, lengths, order and places of the files, and the

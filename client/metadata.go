@@ -177,9 +177,9 @@ func (m *metadata) received(p extensionPeer, payload []byte) {
 // parseMetadata reads a message of the metadata extension: a dictionary, followed by data. The
 // piece is not negative.
 func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
-	r := &bencoded{bytes: b}
+	r := newReader(b)
 	kind, piece = -1, -1
-	err = r.dict(func(key []byte) error {
+	err = r.Dict(func(key []byte) error {
 		var to *int
 		switch string(key) {
 		case "msg_type":
@@ -187,9 +187,9 @@ func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
 		case "piece":
 			to = &piece
 		default:
-			return r.pass()
+			return r.Skip()
 		}
-		n, err := r.number()
+		n, err := r.Number()
 		if err == nil && (n < 0 || n > wire.MaxMetadata) {
 			err = fmt.Errorf("%s is %d", key, n)
 		}
@@ -202,7 +202,7 @@ func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
 	if err != nil {
 		return 0, 0, nil, fmt.Errorf("metadata message: %w", err)
 	}
-	return kind, piece, b[r.at:], nil
+	return kind, piece, r.Rest(), nil
 }
 
 func (x metadataMessage) send() error {

@@ -126,23 +126,23 @@ func parsePEX(payload []byte) (m pexMessage, err error) {
 		return m, fmt.Errorf("peer exchange: a message of %d bytes, at most %d are read", len(payload), maxPEX)
 	}
 	lists := map[string][]byte{}
-	b := bencoded{bytes: payload}
+	b := newReader(payload)
 	keys := 0
-	err = b.dict(func(key []byte) error {
+	err = b.Dict(func(key []byte) error {
 		if keys++; keys > maxPEXKeys {
 			return fmt.Errorf("more than %d entries", maxPEXKeys)
 		}
-		if string(key) == "dht" && b.kind() == 'i' {
-			n, err := b.number()
+		if string(key) == "dht" && b.Kind() == 'i' {
+			n, err := b.Number()
 			if n > 0 && n < 1<<16 {
 				m.dht = uint16(n)
 			}
 			return err
 		}
-		if b.kind() != '0' {
-			return b.pass()
+		if b.Kind() != '0' {
+			return b.Skip()
 		}
-		text, err := b.text()
+		text, err := b.Bytes()
 		lists[string(key)] = text
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 
+	"braid/bencoding"
 	"braid/storage"
 )
 
@@ -96,18 +97,18 @@ func ParseTorrent(b []byte) (Source, error) {
 	}
 	s := Source{}
 	var announce string
-	file := &bencoded{bytes: b}
-	err := file.dict(func(key []byte) (err error) {
-		from := file.at
-		switch kind := file.kind(); {
+	file := newReader(b)
+	err := file.Dict(func(key []byte) (err error) {
+		from := file.At()
+		switch kind := file.Kind(); {
 		case string(key) == "info":
 			if s.infoBytes != nil {
 				return errors.New("it has two info dictionaries")
 			}
 			err = scanInfo(file)
-			s.infoBytes = b[from:file.at:file.at]
+			s.infoBytes = b[from:file.At():file.At()]
 		case string(key) == "announce" && kind == '0':
-			announce, err = file.string()
+			announce, err = file.Text()
 		case string(key) == "announce-list" && kind == 'l':
 			s.Trackers, err = scanTiers(file)
 		case string(key) == "url-list":
@@ -119,24 +120,24 @@ func ParseTorrent(b []byte) (Source, error) {
 		case string(key) == "nodes" && kind == 'l':
 			s.Nodes, err = scanNodes(file)
 		case string(key) == "comment" && kind == '0':
-			s.Comment, err = file.string()
+			s.Comment, err = file.Text()
 			s.Comment = cut(s.Comment, maxComment)
 		case string(key) == "created by" && kind == '0':
-			s.Creator, err = file.string()
+			s.Creator, err = file.Text()
 			s.Creator = cut(s.Creator, maxCreator)
 		case string(key) == "creation date" && kind == 'i':
 			var at int64
-			if at, err = file.number(); at > 0 && at < maxCreated {
+			if at, err = file.Number(); at > 0 && at < maxCreated {
 				s.Created = time.Unix(at, 0)
 			}
 		default:
-			err = file.pass()
+			err = file.Skip()
 		}
 		return err
 	})
 	switch {
-	case err == nil && len(bytes.TrimRight(b[file.at:], "\r\n")) > 0: // line ends come from editors and shells
-		err = fmt.Errorf("something follows behind its end, at byte %d", file.at)
+	case err == nil && len(bytes.TrimRight(file.Rest(), "\r\n")) > 0: // line ends come from editors and shells
+		err = fmt.Errorf("something follows behind its end, at byte %d", file.At())
 	case err == nil && s.infoBytes == nil:
 		err = errors.New("it has no info dictionary")
 	}
@@ -161,21 +162,21 @@ func isNamed(url string) bool { return url != "" }
 
 // scanTiers reads a list of lists of announce URLs (BEP 12). It ignores other values in it, as all
 // clients do.
-func scanTiers(b *bencoded) (tiers [][]string, err error) {
+func scanTiers(b *bencoding.Reader) (tiers [][]string, err error) {
 	urls := 0
-	err = b.list(func() error {
-		if b.kind() != 'l' {
-			return b.pass()
+	err = b.List(func() error {
+		if b.Kind() != 'l' {
+			return b.Skip()
 		}
 		var tier []string
-		err := b.list(func() error {
-			if b.kind() != '0' {
-				return b.pass()
+		err := b.List(func() error {
+			if b.Kind() != '0' {
+				return b.Skip()
 			}
 			if urls++; urls > maxTrackers {
 				return fmt.Errorf("more than the %d trackers that are accepted", maxTrackers)
 			}
-			url, err := b.string()
+			url, err := b.Text()
 			tier = append(tier, url)
 			return err
 		})
@@ -187,12 +188,12 @@ func scanTiers(b *bencoded) (tiers [][]string, err error) {
 
 // scanWebSeeds reads a URL or a list of URLs. It ignores other values there, which some torrents
 // have.
-func (s *Source) scanWebSeeds(b *bencoded) error {
+func (s *Source) scanWebSeeds(b *bencoding.Reader) error {
 	one := func() error {
-		if b.kind() != '0' {
-			return b.pass()
+		if b.Kind() != '0' {
+			return b.Skip()
 		}
-		url, err := b.string()
+		url, err := b.Text()
 		if err != nil || url == "" {
 			return err
 		}
@@ -202,28 +203,28 @@ func (s *Source) scanWebSeeds(b *bencoded) error {
 		s.WebSeeds = append(s.WebSeeds, url)
 		return nil
 	}
-	if b.kind() == 'l' {
-		return b.list(one)
+	if b.Kind() == 'l' {
+		return b.List(one)
 	}
 	return one()
 }
 
 // scanNodes reads a list of pairs of host and port (BEP 5). It ignores other values in it, and
 // those beyond the limit.
-func scanNodes(b *bencoded) (nodes []string, err error) {
-	err = b.list(func() error {
-		if b.kind() != 'l' {
-			return b.pass()
+func scanNodes(b *bencoding.Reader) (nodes []string, err error) {
+	err = b.List(func() error {
+		if b.Kind() != 'l' {
+			return b.Skip()
 		}
 		host, port, n := "", int64(0), 0
-		err := b.list(func() (err error) {
+		err := b.List(func() (err error) {
 			switch n++; {
-			case n == 1 && b.kind() == '0':
-				host, err = b.string()
-			case n == 2 && b.kind() == 'i':
-				port, err = b.number()
+			case n == 1 && b.Kind() == '0':
+				host, err = b.Text()
+			case n == 2 && b.Kind() == 'i':
+				port, err = b.Number()
 			default:
-				err = b.pass()
+				err = b.Skip()
 			}
 			return err
 		})

@@ -203,7 +203,7 @@ var errMessage = errors.New("no message of a DHT")
 // checked, and addresses are what the sender says. Impossible addresses are left out.
 func ParseMessage(b []byte) (*Message, error) {
 	if err := checkBounds(b); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errMessage, err)
 	}
 	var w wireMessage
 	if err := bencode.Unmarshal(b, &w); err != nil {

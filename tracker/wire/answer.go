@@ -136,19 +136,19 @@ func ParseAnswer(b []byte) (Answer, error) {
 
 func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 	var retry time.Duration
-	d := decoder{b: b}
-	err = d.dict(func(key string) (err error) {
-		if f := slices.Index(peerKeys[:], key); f >= 0 && d.kind() != 'l' {
-			v, err := d.bytes()
+	d := newDecoder(b)
+	err = d.Dict(func(key []byte) (err error) {
+		if f := slices.Index(peerKeys[:], string(key)); f >= 0 && d.Kind() != 'l' {
+			v, err := d.Bytes()
 			if err != nil {
 				return err
 			}
 			a.Peers, err = parseCompact(a.Peers, v, scionnet.Family(f))
 			return err
 		}
-		switch key {
+		switch string(key) {
 		case "peers", "peers6", "peers_scion":
-			return a.parseDicts(&d)
+			return a.parseDicts(d)
 		case "failure reason":
 			f = &Failure{}
 			f.Reason, err = d.message()
@@ -157,9 +157,9 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 		case "warning message":
 			a.Warning, err = d.message()
 		case "tracker id":
-			a.TrackerID, err = d.text(maxToken)
+			a.TrackerID, err = d.short(maxToken)
 		case "external ip":
-			v, e := d.bytes()
+			v, e := d.Bytes()
 			err = e
 			a.External, _ = netip.AddrFromSlice(v)
 		case "interval":
@@ -167,18 +167,18 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 		case "min interval":
 			a.MinInterval, err = d.upToInterval(time.Second)
 		case "complete":
-			a.Complete, err = d.integer()
+			a.Complete, err = d.Number()
 		case "incomplete":
-			a.Incomplete, err = d.integer()
+			a.Incomplete, err = d.Number()
 		case "siblings":
 			a.Siblings, err = d.siblings()
 		case "path hints":
 			a.Hints, err = d.hints()
 		case "path reports":
-			n, e := d.integer()
+			n, e := d.Number()
 			a.Reports, err = int(min(max(n, 0), MaxReports)), e
 		default:
-			err = d.skip()
+			err = d.Skip()
 		}
 		return err
 	})
@@ -190,20 +190,20 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 
 // upToInterval reads a time in the unit, and cuts it to the range from 0 to maxInterval.
 func (d *decoder) upToInterval(unit time.Duration) (time.Duration, error) {
-	n, err := d.integer()
+	n, err := d.Number()
 	return time.Duration(min(max(n, 0), int64(maxInterval/unit))) * unit, err
 }
 
 // siblings reads a list of addresses. It skips long ones, and those beyond the first few.
 func (d *decoder) siblings() (out []string, err error) {
-	if d.kind() != 'l' {
-		return nil, d.skip()
+	if d.Kind() != 'l' {
+		return nil, d.Skip()
 	}
-	err = d.each('l', func() error {
-		if d.kind() != '0' {
-			return d.skip()
+	err = d.List(func() error {
+		if d.Kind() != '0' {
+			return d.Skip()
 		}
-		v, err := d.bytes()
+		v, err := d.Bytes()
 		if err == nil && len(v) <= MaxSibling && len(out) < MaxSiblings {
 			out = append(out, string(v))
 		}
@@ -213,10 +213,10 @@ func (d *decoder) siblings() (out []string, err error) {
 }
 
 func (d *decoder) retryIn() (time.Duration, error) {
-	if d.kind() != '0' {
+	if d.Kind() != '0' {
 		return d.upToInterval(time.Minute)
 	}
-	v, err := d.bytes()
+	v, err := d.Bytes()
 	if string(v) == "never" {
 		return Never, err
 	}
@@ -224,19 +224,19 @@ func (d *decoder) retryIn() (time.Duration, error) {
 }
 
 func (a *Answer) parseDicts(d *decoder) error {
-	return d.each('l', func() error {
+	return d.List(func() error {
 		var host, id string
 		var port int64
-		err := d.dict(func(key string) (err error) {
-			switch key {
+		err := d.Dict(func(key []byte) (err error) {
+			switch string(key) {
 			case "ip":
-				host, err = d.text(2 * maxToken)
+				host, err = d.short(2 * maxToken)
 			case "port":
-				port, err = d.integer()
+				port, err = d.Number()
 			case "peer id":
-				id, err = d.text(len(PeerID{}))
+				id, err = d.short(len(PeerID{}))
 			default:
-				err = d.skip()
+				err = d.Skip()
 			}
 			return err
 		})

@@ -89,12 +89,12 @@ func ParseReports(body []byte) ([]PathReport, error) {
 		return nil, refusef(ReportsRefused+": more than %d bytes", MaxReportBody)
 	}
 	var out []PathReport
-	d := decoder{b: body}
-	err := d.dict(func(key string) error {
-		if key != "paths" {
-			return d.skip()
+	d := newDecoder(body)
+	err := d.Dict(func(key []byte) error {
+		if string(key) != "paths" {
+			return d.Skip()
 		}
-		return d.each('l', func() error {
+		return d.List(func() error {
 			if len(out) == MaxReports {
 				return fmt.Errorf("more than %d paths", MaxReports)
 			}
@@ -103,8 +103,8 @@ func ParseReports(body []byte) ([]PathReport, error) {
 			return err
 		})
 	})
-	if err == nil && len(d.b) > 0 {
-		err = fmt.Errorf("%d bytes after the end", len(d.b))
+	if rest := d.Rest(); err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes after the end", len(rest))
 	}
 	if err != nil {
 		return nil, refusef(ReportsRefused+": %v", err)
@@ -113,11 +113,11 @@ func ParseReports(body []byte) ([]PathReport, error) {
 }
 
 func (d *decoder) report() (r PathReport, err error) {
-	err = d.dict(func(key string) (err error) {
-		switch key {
+	err = d.Dict(func(key []byte) (err error) {
+		switch string(key) {
 		case "if":
 			var v []byte
-			if v, err = d.bytes(); err == nil {
+			if v, err = d.Bytes(); err == nil {
 				r.Interfaces, err = ParseInterfaces(v)
 			}
 		case "rtt":
@@ -131,10 +131,10 @@ func (d *decoder) report() (r PathReport, err error) {
 		case "lost":
 			r.Lost, err = d.upTo(maxPackets)
 		default:
-			err = d.skip()
+			err = d.Skip()
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", printable([]byte(key)), err)
+			return fmt.Errorf("%s: %w", printable(key), err)
 		}
 		return nil
 	})
@@ -149,7 +149,7 @@ func (d *decoder) report() (r PathReport, err error) {
 }
 
 func (d *decoder) upTo(most int64) (int64, error) {
-	n, err := d.integer()
+	n, err := d.Number()
 	if err == nil && (n < 0 || n > most) {
 		err = fmt.Errorf("%d: want from 0 to %d", n, most)
 	}
@@ -241,12 +241,12 @@ func appendHints(b []byte, h pathsel.Hints) []byte {
 // optional.
 func (d *decoder) hints() (pathsel.Hints, error) {
 	out := pathsel.Hints{}
-	err := d.dict(func(key string) error {
-		v, err := d.bytes()
+	err := d.Dict(func(key []byte) error {
+		v, err := d.Bytes()
 		if err != nil || len(key) != 8 || len(v)%fingerprintLen != 0 || len(v) == 0 || len(out) == MaxHintASes {
 			return err
 		}
-		ia := pathsel.IA(binary.BigEndian.Uint64([]byte(key)))
+		ia := pathsel.IA(binary.BigEndian.Uint64(key))
 		var paths []pathsel.Fingerprint
 		for ; len(v) > 0 && len(paths) < MaxHints; v = v[fingerprintLen:] {
 			paths = append(paths, pathsel.Fingerprint(hex.EncodeToString(v[:fingerprintLen])))

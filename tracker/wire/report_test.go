@@ -57,8 +57,8 @@ func TestReports(t *testing.T) {
 	one := func(fields string) string { return "d5:pathsld" + fields + "eee" }
 	for _, tt := range []struct{ body, reason string }{
 		{"", "ends too early"},
-		{"le", "want a bencoded"},
-		{"d5:pathsi1ee", "want a bencoded"},
+		{"le", "want a dictionary"},
+		{"d5:pathsi1ee", "want a list"},
 		{"d5:pathslee garbage", "8 bytes after the end"},
 		{one("3:rtti1e"), "without its interfaces"},
 		{one("2:if0:"), "want 1 to 32 links"},

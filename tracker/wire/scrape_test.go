@@ -7,18 +7,18 @@ import "fmt"
 func parseScrapeAnswer(b []byte) ([]Counts, error) {
 	var out []Counts
 	var f *Failure
-	d := decoder{b: b}
-	err := d.dict(func(key string) (err error) {
-		switch key {
+	d := newDecoder(b)
+	err := d.Dict(func(key []byte) (err error) {
+		switch string(key) {
 		case "failure reason":
 			f = &Failure{}
 			f.Reason, err = d.message()
 			return err
 		case "files":
-			return d.dict(func(hash string) error {
+			return d.Dict(func(hash []byte) error {
 				var c Counts
 				if len(hash) != len(c.InfoHash) || len(out) == MaxScrape {
-					return d.skip()
+					return d.Skip()
 				}
 				copy(c.InfoHash[:], hash)
 				err := d.counts(&c)
@@ -26,7 +26,7 @@ func parseScrapeAnswer(b []byte) ([]Counts, error) {
 				return err
 			})
 		}
-		return d.skip()
+		return d.Skip()
 	})
 	switch {
 	case err != nil:
@@ -41,11 +41,11 @@ func (d *decoder) counts(c *Counts) error {
 	fields := map[string]*int64{
 		"complete": &c.Complete, "incomplete": &c.Incomplete, "downloaded": &c.Downloaded, "downloaders": &c.Downloaders,
 	}
-	return d.dict(func(key string) (err error) {
-		if to := fields[key]; to != nil {
-			*to, err = d.integer()
+	return d.Dict(func(key []byte) (err error) {
+		if to := fields[string(key)]; to != nil {
+			*to, err = d.Number()
 			return err
 		}
-		return d.skip()
+		return d.Skip()
 	})
 }
