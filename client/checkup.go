@@ -292,7 +292,7 @@ func (c *checkup) orders(targets []Target) (out []order) {
 		} else if p := c.peers.byID[pathsel.PeerID(x.Name)]; p != nil {
 			o.at, o.err = p.peer.scion, p.err
 			for _, s := range p.paths {
-				if !s.unlisted && s.conn == 0 {
+				if !s.unlisted {
 					o.paths = append(o.paths, s.candidate.Path)
 				}
 			}

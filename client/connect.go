@@ -23,7 +23,7 @@ type connector struct {
 }
 
 func (c *connector) tell(name string, k pathsel.Key, reason string) {
-	c.log.Info(name, "peer", k.Peer, "path", k.Path.Short(), "conn", k.Conn, "reason", reason)
+	c.log.Info(name, "peer", k.Peer, "path", k.Path.Short(), "reason", reason)
 	if c.report != nil {
 		c.report(PathEvent{Name: name, Since: time.Since(c.start), Key: k, Reason: reason})
 	}

@@ -57,7 +57,7 @@ type pathState struct {
 
 func newPathState(p *peerState, c pathsel.Candidate) *pathState {
 	return &pathState{
-		row: row{peer: p.peer, from: p.from, path: c.Path, conn: c.Key.Conn, transport: p.transport.Name()},
+		row: row{peer: p.peer, from: p.from, path: c.Path, transport: p.transport.Name()},
 		of:  p, candidate: c,
 	}
 }

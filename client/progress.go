@@ -48,7 +48,6 @@ type PathProgress struct {
 	Peer      string
 	Source    PeerSource
 	Path      pathsel.Path // without a fingerprint on IP, and while it is not known yet
-	Conn      int          // beyond 0: one more connection on the same path
 	Transport string
 	Accepted  bool // the peer connected to us
 	State     pathsel.State

@@ -13,7 +13,6 @@ type row struct {
 	peer      Peer
 	from      PeerSource
 	path      pathsel.Path
-	conn      int // which one of several connections on the path
 	transport string
 	accepted  bool
 	link      *link // nil: none is open
@@ -79,7 +78,7 @@ func (r *row) progress() PathProgress {
 	read, written := r.bytes()
 	first, last := r.reads()
 	p := PathProgress{
-		Peer: r.peer.String(), Source: r.from, Path: r.path, Conn: r.conn, Transport: r.transport, Accepted: r.accepted,
+		Peer: r.peer.String(), Source: r.from, Path: r.path, Transport: r.transport, Accepted: r.accepted,
 		State: pathsel.Idle, Measurement: r.seen, BytesRead: read, BytesWritten: written,
 		FirstRead: unixTime(first), LastRead: unixTime(last),
 		ReadRate: r.in.rate, WriteRate: r.out.rate, Err: r.err,

@@ -56,7 +56,7 @@ func newCauseChange(s client.Source, c *client.Cause, since time.Duration) event
 func newPathStep(s client.Source, e client.PathEvent) event.PathStep {
 	return event.PathStep{
 		Event: e.Name, InfoHash: s.InfoHash.HexString(), T: e.Since.Seconds(),
-		Peer: e.Key.Peer, Fingerprint: e.Key.Path, Conn: e.Key.Conn, Reason: e.Reason,
+		Peer: e.Key.Peer, Fingerprint: e.Key.Path, Reason: e.Reason,
 	}
 }
 
@@ -96,7 +96,7 @@ func newPaths(paths []client.PathProgress) []event.Path {
 	out := make([]event.Path, 0, len(paths)) // [] rather than null
 	for _, p := range paths {
 		e := event.Path{
-			Peer: p.Peer, Source: string(p.Source), Fingerprint: p.Path.Fingerprint, Conn: p.Conn, Transport: p.Transport, Accepted: p.Accepted,
+			Peer: p.Peer, Source: string(p.Source), Fingerprint: p.Path.Fingerprint, Transport: p.Transport, Accepted: p.Accepted,
 			Hops: p.Path.Hops(), State: p.State.String(),
 			RTT: ms(p.RTT), MinRTT: ms(p.MinRTT), Handshake: ms(p.Handshake),
 			BytesRead: p.BytesRead, BytesSent: p.BytesWritten, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,

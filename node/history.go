@@ -117,7 +117,7 @@ func (h *history) last(k pathsel.Key) (Mark, bool) {
 }
 
 func keyOf(x client.PathProgress) pathsel.Key {
-	return pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Path.Fingerprint, Conn: x.Conn}
+	return pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Path.Fingerprint}
 }
 
 // History returns the rates of each path over the last ten minutes, and the selector's decisions

@@ -27,7 +27,7 @@ func TestReportsOf(t *testing.T) {
 	}
 	got := reportsOf(client.Progress{Paths: []client.PathProgress{
 		row(1, nil),
-		row(1, func(p *client.PathProgress) { p.Conn, p.MinRTT = 1, time.Microsecond }),                         // they add up
+		row(1, func(p *client.PathProgress) { p.MinRTT = time.Microsecond }),                                    // they add up
 		row(1, func(p *client.PathProgress) { p.Peer, p.State, p.Carried.Rate = "other", pathsel.Idle, 1.5e6 }), // an earlier one does not
 		row(2, func(p *client.PathProgress) {
 			p.State, p.CarriedUntil, p.LastRead = pathsel.Parked, time.Time{}, now.Add(-time.Minute)

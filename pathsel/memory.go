@@ -72,7 +72,7 @@ func chance(seed uint64, k Key, n int) float64 {
 	h := fnv.New64a()
 	h.Write(strconv.AppendUint(nil, seed, 16))
 	h.Write([]byte("|" + string(k.Peer) + "|" + string(k.Path) + "|"))
-	h.Write(strconv.AppendInt(strconv.AppendInt(nil, int64(k.Conn), 10), int64(n), 16))
+	h.Write(strconv.AppendInt([]byte{'0'}, int64(n), 16)) // the 0 is for traces of earlier versions
 	// FNV mixes its last bytes badly, so finish as splitmix64 does.
 	z := h.Sum64()
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -11,22 +11,14 @@ import (
 // PeerID names an address-level peer: its SCION address as text.
 type PeerID string
 
-// Key names a path-level peer: an address-level peer reached over one path. Conn is 0. Recordings
-// of braid 0.2 and before may have further connections on a path, with 1 and more.
+// Key names a path-level peer: an address-level peer reached over one path.
 type Key struct {
 	Peer PeerID      `json:"peer"`
 	Path Fingerprint `json:"path"`
-	Conn int         `json:"conn,omitempty"`
 }
 
-// String is for logs: the peer, a short fingerprint of the path, and the connection if not the
-// first.
-func (k Key) String() string {
-	if k.Conn == 0 {
-		return string(k.Peer) + "/" + k.Path.Short()
-	}
-	return fmt.Sprintf("%s/%s+%d", k.Peer, k.Path.Short(), k.Conn)
-}
+// String is for logs: the peer, and a short fingerprint of the path.
+func (k Key) String() string { return string(k.Peer) + "/" + k.Path.Short() }
 
 // State is the state of a path-level peer's connection. The package comment has the drawing.
 type State int

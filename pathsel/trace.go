@@ -59,12 +59,10 @@ func (v View) check() error {
 	seen := make(map[Key]bool, len(v.Candidates))
 	for _, c := range v.Candidates {
 		if seen[c.Key] {
-			return fmt.Errorf("candidate %q twice", c.Key)
+			return fmt.Errorf("candidate %q twice; if it is a further connection on a path, "+
+				"which braid no longer opens, braid 0.2 can replay this trace", c.Key)
 		}
 		seen[c.Key] = true
-		if c.Key.Conn != 0 {
-			return fmt.Errorf("candidate %q is a further connection on a path, which braid no longer opens; braid 0.2 can replay this trace", c.Key)
-		}
 		if len(c.Path.Interfaces)%2 != 0 {
 			return fmt.Errorf("candidate %q: %d interfaces", c.Key, len(c.Path.Interfaces))
 		}

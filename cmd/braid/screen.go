@@ -282,9 +282,6 @@ func pathName(x client.PathProgress, short func(pathsel.IA) string, verbose bool
 		parts = append(parts, at)
 	}
 	name := strings.Join(parts, pathArrow)
-	if x.Conn > 0 {
-		name += fmt.Sprintf(" (%d)", x.Conn+1)
-	}
 	if verbose {
 		name += " " + x.Path.Fingerprint.Short()
 	}
@@ -389,12 +386,11 @@ type places struct {
 type placeKey struct {
 	peer     string
 	path     pathsel.Fingerprint
-	conn     int
 	accepted bool
 }
 
 func keyOf(x client.PathProgress) placeKey {
-	return placeKey{x.Peer, x.Path.Fingerprint, x.Conn, x.Accepted}
+	return placeKey{x.Peer, x.Path.Fingerprint, x.Accepted}
 }
 
 // order puts paths in their places, and forgets the places of those that are gone.

@@ -75,7 +75,7 @@ func TestScreen(t *testing.T) {
 		activePath(t, transit, 1000, 640e3),
 		{Peer: "[2001:db8::1234:5678]:6881", Transport: "tcp", State: pathsel.Active, Measurement: client.Measurement{RTT: 1500 * time.Microsecond}},
 		{Peer: seeder, Path: pathOver(t, "0011", "1-ff00:0:111#9 1-ff00:0:110#9"), State: pathsel.Idle}, // not tried yet
-		{Peer: seeder, Path: pathOver(t, "2233", direct2), State: pathsel.Parked, Conn: 1, BytesRead: 1000},
+		{Peer: seeder, Path: pathOver(t, "2233", direct2), State: pathsel.Parked, BytesRead: 1000},
 	})
 	for _, c := range []struct {
 		name    string
@@ -93,7 +93,7 @@ debian-12…mware.iso  [#########-]   99% of 1023.9 MiB  999.9 Mbit/s  0s left
   127.0.0.1:31000   111#2 > 110#2        21 ms    5.0 Mbit/s   17%  active
   127.0.0.1:31000   111#3 > … > 110#3    21 ms    640 kbit/s   17%  active
   [2001:db…8]:6881  tcp                 1.5 ms      0 kbit/s    0%  active
-  127.0.0.1:31000   111#2 > 110#2 (2)     - ms      0 kbit/s   17%  parked`},
+  127.0.0.1:31000   111#2 > 110#2         - ms      0 kbit/s   17%  parked`},
 		{"stalled", download(client.Progress{Since: time.Minute, Total: 100, Waiting: "all 2 paths are down; the next attempt is in 2s", Paths: []client.PathProgress{
 			{Peer: seeder, Path: pathOver(t, "aabb", direct1), State: pathsel.Failed, Err: fmt.Errorf("connect to %s: %w", seeder, errors.New("nothing received from the peer for 8s"))},
 			{Peer: seeder, Path: pathOver(t, "ccdd", direct2), State: pathsel.Failed, Err: errors.New("a reason that is much too long for the rest of the line and goes on for more than the two lines that it may have, so that it is cut")},

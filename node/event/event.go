@@ -120,7 +120,7 @@ type PathStep struct {
 	T           float64             `json:"t"` // since the torrent was added
 	Peer        pathsel.PeerID      `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
-	Conn        int                 `json:"conn,omitempty"` // above 0: one more connection on the same path
+	Conn        int                 `json:"conn,omitempty"` // always 0: braid opens one connection on a path
 	Reason      string              `json:"reason"`
 }
 
@@ -257,7 +257,7 @@ type Path struct {
 	Source      string              `json:"source,omitempty"` // of the address: named, tracker, dht, pex, lsd, earlier or incoming
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 	Name        string              `json:"name,omitempty"` // such as 111#1 > 110#1; only in Status
-	Conn        int                 `json:"conn,omitempty"` // above 0: one more connection on the same path
+	Conn        int                 `json:"conn,omitempty"` // always 0: braid opens one connection on a path
 	Transport   string              `json:"transport"`
 	Accepted    bool                `json:"accepted,omitempty"` // the peer connected to us
 	Hops        int                 `json:"hops"`

@@ -17,7 +17,6 @@ type traffic struct{ received, sent uint64 }
 type flow struct {
 	peer string
 	path pathsel.Fingerprint
-	conn int
 }
 
 // tally adds what the connections of a torrent have carried since the last look, and returns the
@@ -29,7 +28,7 @@ func tally(last map[flow]traffic, paths []client.PathProgress, scion, ip *traffi
 		if p.Transport == "scion" || p.Path.Src != 0 {
 			side = scion
 		}
-		key := flow{p.Peer, p.Path.Fingerprint, p.Conn}
+		key := flow{p.Peer, p.Path.Fingerprint}
 		is, was := traffic{p.BytesRead, p.BytesWritten}, last[key]
 		if is.received < was.received || is.sent < was.sent {
 			was = traffic{} // the peer was forgotten, and has come back

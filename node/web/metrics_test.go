@@ -23,7 +23,7 @@ func TestPathsOf(t *testing.T) {
 			path := pathsel.Path{Src: 1, Fingerprint: pathsel.Fingerprint(fmt.Sprintf("%08d", j))}
 			x := client.PathProgress{Peer: "peer", Path: path, Transport: "scion", State: pathsel.Active, BytesRead: 1, ReadRate: float64(j)}
 			y := x
-			y.Conn, y.State = 1, pathsel.Probing // one more connection on the same path
+			y.State = pathsel.Probing
 			z := x
 			z.Path.Fingerprint, z.State = "parked", pathsel.Parked
 			s.progress.Paths = append(s.progress.Paths, x, y, z)

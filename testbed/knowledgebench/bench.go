@@ -286,9 +286,6 @@ func measured(r sim.ClientResult) sample {
 func bestSet(r sim.ClientResult, rates map[pathsel.Fingerprint]float64, want float64) float64 {
 	in := map[pathsel.Fingerprint]bool{}
 	for _, e := range r.Events {
-		if e.Key.Conn > 0 {
-			continue
-		}
 		switch e.Action {
 		case pathsel.Open, pathsel.Return, pathsel.Probe:
 			in[e.Key.Path] = true
@@ -312,7 +309,7 @@ func reportsOf(v pathsel.View) (out []wire.PathReport) {
 		rate, until := pathsel.Latest(c.Slots)
 		r := wire.PathReport{Interfaces: c.Path.Interfaces, Rate: int64(rate.Rate), RTT: c.Handshake / 2} // a handshake is two round trips
 		switch {
-		case c.Key.Conn > 0 || c.Handshake == 0:
+		case c.Handshake == 0:
 			continue
 		case len(c.Slots) > 0:
 			r.RTT = c.Slots[len(c.Slots)-1].MinRTT

@@ -263,7 +263,10 @@ func (f *fold) addSaid(name string, t float64, said any) error {
 		}
 	case *event.PathStep:
 		own = e.T
-		p := f.path(l, pathsel.Key{Peer: e.Peer, Path: e.Fingerprint, Conn: e.Conn})
+		if e.Conn > 0 {
+			break // in a recording of braid 0.2: one more connection on the path
+		}
+		p := f.path(l, pathsel.Key{Peer: e.Peer, Path: e.Fingerprint})
 		l.Choices = append(l.Choices, Choice{own, p.Path, strings.TrimPrefix(e.Event, "path-"), e.Reason})
 		f.keys++
 	default:
@@ -296,7 +299,10 @@ func (f *fold) addProgress(l *leecherFold, e *event.Progress) error {
 	l.Payload.add(e.T, total(l.fetched))
 	for _, x := range e.Paths {
 		f.samples++
-		p := f.path(l, pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Fingerprint, Conn: x.Conn})
+		if x.Conn > 0 {
+			continue // as in add
+		}
+		p := f.path(l, pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Fingerprint})
 		if !sane(x.RTT, x.MinRTT, x.Handshake, float64(x.BytesRead)) {
 			return errUnlikely
 		}

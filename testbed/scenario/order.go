@@ -51,7 +51,7 @@ func (l *Leecher) used() map[pathsel.Fingerprint]float64 {
 	}
 	for _, c := range l.scionChoices() {
 		switch {
-		case c.T >= l.End || c.Path.Key.Conn != 0: // one more connection on a path is no new path
+		case c.T >= l.End:
 		case leaves(c.Event):
 			leave(c.Path, c.T)
 		case c.Event == "opened" || c.Event == "returned" || c.Event == "probed":

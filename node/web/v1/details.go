@@ -125,7 +125,7 @@ func (a *API) paths(t *node.Torrent, _ none) ([]Path, error) {
 // newPath is a path-level peer. All of the torrent's connections have read so many bytes.
 func newPath(p client.PathProgress, read uint64) Path {
 	out := Path{
-		ID: pathID(p.Peer, p.Path.Fingerprint, p.Conn), Peer: p.Peer, Source: string(p.Source), Fingerprint: p.Path.Fingerprint, Conn: p.Conn,
+		ID: pathID(p.Peer, p.Path.Fingerprint), Peer: p.Peer, Source: string(p.Source), Fingerprint: p.Path.Fingerprint,
 		Transport: p.Transport, Incoming: p.Accepted, Hops: hopsOf(p.Path), State: p.State.String(),
 		DownMbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega, RTTMs: ms(p.RTT), MinRTTMs: ms(p.MinRTT), HandshakeMs: ms(p.Handshake),
 		PacketsSent: p.PacketsSent, PacketsLost: p.PacketsLost, MTUBytes: p.Path.MTU,
@@ -149,8 +149,8 @@ func newPath(p client.PathProgress, read uint64) Path {
 }
 
 // pathID names a path-level peer.
-func pathID(peer string, f pathsel.Fingerprint, conn int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", peer, f, conn))
+func pathID(peer string, f pathsel.Fingerprint) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s 0", peer, f))
 	return hex.EncodeToString(sum[:6])
 }
 
@@ -178,7 +178,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 func (a *API) history(t *node.Torrent, _ none) (History, error) {
 	hops := map[string][]Hop{}
 	for _, p := range t.Paths() {
-		hops[pathID(p.Peer, p.Path.Fingerprint, p.Conn)] = hopsOf(p.Path)
+		hops[pathID(p.Peer, p.Path.Fingerprint)] = hopsOf(p.Path)
 	}
 	h := newHistory(t.InfoHash(), t.History(), time.Now())
 	for i := range h.Paths {
@@ -205,7 +205,7 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 	first = end.Add(-time.Duration(n-1) * step)
 	for _, p := range all {
 		x := PathHistory{
-			ID: pathID(string(p.Key.Peer), p.Key.Path, p.Key.Conn), Peer: string(p.Key.Peer), Fingerprint: p.Key.Path, Conn: p.Key.Conn, Hops: []Hop{},
+			ID: pathID(string(p.Key.Peer), p.Key.Path), Peer: string(p.Key.Peer), Fingerprint: p.Key.Path, Hops: []Hop{},
 			DownMbitS: make([]float64, n), UpMbitS: make([]float64, n),
 		}
 		for _, s := range p.Samples {
@@ -216,7 +216,7 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 		h.Paths = append(h.Paths, x)
 		for _, m := range p.Marks {
 			h.Decisions = append(h.Decisions, Decision{
-				Time: m.Time, Event: m.Event, InfoHash: infoHash, PathID: x.ID, Peer: x.Peer, Fingerprint: x.Fingerprint, Conn: x.Conn, Reason: m.Reason,
+				Time: m.Time, Event: m.Event, InfoHash: infoHash, PathID: x.ID, Peer: x.Peer, Fingerprint: x.Fingerprint, Reason: m.Reason,
 			})
 		}
 	}
@@ -226,8 +226,8 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 
 func newDecision(e event.PathStep, now time.Time) Decision {
 	return Decision{
-		Time: now, Event: e.Event, InfoHash: e.InfoHash, PathID: pathID(string(e.Peer), e.Fingerprint, e.Conn),
-		Peer: string(e.Peer), Fingerprint: e.Fingerprint, Conn: e.Conn, Reason: e.Reason,
+		Time: now, Event: e.Event, InfoHash: e.InfoHash, PathID: pathID(string(e.Peer), e.Fingerprint),
+		Peer: string(e.Peer), Fingerprint: e.Fingerprint, Reason: e.Reason,
 	}
 }
 

@@ -247,7 +247,7 @@ type Path struct {
 	Peer        string              `json:"peer"`
 	Source      string              `json:"source"`      // of its address, as in Peer
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"` // empty where the transport has none, or it is not known yet
-	Conn        int                 `json:"conn"`        // above 0: one more connection on the same path
+	Conn        int                 `json:"conn"`        // always 0: braid opens one connection on a path
 	Transport   string              `json:"transport"`
 	Incoming    bool                `json:"incoming"` // the peer connected to us
 	Hops        []Hop               `json:"hops"`     // one for each AS, in the order of travel; empty on IP
