@@ -155,7 +155,10 @@ func (m *Message) Encode() []byte {
 }
 
 func (m *Message) args() *wireArgs {
-	a := &wireArgs{ID: string(m.ID[:]), Token: m.Token, Scrape: flag(m.Scrape), Seed: flag(m.Seed), Implied: flag(m.ImpliedPort)}
+	a := &wireArgs{
+		ID: string(m.ID[:]), Token: m.Token,
+		Scrape: flag(m.Scrape), Seed: flag(m.Seed), Implied: flag(m.ImpliedPort),
+	}
 	for _, f := range m.Want {
 		a.Want = append(a.Want, wants[f])
 	}

@@ -252,7 +252,10 @@ func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 		if c := (Contact{m.ID, from.Addr}); !m.ReadOnly && n.table.wants(c) {
 			n.probe(now, c)
 		}
-	} else if i := slices.IndexFunc(n.pending, func(q *query) bool { return q.m.T == m.T }); i >= 0 && n.pending[i].to.Addr == from.Addr {
+		return n.take()
+	}
+	i := slices.IndexFunc(n.pending, func(q *query) bool { return q.m.T == m.T })
+	if i >= 0 && n.pending[i].to.Addr == from.Addr {
 		q := n.pending[i]
 		n.remove(q)
 		n.answered(now, q, m)

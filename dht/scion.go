@@ -40,12 +40,17 @@ type scionSocket struct {
 
 // ListenSCION opens a socket on SCION; port 0 is any free one. allow returns the paths that may be
 // used; nil: all.
-func ListenSCION(ctx context.Context, h *scionnet.Host, port uint16, allow func([]pathsel.Path) []pathsel.Path) (Socket, error) {
+func ListenSCION(
+	ctx context.Context, h *scionnet.Host, port uint16, allow func([]pathsel.Path) []pathsel.Path,
+) (Socket, error) {
 	d, err := h.OpenMessages(ctx, port)
 	if err != nil {
 		return nil, err
 	}
-	s := &scionSocket{Datagrams: d, host: h, allow: allow, turns: map[pathsel.IA]int{}, asking: map[pathsel.IA]struct{}{}}
+	s := &scionSocket{
+		Datagrams: d, host: h, allow: allow,
+		turns: map[pathsel.IA]int{}, asking: map[pathsel.IA]struct{}{},
+	}
 	if allow == nil {
 		s.allow = func(p []pathsel.Path) []pathsel.Path { return p }
 	}
@@ -136,8 +141,11 @@ func (s *scionSocket) sendOver(b []byte, to Addr, paths []pathsel.Path, turn int
 // down are left out, unless there are no others.
 func (s *scionSocket) usable(paths []pathsel.Path) []pathsel.Path {
 	paths = s.allow(slices.Clone(paths))
-	up := slices.DeleteFunc(slices.Clone(paths), func(p pathsel.Path) bool { _, down := s.host.Revoked(p); return down })
-	if len(up) > 0 {
+	isDown := func(p pathsel.Path) bool {
+		_, down := s.host.Revoked(p)
+		return down
+	}
+	if up := slices.DeleteFunc(slices.Clone(paths), isDown); len(up) > 0 {
 		paths = up
 	}
 	slices.SortStableFunc(paths, comparePaths)

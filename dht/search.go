@@ -251,7 +251,8 @@ func (n *Node) memberAnswered(now time.Time, q *query, m *Message) {
 	named := m.Nodes
 	slices.SortStableFunc(named, func(a, b Contact) int { return nearer(s.target, a.ID, b.ID) })
 	for _, x := range named[:min(len(named), maxNamed)] {
-		if x.ID != n.id && n.mayContact(c.Addr, x.Addr) && (!n.cfg.Limits.Bound || !x.Addr.IsSCION() || IsBound(x.ID, x.Addr)) {
+		mustBeBound := n.cfg.Limits.Bound && x.Addr.IsSCION()
+		if x.ID != n.id && n.mayContact(c.Addr, x.Addr) && (!mustBeBound || IsBound(x.ID, x.Addr)) {
 			s.add(n, c.branch, &candidate{Contact: x, hasID: true, hops: c.hops + 1})
 		}
 	}

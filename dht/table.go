@@ -107,7 +107,8 @@ func (t *table) place(c Contact) int {
 			}
 		}
 	}
-	if t.limits.PerBucket > 0 && inBucket >= t.limits.PerBucket || t.limits.PerTable > 0 && inTable >= t.limits.PerTable {
+	full := func(count, limit int) bool { return limit > 0 && count >= limit }
+	if full(inBucket, t.limits.PerBucket) || full(inTable, t.limits.PerTable) {
 		return -1
 	}
 	return free

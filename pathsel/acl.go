@@ -50,7 +50,8 @@ func ParseACL(s string) (ACL, error) {
 		}
 		acl.entries = append(acl.entries, e)
 		if e.hop.matchesAll() && len(words) > 0 {
-			return ACL{}, fmt.Errorf("ACL %q: entries after the default have no effect: %s", s, strings.Join(words, " "))
+			return ACL{}, fmt.Errorf("ACL %q: entries after the default have no effect: %s",
+				s, strings.Join(words, " "))
 		}
 	}
 	if n := len(acl.entries); n > 0 && !acl.entries[n-1].hop.matchesAll() {

@@ -112,15 +112,22 @@ func (a *adaptation) do(i int, action Action, reason string) {
 	}
 	a.decided[i] = true
 	a.decisions = append(a.decisions, Decision{a.cand(i).Key, action, reason})
-	a.state[i] = map[Action]State{Open: Opening, Close: Idle, Park: Parked, Probe: Probing, Return: Active, Fail: Failed}[action]
+	a.state[i] = stateAfter[action]
 	if action == Open || action == Probe || action == Return {
 		a.mem(i).Tried = a.v.Now
 	}
 }
 
+// stateAfter is the state into which an action leads.
+var stateAfter = map[Action]State{
+	Open: Opening, Close: Idle, Park: Parked, Probe: Probing, Return: Active, Fail: Failed,
+}
+
 // ordered puts decisions that free a place before those that take one.
 func (a *adaptation) ordered() []Decision {
-	slices.SortStableFunc(a.decisions, func(x, y Decision) int { return compareBool(x.Action == Open, y.Action == Open) })
+	slices.SortStableFunc(a.decisions, func(x, y Decision) int {
+		return compareBool(x.Action == Open, y.Action == Open)
+	})
 	return a.decisions
 }
 

@@ -62,7 +62,9 @@ func (a *adaptation) prefer(i, j int) int {
 // to path. n varies the draw. With the square of the prospect as its weight, a lone client mostly
 // gets the best path, and many clients still spread.
 func (a *adaptation) draw(of []int, n int, weight func(int) float64) int {
-	return least(of, func(i int) float64 { return -math.Log(1-chance(a.v.Seed, a.cand(i).Key, n)) / max(weight(i), 1e-9) })
+	return least(of, func(i int) float64 {
+		return -math.Log(1-chance(a.v.Seed, a.cand(i).Key, n)) / max(weight(i), 1e-9)
+	})
 }
 
 // bestRotated returns the fastest path among those that were closed to make room; -1 if there is

@@ -26,7 +26,8 @@ func (f fixed) Decide(v View) Plan {
 		rank[c.Key.Peer]++
 		switch open := c.State.Open(); {
 		case r >= limit && open:
-			closes = append(closes, Decision{c.Key, Close, fmt.Sprintf("path %d of this peer exceeds the limit of %d", r+1, limit)})
+			why := fmt.Sprintf("path %d of this peer exceeds the limit of %d", r+1, limit)
+			closes = append(closes, Decision{c.Key, Close, why})
 		case open && broken(c) != "":
 			closes = append(closes, Decision{c.Key, Fail, broken(c)})
 		case r >= limit || open || v.Now.Before(c.RetryAt):

@@ -147,7 +147,8 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 		if a.state[i] != Parked && a.places(p) <= 0 {
 			continue
 		}
-		a.do(i, Probe, fmt.Sprintf("does it add to the %v of %d connections on the same links? %s", before, len(rest), a.announced(p, i)))
+		a.do(i, Probe, fmt.Sprintf("does it add to the %v of %d connections on the same links? %s",
+			before, len(rest), a.announced(p, i)))
 		p.Group.Keys = append(p.Group.Keys, a.cand(i).Key)
 	}
 	for _, j := range rest {
@@ -244,11 +245,14 @@ func (a *adaptation) judgeGroup(p *peerView) {
 		case math.IsInf(err, 1):
 			a.use(i, "no verdict on the paths that share links")
 		case !shared && (!again || share+certain*err < sharing):
-			a.use(i, fmt.Sprintf("%d paths that share links add %v, of which others lost %.0f%%", len(added), own, share*100))
+			a.use(i, fmt.Sprintf("%d paths that share links add %v, of which others lost %.0f%%",
+				len(added), own, share*100))
 		case theirs && !nothing:
-			a.putBack(i, fmt.Sprintf("a link is shared with others, and the connections there had %v, then %v", g.Before, after), g.Before)
+			a.putBack(i, fmt.Sprintf("a link is shared with others, and the connections there had %v, then %v",
+				g.Before, after), g.Before)
 		default:
-			a.putBack(i, fmt.Sprintf("adds nothing: of the %v of %d paths %.0f%% was taken from others on the same links", own, len(added), share*100), g.Before)
+			a.putBack(i, fmt.Sprintf("adds nothing: of the %v of %d paths %.0f%% was taken "+
+				"from others on the same links", own, len(added), share*100), g.Before)
 		}
 	}
 }

@@ -26,7 +26,8 @@ type Policy struct {
 
 // IsZero reports whether the policy neither forbids nor orders any paths.
 func (p Policy) IsZero() bool {
-	return p.Sequence.re == nil && len(p.ACL.entries) == 0 && len(p.Preference) == 0 && p.MaxLatency == 0 && p.MinMTU == 0 && len(p.Chosen) == 0
+	return p.Sequence.re == nil && len(p.ACL.entries) == 0 && len(p.Preference) == 0 &&
+		p.MaxLatency == 0 && p.MinMTU == 0 && len(p.Chosen) == 0
 }
 
 // Clause names the part of a policy that forbids a path.
@@ -52,17 +53,20 @@ type Refusal struct {
 // change its argument.
 func (p Policy) Apply(paths []Path) (allowed []Path, refused []Refusal) {
 	for _, path := range paths {
+		refuse := func(by Clause, format string, args ...any) {
+			refused = append(refused, Refusal{path, by, fmt.Sprintf(format, args...)})
+		}
 		switch chosen, some := p.Chosen[path.Dst]; {
 		case !p.Sequence.Allows(path):
-			refused = append(refused, Refusal{path, BySequence, fmt.Sprintf("does not match the sequence %q", p.Sequence)})
+			refuse(BySequence, "does not match the sequence %q", p.Sequence)
 		case !p.ACL.Allows(path):
-			refused = append(refused, Refusal{path, ByACL, fmt.Sprintf("denied by the ACL %q", p.ACL)})
+			refuse(ByACL, "denied by the ACL %q", p.ACL)
 		case p.MaxLatency > 0 && path.Latency > p.MaxLatency:
-			refused = append(refused, Refusal{path, ByMaxLatency, fmt.Sprintf("announced latency of %v exceeds %v", path.Latency, p.MaxLatency)})
+			refuse(ByMaxLatency, "announced latency of %v exceeds %v", path.Latency, p.MaxLatency)
 		case path.MTU < p.MinMTU && path.Hops() > 0:
-			refused = append(refused, Refusal{path, ByMinMTU, fmt.Sprintf("MTU of %d is below %d", path.MTU, p.MinMTU)})
+			refuse(ByMinMTU, "MTU of %d is below %d", path.MTU, p.MinMTU)
 		case some && !slices.Contains(chosen, path.Fingerprint):
-			refused = append(refused, Refusal{path, ByChoice, "not among the chosen paths"})
+			refuse(ByChoice, "not among the chosen paths")
 		default:
 			allowed = append(allowed, path)
 		}

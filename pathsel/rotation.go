@@ -84,7 +84,8 @@ func (a *adaptation) rotate(p *peerView) {
 	if next < 0 {
 		return
 	}
-	a.do(weakest, Close, fmt.Sprintf("weakest of %d places with %v; %s replaces it", a.v.MaxPaths, a.current(weakest), a.cand(next).Key.Path.Short()))
+	a.do(weakest, Close, fmt.Sprintf("weakest of %d places with %v; %s replaces it",
+		a.v.MaxPaths, a.current(weakest), a.cand(next).Key.Path.Short()))
 	a.standBy(weakest, Rotated, penalty)
 	a.do(next, Open, why+a.announced(p, next))
 	a.mem(next).Why = Used

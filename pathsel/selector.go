@@ -227,7 +227,8 @@ func (c Config) New(name string) (Selector, error) {
 
 func (c Config) unrestricted(name string) (Selector, error) {
 	if c.InitialDeadline < 0 || c.Slot < 0 || c.MinWeight < 0 || c.MinWeight > 100 {
-		return nil, fmt.Errorf("path selection: deadline %v and slot %v must not be negative, minimum weight %d must be from 0 to 100", c.InitialDeadline, c.Slot, c.MinWeight)
+		return nil, fmt.Errorf("path selection: deadline %v and slot %v must not be negative, "+
+			"minimum weight %d must be from 0 to 100", c.InitialDeadline, c.Slot, c.MinWeight)
 	}
 	switch name {
 	case "first":

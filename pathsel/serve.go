@@ -416,7 +416,10 @@ func (m *UploadMemory) rates(now time.Time, active []Upload) map[string]float64 
 // bottleneck. A link that merely leads to a more crowded bottleneck may carry more, so its capacity
 // counts as unlimited.
 func distribute(active []Upload, rates map[string]float64) map[string]bool {
-	d := division{active: active, open: make([]bool, len(active)), users: map[Interface]int{}, capacity: map[Interface]float64{}}
+	d := division{
+		active: active, open: make([]bool, len(active)),
+		users: map[Interface]int{}, capacity: map[Interface]float64{},
+	}
 	peersOn := map[Interface]map[PeerID]bool{}
 	for i, u := range active {
 		d.open[i] = true
@@ -456,9 +459,12 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 	done := map[PeerID]bool{}
 	for {
 		has := d.shares()
+		compare := func(p, q PeerID) int {
+			return cmp.Or(cmp.Compare(has[p], has[q]), ways[p]-ways[q], cmp.Compare(p, q))
+		}
 		var who PeerID
 		for _, u := range active {
-			if !done[u.Peer] && (who == "" || cmp.Or(cmp.Compare(has[u.Peer], has[who]), ways[u.Peer]-ways[who], cmp.Compare(u.Peer, who)) < 0) {
+			if !done[u.Peer] && (who == "" || compare(u.Peer, who) < 0) {
 				who = u.Peer
 			}
 		}

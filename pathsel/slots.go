@@ -98,12 +98,15 @@ func (s slots) Decide(v View) Plan {
 		}
 	}
 	for i, c := range v.Candidates {
-		if used[c.Key.Peer]++; used[c.Key.Peer] > v.MaxPaths || m.Paths[i].Closed {
+		peer := c.Key.Peer
+		if used[peer]++; used[peer] > v.MaxPaths || m.Paths[i].Closed {
 			continue
 		}
-		if !c.State.Open() && open[c.Key.Peer] < v.MaxPaths && (c.State == Idle || m.SlotEnd.IsZero()) && !v.Now.Before(c.RetryAt) {
-			open[c.Key.Peer]++
-			plan.Decisions = append(plan.Decisions, Decision{c.Key, Open, fmt.Sprintf("path %d of at most %d for this peer", used[c.Key.Peer], v.MaxPaths)})
+		wanted := !c.State.Open() && (c.State == Idle || m.SlotEnd.IsZero())
+		if wanted && open[peer] < v.MaxPaths && !v.Now.Before(c.RetryAt) {
+			open[peer]++
+			why := fmt.Sprintf("path %d of at most %d for this peer", used[peer], v.MaxPaths)
+			plan.Decisions = append(plan.Decisions, Decision{c.Key, Open, why})
 		}
 	}
 	plan.Memory, plan.Waiting = Memory{value: m}, waiting(v)
@@ -139,7 +142,8 @@ func (s slots) initial(v View, drop func(i int, reason string)) {
 		case c.State != Active || c.Handshake == 0:
 			drop(i, "no handshake before the deadline")
 		case int64(best)*100 < int64(c.Handshake)*int64(s.minWeight):
-			drop(i, fmt.Sprintf("handshake of %v weighs less than %d%% of the best, %v", c.Handshake, s.minWeight, best))
+			drop(i, fmt.Sprintf("handshake of %v weighs less than %d%% of the best, %v",
+				c.Handshake, s.minWeight, best))
 		}
 	}
 }
@@ -154,7 +158,8 @@ func (s slots) periodic(v View, m slotsMemory, drop func(i int, reason string)) 
 	}
 	for i, c := range v.Candidates {
 		if c.State == Active && read[i]*100 < best*uint64(s.minWeight) {
-			drop(i, fmt.Sprintf("read %d bytes in the slot, less than %d%% of the best, %d", read[i], s.minWeight, best))
+			drop(i, fmt.Sprintf("read %d bytes in the slot, less than %d%% of the best, %d",
+				read[i], s.minWeight, best))
 		}
 	}
 }

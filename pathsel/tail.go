@@ -68,7 +68,8 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 		}
 		owed := c.RTT + time.Duration(float64(min(c.Outstanding, unstolen))*blockSize/rate.Rate*float64(time.Second))
 		if owed > 2*left && owed > tailWorth {
-			a.do(i, Park, fmt.Sprintf("the last of its %d requests need %.1f s, but the rest of the download needs %.1f s", c.Outstanding, owed.Seconds(), left.Seconds()))
+			a.do(i, Park, fmt.Sprintf("the last of its %d requests need %.1f s, "+
+				"but the rest of the download needs %.1f s", c.Outstanding, owed.Seconds(), left.Seconds()))
 			a.standBy(i, Late, longestBackoff)
 		}
 	}

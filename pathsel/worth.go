@@ -42,7 +42,8 @@ func (a *adaptation) probe(p *peerView) {
 	}
 	for _, i := range a.where(p, Parked) {
 		if m := a.mem(i); (m.Why == Weak || m.Why == Waste) && !a.v.Now.Before(m.Next) {
-			a.do(i, Probe, fmt.Sprintf("parked (%s) since %s; what does it carry now?", m.Why, a.v.Now.Sub(a.cand(i).Since).Round(time.Second)))
+			since := a.v.Now.Sub(a.cand(i).Since).Round(time.Second)
+			a.do(i, Probe, fmt.Sprintf("parked (%s) since %s; what does it carry now?", m.Why, since))
 		}
 	}
 }

@@ -21,8 +21,10 @@ const MaxRate int64 = 1e12
 
 // The errors name the units; the caller adds the text and where it was found.
 var (
-	errRate     = errors.New("want a number with kbit/s, Mbit/s or Gbit/s, or with kB/s, MB/s or GB/s, such as 10Mbit/s")
-	errSize     = errors.New("want a number with B, kB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of 1024), such as 256KiB")
+	errRate = errors.New("want a number with kbit/s, Mbit/s or Gbit/s, or with kB/s, MB/s or GB/s, " +
+		"such as 10Mbit/s")
+	errSize = errors.New("want a number with B, kB, MB, GB (powers of 1000) or KiB, MiB, GiB (powers of 1024), " +
+		"such as 256KiB")
 	errDuration = errors.New("want a number with ms, s, m, h or d, such as 500ms or 1h30m")
 )
 
@@ -66,10 +68,13 @@ func ParseRate(s string) (int64, error) {
 		return 0, errRate
 	}
 	factor, exp := int64(1), 0
-	if u, isByte := byteUnits[strings.TrimSuffix(unit, "/s")]; isByte && strings.HasSuffix(unit, "/s") {
+	bare, perSecond := strings.CutSuffix(unit, "/s")
+	if u, isByte := byteUnits[bare]; isByte && perSecond {
 		factor, exp = 8*u.factor, u.exp
-	} else if exp, ok = bitExp[strings.TrimSuffix(strings.ToLower(unit), "/s")]; !ok && !(unit == "" && isZero(number)) {
-		return 0, errRate
+	} else if exp, ok = bitExp[strings.TrimSuffix(strings.ToLower(unit), "/s")]; !ok {
+		if unit != "" || !isZero(number) {
+			return 0, errRate
+		}
 	}
 	v, err := scaled(number, factor, exp)
 	switch {

@@ -147,9 +147,10 @@ type outcome struct {
 
 // Run runs a network to its end, or until ctx is done.
 func Run(ctx context.Context, cfg Config) (Result, error) {
-	if cfg.Nodes < 2 || cfg.ASes < 1 || cfg.Torrents < 1 || cfg.Searches < 1 || cfg.Attackers < 0 || cfg.Attackers >= 1 {
-		return Result{}, fmt.Errorf("simulate %d nodes in %d ASes with %d torrents and %d searches: too few, or too many attackers",
-			cfg.Nodes, cfg.ASes, cfg.Torrents, cfg.Searches)
+	few := cfg.Nodes < 2 || cfg.ASes < 1 || cfg.Torrents < 1 || cfg.Searches < 1
+	if few || cfg.Attackers < 0 || cfg.Attackers >= 1 {
+		return Result{}, fmt.Errorf("simulate %d nodes in %d ASes with %d torrents and %d searches: "+
+			"too few, or too many attackers", cfg.Nodes, cfg.ASes, cfg.Torrents, cfg.Searches)
 	}
 	w := &network{
 		cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), now: time.Unix(1_000_000_000, 0),
@@ -210,7 +211,8 @@ func (w *network) plan() {
 	w.at(announce.Add(cfg.Keeping/2), func() { w.count = true })
 	w.at(searches, func() { w.count = false })
 	for i := range cfg.Searches {
-		w.at(searches.Add(time.Duration(float64(cfg.Searching)*float64(i)/float64(cfg.Searches))), func() { w.search(i % len(w.targets)) })
+		after := time.Duration(float64(cfg.Searching) * float64(i) / float64(cfg.Searches))
+		w.at(searches.Add(after), func() { w.search(i % len(w.targets)) })
 	}
 	w.at(end.Add(20*time.Second), func() { w.queue = nil })
 }

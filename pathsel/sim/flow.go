@@ -30,7 +30,10 @@ const (
 )
 
 func newFlow(hops []*link) *flow {
-	f := &flow{hops: hops, backlog: make([]float64, len(hops)), in: make([]float64, len(hops)), window: initialWindow, threshold: math.Inf(1)}
+	f := &flow{
+		hops: hops, backlog: make([]float64, len(hops)), in: make([]float64, len(hops)),
+		window: initialWindow, threshold: math.Inf(1),
+	}
 	for _, l := range hops {
 		f.base += 2 * l.Delay.Seconds()
 	}

@@ -136,8 +136,16 @@ func Start(cfg Config) (*Announcer, error) {
 		urls = slices.Clone(urls)
 		mathrand.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
 		// Trackers for WebRTC know other peers than those of the same tier.
-		a.startTier(slices.DeleteFunc(slices.Clone(urls), tracker.URL.WebSocket), scionnet.ScopeLoopback, false)
-		a.startTier(slices.DeleteFunc(urls, func(u tracker.URL) bool { return !u.WebSocket() }), scionnet.ScopeLoopback, false)
+		var usual, forWebRTC []tracker.URL
+		for _, u := range urls {
+			if u.WebSocket() {
+				forWebRTC = append(forWebRTC, u)
+			} else {
+				usual = append(usual, u)
+			}
+		}
+		a.startTier(usual, scionnet.ScopeLoopback, false)
+		a.startTier(forWebRTC, scionnet.ScopeLoopback, false)
 	}
 	if len(a.tiers) == 0 {
 		a.stop()

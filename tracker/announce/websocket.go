@@ -109,7 +109,8 @@ func (o *overWebSocket) announce(ctx context.Context, a *wire.Announce, _ []wire
 		return wire.Answer{}, fmt.Errorf("announce: %w", err)
 	}
 	s := wire.Signal{
-		InfoHash: a.InfoHash, PeerID: a.PeerID, Event: a.Event, Uploaded: a.Uploaded, Downloaded: a.Downloaded, Left: a.Left,
+		InfoHash: a.InfoHash, PeerID: a.PeerID, Event: a.Event,
+		Uploaded: a.Uploaded, Downloaded: a.Downloaded, Left: a.Left,
 	}
 	if a.Event != wire.Stopped {
 		s.Offers = o.makeOffers(ctx)
@@ -140,7 +141,9 @@ func (o *overWebSocket) announce(ctx context.Context, a *wire.Announce, _ []wire
 		case r.Failure != "":
 			return wire.Answer{}, &wire.Failure{Reason: r.Failure}
 		}
-		return wire.Answer{Interval: r.Interval, Complete: r.Complete, Incomplete: r.Incomplete, Warning: r.Warning}, nil
+		return wire.Answer{
+			Interval: r.Interval, Complete: r.Complete, Incomplete: r.Incomplete, Warning: r.Warning,
+		}, nil
 	}
 }
 
@@ -154,7 +157,9 @@ func (o *overWebSocket) connected(ctx context.Context) (*websocket.Conn, error) 
 	d := newDialer(outlet{}, named{user: o.url.ByUser(), plain: o.url.Plain()}, o.scopeOf)
 	c, _, err := websocket.Dial(ctx, o.url.Request("").String(), &websocket.DialOptions{
 		HTTPClient: &http.Client{
-			Transport:     &http.Transport{DialContext: d.dial, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10},
+			Transport: &http.Transport{
+				DialContext: d.dial, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+			},
 			CheckRedirect: noRedirect,
 		},
 		HTTPHeader: http.Header{"User-Agent": {"braid"}},
@@ -263,7 +268,10 @@ func (o *overWebSocket) answer(c *websocket.Conn, s wire.Signal) {
 	defer cancel()
 	sdp, err := o.rtc.Answer(ctx, s.PeerID, s.Offer.SDP)
 	if err == nil {
-		r := wire.Signal{InfoHash: s.InfoHash, PeerID: o.id, ToPeer: s.PeerID, Answer: wire.Offer{ID: s.Offer.ID, SDP: sdp}}
+		r := wire.Signal{
+			InfoHash: s.InfoHash, PeerID: o.id, ToPeer: s.PeerID,
+			Answer: wire.Offer{ID: s.Offer.ID, SDP: sdp},
+		}
 		err = c.Write(ctx, websocket.MessageText, r.Request())
 	}
 	if err != nil {

@@ -132,7 +132,8 @@ func (b *Base) Report(now time.Time, from wire.Addr, reports []wire.PathReport) 
 	defer b.mu.Unlock()
 	for i := range reports {
 		r := &reports[i]
-		if _, met := b.met[r.Dst()]; !met || r.Src() != from.IA || r.Age >= b.limits.Forget || r.RTT == 0 && r.Rate == 0 {
+		empty := r.RTT == 0 && r.Rate == 0
+		if _, met := b.met[r.Dst()]; !met || r.Src() != from.IA || r.Age >= b.limits.Forget || empty {
 			continue
 		}
 		if p := b.path(now, r.Interfaces); p != nil {

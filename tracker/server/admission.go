@@ -35,7 +35,10 @@ func newGate(cfg Config) (*admission, error) {
 
 // Refusals, with words for the user of the peer.
 var (
-	errUnknownKey = &wire.Failure{Reason: "this tracker is private: the key in the announce URL is missing or unknown", RetryIn: wire.Never}
+	errUnknownKey = &wire.Failure{
+		Reason:  "this tracker is private: the key in the announce URL is missing or unknown",
+		RetryIn: wire.Never,
+	}
 	errNotAllowed = &wire.Failure{Reason: "this tracker does not serve this torrent", RetryIn: wire.Never}
 )
 

@@ -89,7 +89,10 @@ func (cfg Config) String() string {
 
 // Limits are the limits of the store.
 func (cfg Config) Limits() swarm.Limits {
-	return swarm.Limits{Lifetime: cfg.Lifetime.D(), Members: cfg.MaxPeers, PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS, PerNetwork: cfg.MaxPerNet}
+	return swarm.Limits{
+		Lifetime: cfg.Lifetime.D(), Members: cfg.MaxPeers,
+		PerHost: cfg.MaxPerHost, PerAS: cfg.MaxPerAS, PerNetwork: cfg.MaxPerNet,
+	}
 }
 
 // Check returns an error if a tracker would not start: a value is out of range, or a list cannot be
@@ -106,14 +109,18 @@ func (cfg Config) check() error {
 	}{
 		{cfg.Interval.D() >= time.Second && cfg.Interval.D() <= 24*time.Hour, "interval: want 1s to 24h"},
 		{cfg.MinInterval.D() >= 0 && cfg.MinInterval <= cfg.Interval, "min_interval: want 0s up to interval"},
-		{cfg.Lifetime.D() > cfg.Interval.D()*11/10, "lifetime: want more than interval plus a tenth, or peers are forgotten between announces"},
+		{cfg.Lifetime.D() > cfg.Interval.D()*11/10,
+			"lifetime: want more than interval plus a tenth, or peers are forgotten between announces"},
 		{cfg.Sync.D() >= 10*time.Millisecond, "sync: want at least 10ms"},
 		{cfg.Data == "" || cfg.Store == "", "data, store: want one of them, not both"},
 		{len(cfg.TrackerID) <= 64, "tracker_id: want at most 64 bytes"},
 		{cfg.MaxConns > 0, "max_connections: want at least 1"},
-		{cfg.MaxPeers > 0 && cfg.MaxPerHost > 0 && cfg.MaxPerAS > 0, "max_peers, max_peers_per_host, max_peers_per_as: want at least 1"},
-		{cfg.MaxPerNet >= 0, "max_peers_per_network: want 0 for a sixteenth of max_peers, or a number of addresses"},
-		{cfg.NumWant >= 0 && cfg.MaxNumWant >= cfg.NumWant && cfg.MaxNumWant <= 1000, "num_want, max_num_want: want 0 to 1000, and max_num_want at least num_want"},
+		{cfg.MaxPeers > 0 && cfg.MaxPerHost > 0 && cfg.MaxPerAS > 0,
+			"max_peers, max_peers_per_host, max_peers_per_as: want at least 1"},
+		{cfg.MaxPerNet >= 0,
+			"max_peers_per_network: want 0 for a sixteenth of max_peers, or a number of addresses"},
+		{cfg.NumWant >= 0 && cfg.MaxNumWant >= cfg.NumWant && cfg.MaxNumWant <= 1000,
+			"num_want, max_num_want: want 0 to 1000, and max_num_want at least num_want"},
 		{cfg.PerHostRate >= 0 && cfg.PerASRate >= 0, "requests_per_host, requests_per_as: want 0 or more"},
 	} {
 		if !c.ok {

@@ -15,8 +15,14 @@ type limiters struct{ hosts, ases, claimed *limiter }
 
 // Refusals of too many requests. A minute is the shortest time that BEP 31 can express.
 var (
-	tooMany        = &wire.Failure{Reason: "too many requests from your address or network; slow down", RetryIn: time.Minute}
-	tooManyClaimed = &wire.Failure{Reason: "the tracker has not verified your AS yet, and has too many such requests", RetryIn: time.Minute}
+	tooMany = &wire.Failure{
+		Reason:  "too many requests from your address or network; slow down",
+		RetryIn: time.Minute,
+	}
+	tooManyClaimed = &wire.Failure{
+		Reason:  "the tracker has not verified your AS yet, and has too many such requests",
+		RetryIn: time.Minute,
+	}
 )
 
 // claimedRate is how many requests without a proven ISD-AS are answered a second. An honest peer

@@ -52,14 +52,17 @@ func newMetrics(store swarm.Store, base *knowledge.Base) *metrics {
 	scrapes := byTransport("scrapes_total", "Scrapes that were understood.")
 	refusals := byTransport("refusals_total", "Requests that were answered with a failure.")
 	m := &metrics{
-		unlisted:   counter("unlisted_total", "Announces of peers that were not registered because of a quota."),
-		reports:    counter("path_reports_total", "Path reports that were accepted."),
-		passedOver: counter("path_reports_passed_over_total", "Path reports that were ignored: too frequent, or about other ASes."),
-		registry:   r,
-		handler:    promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
+		unlisted: counter("unlisted_total", "Announces of peers that were not registered because of a quota."),
+		reports:  counter("path_reports_total", "Path reports that were accepted."),
+		passedOver: counter("path_reports_passed_over_total",
+			"Path reports that were ignored: too frequent, or about other ASes."),
+		registry: r,
+		handler:  promhttp.HandlerFor(r, promhttp.HandlerOpts{}),
 	}
 	for i, t := range transportNames {
-		m.of[i] = transportCounters{announces.WithLabelValues(t), scrapes.WithLabelValues(t), refusals.WithLabelValues(t)}
+		m.of[i] = transportCounters{
+			announces.WithLabelValues(t), scrapes.WithLabelValues(t), refusals.WithLabelValues(t),
+		}
 	}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) { collect(ch, store, base) }))
@@ -149,7 +152,8 @@ func (s *Server) Stats(ctx context.Context) (Stats, error) {
 	}
 	for i, name := range transportNames {
 		c := m.of[i]
-		out.Announces[name], out.Scrapes[name], out.Refusals[name] = value(c.announces), value(c.scrapes), value(c.refusals)
+		out.Announces[name], out.Scrapes[name] = value(c.announces), value(c.scrapes)
+		out.Refusals[name] = value(c.refusals)
 	}
 	return out, err
 }

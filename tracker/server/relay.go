@@ -40,14 +40,19 @@ const maxSeats = 1000
 // Refusals of a place, with words for the user of the peer. They do not keep a peer from connecting
 // to others in another way.
 var (
-	errManySeats  = &wire.Failure{Reason: "too many torrents on one connection"}
-	errHostSeats  = &wire.Failure{Reason: "too many peers with your address in this swarm"}
-	errNetSeats   = &wire.Failure{Reason: "too many peers of your network; try again later", RetryIn: time.Minute}
-	errFullRelay  = &wire.Failure{Reason: "this tracker has no room for more peers; try again later", RetryIn: time.Minute}
+	errManySeats = &wire.Failure{Reason: "too many torrents on one connection"}
+	errHostSeats = &wire.Failure{Reason: "too many peers with your address in this swarm"}
+	errNetSeats  = &wire.Failure{Reason: "too many peers of your network; try again later", RetryIn: time.Minute}
+	errFullRelay = &wire.Failure{
+		Reason:  "this tracker has no room for more peers; try again later",
+		RetryIn: time.Minute,
+	}
 	errTakenID    = &wire.Failure{Reason: "another peer with this peer ID is connected"}
 	errNoPeerID   = &wire.Failure{Reason: "peer_id is missing"}
 	errNoSeat     = &wire.Failure{Reason: "announce the torrent before you answer offers"}
-	errNotOffered = &wire.Failure{Reason: "an offer or answer comes with an announce to this tracker, not as a message of its own"}
+	errNotOffered = &wire.Failure{
+		Reason: "an offer or answer comes with an announce to this tracker, not as a message of its own",
+	}
 )
 
 func newRelay() *relay {

@@ -61,7 +61,10 @@ type Server struct {
 
 // New makes a tracker that keeps its swarms in the store. The caller closes the store.
 func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
-	s := &Server{store: store, log: log, began: time.Now(), id: cfg.TrackerID, paths: newPaths(store, log), relay: newRelay()}
+	s := &Server{
+		store: store, log: log, began: time.Now(), id: cfg.TrackerID,
+		paths: newPaths(store, log), relay: newRelay(),
+	}
 	if s.id == "" {
 		s.id = fmt.Sprintf("%016x", rand.Uint64())
 	}
@@ -112,7 +115,8 @@ func (s *Server) SetAddresses(urls []string) error {
 		}
 	}
 	if unspecified && len(s.siblings.toIP) > 0 && len(s.siblings.toSCION) == 0 {
-		s.log.Warn("peers on SCION do not learn the tracker's address on IP, since it listens on all addresses there; set announce_urls in the configuration")
+		s.log.Warn("peers on SCION do not learn the tracker's address on IP, " +
+			"since it listens on all addresses there; set announce_urls in the configuration")
 	}
 	return nil
 }
@@ -160,7 +164,8 @@ func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wir
 		return wire.Answer{}, err
 	}
 	v := swarm.Visit{
-		InfoHash: a.InfoHash, ID: a.PeerID, Identity: a.Identity(), Addr: r.from, Event: a.Event, Seed: a.Seed(), Fellow: a.Fellow,
+		InfoHash: a.InfoHash, ID: a.PeerID, Identity: a.Identity(), Addr: r.from,
+		Event: a.Event, Seed: a.Seed(), Fellow: a.Fellow,
 		Want: g.cfg.NumWant, Reaches: swarm.IPv4 | swarm.IPv6, Room: r.room,
 	}
 	v.Addr.Port = a.Port
@@ -223,7 +228,8 @@ const (
 	provenSoon = 30 * time.Second
 )
 
-var errClaimed = errors.New("the tracker does not yet know the path of your packets as one from your AS, so it names this peer to nobody")
+var errClaimed = errors.New("the tracker does not yet know the path of your packets as one from your AS, " +
+	"so it names this peer to nobody")
 
 // jitter changes an interval by up to a tenth, so that peers that came at once do not come back at
 // once.

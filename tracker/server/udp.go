@@ -101,7 +101,10 @@ func (u *udp) answer(ctx context.Context, out, in []byte, from netip.AddrPort, n
 	if !u.knows(from.Addr(), r.Connection, now) {
 		return errConnectFirst.AppendUDP(out, r.Transaction)
 	}
-	src := request{transport: overUDP, from: wire.Addr{Host: from.Addr().WithZone(""), Port: from.Port()}, at: now, room: u.room}
+	src := request{
+		transport: overUDP, from: wire.Addr{Host: from.Addr().WithZone(""), Port: from.Port()},
+		at: now, room: u.room,
+	}
 	if err == nil {
 		switch r.Action {
 		case wire.AnnounceUDP:

@@ -62,7 +62,8 @@ func (s *Server) acceptSocket(ctx context.Context, w http.ResponseWriter, r *htt
 	defer func() { _ = c.CloseNow() }() // it may be closed already
 	c.SetReadLimit(wire.MaxSignal)
 	k := &socket{
-		origin: pathsel.OriginIP(from.Host, ""), seats: map[wire.InfoHash]wire.PeerID{}, out: make(chan []byte, maxQueue),
+		origin: pathsel.OriginIP(from.Host, ""),
+		seats:  map[wire.InfoHash]wire.PeerID{}, out: make(chan []byte, maxQueue),
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -150,7 +151,8 @@ func (s *Server) signalled(ctx context.Context, k *socket, from request, m *wire
 		return errNotOffered
 	}
 	answer, err := s.announce(ctx, from, &wire.Announce{ // without a port, so the store remembers nobody
-		InfoHash: m.InfoHash, PeerID: m.PeerID, Event: m.Event, Uploaded: m.Uploaded, Downloaded: m.Downloaded, Left: m.Left, Passkey: key,
+		InfoHash: m.InfoHash, PeerID: m.PeerID, Event: m.Event, Passkey: key,
+		Uploaded: m.Uploaded, Downloaded: m.Downloaded, Left: m.Left,
 	})
 	if err != nil {
 		s.relay.leave(k, m.InfoHash) // the lists may have changed

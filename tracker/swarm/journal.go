@@ -95,7 +95,8 @@ func (d *Durable) load(name string) error {
 		return err
 	}
 	alive := time.Now()
-	journal, damage, err := durable.OpenLog(name, lockPatience, func(batch []byte) error { return d.apply(batch, &alive) })
+	apply := func(batch []byte) error { return d.apply(batch, &alive) }
+	journal, damage, err := durable.OpenLog(name, lockPatience, apply)
 	if err != nil {
 		return errors.Join(err, dir.Close())
 	}
@@ -209,7 +210,8 @@ func (m *member) value() []byte {
 
 func parseMember(k, v []byte) (wire.InfoHash, member, error) {
 	if len(k) != memberKeyLen || len(v) != memberValueLen || k[20] >= kinds || flags(v[28]) > isPaused {
-		return wire.InfoHash{}, member{}, fmt.Errorf("%w: record of %d and %d bytes", durable.ErrDamaged, len(k), len(v))
+		return wire.InfoHash{}, member{},
+			fmt.Errorf("%w: record of %d and %d bytes", durable.ErrDamaged, len(k), len(v))
 	}
 	be := binary.BigEndian
 	m := member{

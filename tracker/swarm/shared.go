@@ -89,7 +89,8 @@ func OpenShared(ctx context.Context, address, password string, l Limits, log *sl
 		sweep: valkey.NewLuaScript(swarmLua + sweepLua), keep: valkey.NewLuaScript(keepLua),
 	}
 	if s.client, err = valkey.NewClient(o); err != nil {
-		return nil, fmt.Errorf("connect to the store %s: %w; is the server running, and may this host use it?", name, err)
+		return nil, fmt.Errorf("connect to the store %s: %w; "+
+			"is the server running, and may this host use it?", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sharedStart)
 	defer cancel()
@@ -102,7 +103,8 @@ func OpenShared(ctx context.Context, address, password string, l Limits, log *sl
 
 // sharedOptions reads the URL. Errors do not quote it, since any part may belong to a password.
 func sharedOptions(address string) (valkey.ClientOption, string, error) {
-	wrong := errors.New("store: want redis://[user:password@]host:port/database, or rediss:// for TLS; in a password / ? # @ are written %2F %3F %23 %40")
+	wrong := errors.New("store: want redis://[user:password@]host:port/database, or rediss:// for TLS; " +
+		"in a password / ? # @ are written %2F %3F %23 %40")
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
 		return valkey.ClientOption{}, "", wrong
@@ -136,7 +138,8 @@ func (s *Shared) check(ctx context.Context) error {
 	}
 	has := func(line string) bool { return strings.Contains(info, "\n"+line) }
 	if has("maxmemory_policy:") && !has("maxmemory_policy:noeviction") && !has("maxmemory:0\r") {
-		s.log.Warn("the store forgets swarms when its memory is full; set its maxmemory-policy to noeviction", "store", s.name)
+		s.log.Warn("the store forgets swarms when its memory is full; set its maxmemory-policy to noeviction",
+			"store", s.name)
 	}
 	return nil
 }
@@ -167,7 +170,8 @@ func (s *Shared) begin(ctx context.Context) error {
 		}
 	}
 	for cursor := uint64(0); ; {
-		found, err := s.client.Do(ctx, b().Scan().Cursor(cursor).Match(sharedPrefix+"*").Count(1000).Build()).AsScanEntry()
+		scan := b().Scan().Cursor(cursor).Match(sharedPrefix + "*").Count(1000).Build()
+		found, err := s.client.Do(ctx, scan).AsScanEntry()
 		if err != nil {
 			return err
 		}
@@ -380,7 +384,8 @@ func (s *Shared) Sweep(ctx context.Context) error {
 		}
 		for _, h := range due {
 			if len(h) != len(wire.InfoHash{}) {
-				return fmt.Errorf("the store has a swarm with a name of %d bytes: is it used for something else?", len(h))
+				return fmt.Errorf("the store has a swarm with a name of %d bytes: is it used for something else?",
+					len(h))
 			}
 			if err := s.sweepOne(ctx, wire.InfoHash([]byte(h))); err != nil {
 				return err

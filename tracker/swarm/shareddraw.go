@@ -15,7 +15,9 @@ import (
 
 // choose draws peers for the visitor from keys of these sizes. It leaves out members that announced
 // before oldest.
-func (s *Shared) choose(ctx context.Context, v *Visit, keys []string, sizes [2 * kinds]int64, oldest int64) ([]wire.Peer, error) {
+func (s *Shared) choose(
+	ctx context.Context, v *Visit, keys []string, sizes [2 * kinds]int64, oldest int64,
+) ([]wire.Peer, error) {
 	var draws [kinds]draw
 	var available [kinds]int
 	for k := range draws {
@@ -155,12 +157,14 @@ func appendDrawn(to []member, got []valkey.ValkeyMessage, kind int, oldest int64
 func parseShared(address, value []byte) (m member, err error) {
 	const valueLen = 20 + 8 + 1 + 4
 	if len(value) != valueLen {
-		return m, fmt.Errorf("the store has a member of %d and %d bytes: is it used for something else?", len(address), len(value))
+		return m, fmt.Errorf("the store has a member of %d and %d bytes: is it used for something else?",
+			len(address), len(value))
 	}
 	if a, ok := scionnet.ParseCompact(address); ok {
 		m.ia, m.host, m.port = a.IA, a.Host.As16(), a.Port
 	}
-	m.id, m.identity, m.seen = wire.PeerID(value[:20]), binary.BigEndian.Uint64(value[20:]), binary.BigEndian.Uint32(value[29:])
+	m.id, m.identity = wire.PeerID(value[:20]), binary.BigEndian.Uint64(value[20:])
+	m.seen = binary.BigEndian.Uint32(value[29:])
 	if value[28] == 'p' {
 		m.flags = isPaused
 	}

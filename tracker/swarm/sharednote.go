@@ -67,8 +67,8 @@ func (s *Shared) Kept(ctx context.Context) (notes [][]byte, err error) {
 		if newest < after {
 			after = 0 // the server has lost its data, and counts from 1 again
 		}
-		found, err := s.client.Do(ctx, b().Zrangebyscore().Key(notesKey).Min("("+strconv.FormatInt(after, 10)).Max("+inf").
-			Withscores().Limit(0, notesRead).Build()).AsZScores()
+		newer := b().Zrangebyscore().Key(notesKey).Min("(" + strconv.FormatInt(after, 10)).Max("+inf")
+		found, err := s.client.Do(ctx, newer.Withscores().Limit(0, notesRead).Build()).AsZScores()
 		if err != nil {
 			return err
 		}

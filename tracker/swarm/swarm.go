@@ -156,5 +156,6 @@ var (
 	ErrPerAS   = errors.New("too many peers of this AS in the swarm, so others do not learn of this one")
 	ErrASShare = errors.New("peers of this AS fill half of the tracker, so others do not learn of this one")
 	// ErrNetworkShare concerns a /24 or /48.
-	ErrNetworkShare = errors.New("peers of this network fill their share of the tracker, so others do not learn of this one")
+	ErrNetworkShare = errors.New("peers of this network fill their share of the tracker, " +
+		"so others do not learn of this one")
 )

@@ -235,7 +235,8 @@ func (t *table) swap(s hashSeed, g *group, i, j int) {
 
 func (t *table) makeIndex(s hashSeed) {
 	t.index = &index{
-		slots: map[uint64]int32{}, identities: map[uint64]tally{}, hosts: map[uint64]int32{}, ases: map[pathsel.IA]int32{},
+		slots: map[uint64]int32{}, identities: map[uint64]tally{},
+		hosts: map[uint64]int32{}, ases: map[pathsel.IA]int32{},
 	}
 	for _, g := range t.groups {
 		if g == nil {

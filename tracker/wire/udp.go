@@ -146,7 +146,9 @@ func (r *UDPRequest) Append(b []byte) []byte {
 	case AnnounceUDP:
 		a := &r.Announce
 		b = append(append(b, a.InfoHash[:]...), a.PeerID[:]...)
-		b = be.AppendUint64(be.AppendUint64(be.AppendUint64(b, uint64(a.Downloaded)), uint64(a.Left)), uint64(a.Uploaded))
+		for _, n := range []int64{a.Downloaded, a.Left, a.Uploaded} {
+			b = be.AppendUint64(b, uint64(n))
+		}
 		key, _ := strconv.ParseUint(a.Key, 16, 32) // other keys have no form in BEP 15
 		b = be.AppendUint32(be.AppendUint32(be.AppendUint32(b, uint32(a.Event)), 0), uint32(key))
 		b = be.AppendUint16(be.AppendUint32(b, uint32(int32(a.NumWant))), a.Port)
@@ -245,8 +247,9 @@ func ParseUDPAnswer(b []byte, v6 bool) (UDPAnswer, error) {
 		return a, err
 	case ScrapeUDP:
 		for ; len(b) >= 12; b = b[12:] {
-			c := Counts{Complete: int64(be.Uint32(b)), Downloaded: int64(be.Uint32(b[4:])), Incomplete: int64(be.Uint32(b[8:]))}
-			a.Counts = append(a.Counts, c)
+			a.Counts = append(a.Counts, Counts{
+				Complete: int64(be.Uint32(b)), Downloaded: int64(be.Uint32(b[4:])), Incomplete: int64(be.Uint32(b[8:])),
+			})
 		}
 		return a, nil
 	case ErrorUDP:

@@ -36,7 +36,8 @@ func Start(t *testing.T, settings ...string) *Server {
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	v := &Server{Addr: l.Addr().String(), t: t}
 	l.Close()
-	v.args = append([]string{program, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", t.TempDir()}, settings...)
+	v.args = []string{program, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no"}
+	v.args = append(append(v.args, "--dir", t.TempDir()), settings...)
 	v.Restart()
 	t.Cleanup(v.Stop)
 	return v
