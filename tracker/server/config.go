@@ -1,11 +1,11 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
@@ -17,29 +17,80 @@ import (
 // Config is the configuration file. Settings that are missing in the file have the value of
 // Default.
 type Config struct {
-	Listen      []string       `toml:"listen" comment:"Addresses to listen on: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:31080.\nOnly a listener such as stats://127.0.0.1:8081 answers /stats and /metrics, over HTTP and to everybody who reaches it.\nThis setting and the following ones, down to max_peers_per_network, are read only at the start."`
-	AnnounceAt  []string       `toml:"announce_urls" comment:"Where peers reach this tracker: scion://1-ff00:0:110,[192.0.2.1]:31080, https://tracker.example.\nPeers that announce over IP learn the address on SCION, and the other way round, so that they find each other even if\na torrent names only one. Peers get at most 4 addresses of each kind. Empty: the addresses of listen that name a host.\nSet it if the tracker is behind a proxy or an address translator."`
-	Data        string         `toml:"data" comment:"Directory of the journal. Empty: peers are forgotten when the tracker ends."`
-	Store       string         `toml:"store" comment:"A Valkey or Redis server instead of data, which several trackers may share: redis://user@host:6379/0, or rediss:// for TLS.\nThe server's maxmemory-policy must be noeviction."`
-	StorePass   string         `toml:"store_password_file" comment:"File with the password for the store. It is safer there than in the URL."`
-	Sync        units.Duration `toml:"sync" comment:"How often the journal is written. A crash loses at most the announces of that time."`
-	TrackerID   string         `toml:"tracker_id" comment:"The tracker's ID in its answers. Empty: a new one at each start. Trackers that replace each other may share one."`
-	MaxConns    int            `toml:"max_connections" comment:"Maximum number of simultaneous HTTP connections per listener."`
-	Lifetime    units.Duration `toml:"lifetime" comment:"A peer is forgotten if it has not announced for this time. It must be longer than interval."`
-	MaxPeers    int            `toml:"max_peers" comment:"Maximum number of peer addresses in memory. Each takes up to 200 bytes, or 300 if it is alone in its swarm.\nA single SCION AS may have half of them."`
-	MaxPerHost  int            `toml:"max_peers_per_host" comment:"Maximum number of addresses of one host (IPv6: of one /64) in one swarm."`
-	MaxPerAS    int            `toml:"max_peers_per_as" comment:"Maximum number of addresses of one SCION AS in one swarm."`
-	MaxPerNet   int            `toml:"max_peers_per_network" comment:"Maximum number of addresses of one network in all swarms. A network is a /24 of IPv4 or a /48 of IPv6,\non SCION within its AS. 0: a sixteenth of max_peers."`
-	Interval    units.Duration `toml:"interval" comment:"Time between the announces of a peer. Each answer varies it by up to a tenth.\nThis setting and the following ones are read again on SIGHUP."`
-	MinInterval units.Duration `toml:"min_interval" comment:"Shortest time between the announces of a peer that has too few peers."`
-	NumWant     int            `toml:"num_want" comment:"Number of peers in an answer if the request names none."`
-	MaxNumWant  int            `toml:"max_num_want" comment:"Maximum number of peers in an answer."`
-	PerHostRate float64        `toml:"requests_per_host" comment:"Maximum requests per second of one host (IPv6: of one /64), on average; 0: no limit."`
-	PerASRate   float64        `toml:"requests_per_as" comment:"Maximum requests per second of one SCION AS, on average; 0: no limit."`
-	Paths       bool           `toml:"path_knowledge" comment:"Accept path measurements from peers on SCION, and tell them near peers and good paths.\nThe measurements are stored with the swarms for two hours, with the addresses of the reporting peers; see PROTOCOL.md."`
-	Allow       string         `toml:"allow" comment:"File with the info hashes to serve, in hexadecimal digits, one per line. Empty: all."`
-	Deny        string         `toml:"deny" comment:"File with the info hashes not to serve."`
-	Keys        string         `toml:"keys" comment:"File with the keys of a private tracker, one per line. Announce URLs are then http://HOST/KEY/announce.\nOver UDP the key is in the URL too (BEP 41)."`
+	Listen      []string       `toml:"listen"`
+	AnnounceAt  []string       `toml:"announce_urls"`
+	Data        string         `toml:"data"`
+	Store       string         `toml:"store"`
+	StorePass   string         `toml:"store_password_file"`
+	Sync        units.Duration `toml:"sync"`
+	TrackerID   string         `toml:"tracker_id"`
+	MaxConns    int            `toml:"max_connections"`
+	Lifetime    units.Duration `toml:"lifetime"`
+	MaxPeers    int            `toml:"max_peers"`
+	MaxPerHost  int            `toml:"max_peers_per_host"`
+	MaxPerAS    int            `toml:"max_peers_per_as"`
+	MaxPerNet   int            `toml:"max_peers_per_network"`
+	Interval    units.Duration `toml:"interval"`
+	MinInterval units.Duration `toml:"min_interval"`
+	NumWant     int            `toml:"num_want"`
+	MaxNumWant  int            `toml:"max_num_want"`
+	PerHostRate float64        `toml:"requests_per_host"`
+	PerASRate   float64        `toml:"requests_per_as"`
+	Paths       bool           `toml:"path_knowledge"`
+	Allow       string         `toml:"allow"`
+	Deny        string         `toml:"deny"`
+	Keys        string         `toml:"keys"`
+}
+
+// comments explain the settings in the file. Each line of a text is a line there.
+var comments = map[string]string{
+	"listen": "Addresses to listen on: http://127.0.0.1:8080, udp://127.0.0.1:8080, " +
+		"scion://1-ff00:0:110,[127.0.0.1]:31080.\n" +
+		"Only a listener such as stats://127.0.0.1:8081 answers /stats and /metrics, over HTTP " +
+		"and to everybody who reaches it.\n" +
+		"This setting and the following ones, down to max_peers_per_network, are read only at the " +
+		"start.",
+	"announce_urls": "Where peers reach this tracker: scion://1-ff00:0:110,[192.0.2.1]:31080, " +
+		"https://tracker.example.\n" +
+		"Peers that announce over IP learn the address on SCION, and the other way round, so that " +
+		"they find each other even if\n" +
+		"a torrent names only one. Peers get at most 4 addresses of each kind. Empty: the " +
+		"addresses of listen that name a host.\n" +
+		"Set it if the tracker is behind a proxy or an address translator.",
+	"data": "Directory of the journal. Empty: peers are forgotten when the tracker ends.",
+	"store": "A Valkey or Redis server instead of data, which several trackers may share: " +
+		"redis://user@host:6379/0, or rediss:// for TLS.\n" +
+		"The server's maxmemory-policy must be noeviction.",
+	"store_password_file": "File with the password for the store. It is safer there than in the URL.",
+	"sync":                "How often the journal is written. A crash loses at most the announces of that time.",
+	"tracker_id": "The tracker's ID in its answers. Empty: a new one at each start. Trackers that replace " +
+		"each other may share one.",
+	"max_connections": "Maximum number of simultaneous HTTP connections per listener.",
+	"lifetime": "A peer is forgotten if it has not announced for this time. It must be longer than " +
+		"interval.",
+	"max_peers": "Maximum number of peer addresses in memory. Each takes up to 200 bytes, or 300 if it is " +
+		"alone in its swarm.\n" +
+		"A single SCION AS may have half of them.",
+	"max_peers_per_host": "Maximum number of addresses of one host (IPv6: of one /64) in one swarm.",
+	"max_peers_per_as":   "Maximum number of addresses of one SCION AS in one swarm.",
+	"max_peers_per_network": "Maximum number of addresses of one network in all swarms. " +
+		"A network is a /24 of IPv4 or a /48 of IPv6,\n" +
+		"on SCION within its AS. 0: a sixteenth of max_peers.",
+	"interval": "Time between the announces of a peer. Each answer varies it by up to a tenth.\n" +
+		"This setting and the following ones are read again on SIGHUP.",
+	"min_interval":      "Shortest time between the announces of a peer that has too few peers.",
+	"num_want":          "Number of peers in an answer if the request names none.",
+	"max_num_want":      "Maximum number of peers in an answer.",
+	"requests_per_host": "Maximum requests per second of one host (IPv6: of one /64), on average; 0: no limit.",
+	"requests_per_as":   "Maximum requests per second of one SCION AS, on average; 0: no limit.",
+	"path_knowledge": "Accept path measurements from peers on SCION, and tell them near peers and good paths.\n" +
+		"The measurements are stored with the swarms for two hours, with the addresses of the " +
+		"reporting peers; see PROTOCOL.md.",
+	"allow": "File with the info hashes to serve, in hexadecimal digits, one per line. Empty: all.",
+	"deny":  "File with the info hashes not to serve.",
+	"keys": "File with the keys of a private tracker, one per line. Announce URLs are then " +
+		"http://HOST/KEY/announce.\n" +
+		"Over UDP the key is in the URL too (BEP 41).",
 }
 
 // Default is the configuration of a public tracker of medium size.
@@ -80,11 +131,19 @@ func (cfg Config) String() string {
 	} else {
 		cfg.Store = "(not shown: it is not a URL)"
 	}
-	var b bytes.Buffer
-	if err := toml.NewEncoder(&b).Encode(cfg); err != nil {
+	b, err := toml.Marshal(cfg)
+	if err != nil {
 		panic(err) // no value of Config is one that TOML lacks
 	}
-	return b.String()
+	var out strings.Builder
+	for line := range strings.Lines(string(b)) {
+		name, _, _ := strings.Cut(line, " = ")
+		for comment := range strings.Lines(comments[name]) {
+			out.WriteString("# " + strings.TrimSuffix(comment, "\n") + "\n")
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // Limits are the limits of the store.

@@ -487,6 +487,13 @@ func TestConfig(t *testing.T) {
 	if err := again.Read(strings.NewReader(d.String())); err != nil || again.String() != d.String() {
 		t.Errorf("%v: %s", err, again)
 	}
+	before := ""
+	for line := range strings.Lines(d.String()) {
+		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(before, "#") {
+			t.Errorf("no comment explains %q", line)
+		}
+		before = line
+	}
 	for _, text := range []string{"nonsense = 1", "interval = 'x'", "listen = 1", "interval = '30m'\n=", "[x]"} {
 		c := server.Default()
 		if err := c.Read(strings.NewReader(text)); err == nil {
