@@ -167,13 +167,7 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 		turns[p] = m.turns[p]
 	}
 	m.turns = turns
-	if v.Received == nil {
-		m.favored = nil
-	} else if m.ranked.IsZero() || v.Now.Sub(m.ranked) >= rankTime {
-		m.ranked = v.Now
-		m.favored = favor(wanting, v.Received, from)
-		m.favored = m.favored[:min(len(m.favored), v.MaxUploads-1)]
-	}
+	m.rank(v, wanting, from)
 	served := map[PeerID]bool{}
 	slots := map[string]int{} // of networks and hosts
 	give := func(p PeerID) {
@@ -204,15 +198,14 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 		}
 		give(p)
 	}
-	tallies := m.recentTallies(v.Now)
-	turnsOf := func(name, above string) int { return max(tallies[name].turns, tallies[above].clock) }
+	m.tallies = m.recentTallies(v.Now)
 	contested := len(rest) > v.MaxUploads-len(served)
 	for len(served) < v.MaxUploads && len(rest) > 0 {
 		next := slices.MinFunc(rest, func(a, b PeerID) int {
 			x, y := from[a], from[b]
 			return cmp.Or(
-				slots[x.Net]-slots[y.Net], turnsOf(x.Net, "")-turnsOf(y.Net, ""),
-				slots[x.Host]-slots[y.Host], turnsOf(x.Host, x.Net)-turnsOf(y.Host, y.Net),
+				slots[x.Net]-slots[y.Net], m.turnsOf(x.Net, "")-m.turnsOf(y.Net, ""),
+				slots[x.Host]-slots[y.Host], m.turnsOf(x.Host, x.Net)-m.turnsOf(y.Host, y.Net),
 				turns[a].since.Compare(turns[b].since), turns[a].left.Compare(turns[b].left),
 			)
 		})
@@ -222,15 +215,7 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 		// continues.
 		if contested || turns[next].since.IsZero() {
 			turns[next] = turn{since: v.Now}
-			above := ""
-			for _, name := range []string{from[next].Net, from[next].Host} {
-				x, up := tallies[name], tallies[above]
-				x.turns, x.at = turnsOf(name, above), v.Now
-				up.clock = x.turns
-				x.turns++
-				tallies[above], tallies[name] = up, x
-				above = name
-			}
+			m.count(from[next], v.Now)
 		}
 	}
 	for _, p := range rest {
@@ -243,8 +228,36 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 			turns[p] = turn{since: v.Now}
 		}
 	}
-	m.tallies = tallies
 	return served
+}
+
+// rank chooses the peers that keep their slots because they serve us best, if it is time for that.
+func (m *UploadMemory) rank(v UploadView, wanting []PeerID, from map[PeerID]Origin) {
+	if v.Received == nil {
+		m.favored = nil
+	} else if m.ranked.IsZero() || v.Now.Sub(m.ranked) >= rankTime {
+		m.ranked = v.Now
+		m.favored = favor(wanting, v.Received, from)
+		m.favored = m.favored[:min(len(m.favored), v.MaxUploads-1)]
+	}
+}
+
+// turnsOf counts the turns of a network or host. above is the network of a host; "" for a network.
+func (m *UploadMemory) turnsOf(name, above string) int {
+	return max(m.tallies[name].turns, m.tallies[above].clock)
+}
+
+// count counts one more turn of a network and a host in it.
+func (m *UploadMemory) count(o Origin, now time.Time) {
+	above := ""
+	for _, name := range []string{o.Net, o.Host} {
+		x, up := m.tallies[name], m.tallies[above]
+		x.turns, x.at = m.turnsOf(name, above), now
+		up.clock = x.turns
+		x.turns++
+		m.tallies[above], m.tallies[name] = up, x
+		above = name
+	}
 }
 
 // favor orders the peers that serve us, best first, with one peer of each host before any host's
@@ -445,10 +458,30 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 		return nil
 	}
 	all, overlaps := sharesOf(d.shares()), d.overlaps()
+	d.deal()
+	dealt := sharesOf(d.shares())
+	better := dealt.least > (1+shareSlack)*all.least ||
+		dealt.least >= (1-shareSlack)*all.least && dealt.sum >= (1-shareSlack)*all.sum && d.overlaps() < overlaps
+	if !better || dealt.least <= 0 {
+		return nil
+	}
+	barred := map[string]bool{}
+	for i, u := range active {
+		if !d.open[i] {
+			barred[u.Conn] = true
+		}
+	}
+	if len(barred) == 0 {
+		return nil
+	}
+	return barred
+}
 
-	// Deal connections one at a time, to the peer with the lowest rate (on a tie, with the fewest
-	// connections). It gets the connection that helps it most, provided that the lowest rate of all
-	// does not fall.
+// deal closes all connections, and deals them again one at a time, to the peer with the lowest rate
+// (on a tie, with the fewest connections). It gets the connection that helps it most, provided that
+// the lowest rate of all does not fall.
+func (d *division) deal() {
+	active := d.active
 	ways := map[PeerID]int{}
 	for _, u := range active {
 		ways[u.Peer]++
@@ -469,7 +502,7 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 			}
 		}
 		if who == "" {
-			break
+			return
 		}
 		now := sharesOf(has)
 		best, gets := -1, has[who]
@@ -490,22 +523,6 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 		}
 		d.reopen(best)
 	}
-	dealt := sharesOf(d.shares())
-	better := dealt.least > (1+shareSlack)*all.least ||
-		dealt.least >= (1-shareSlack)*all.least && dealt.sum >= (1-shareSlack)*all.sum && d.overlaps() < overlaps
-	if !better || dealt.least <= 0 {
-		return nil
-	}
-	barred := map[string]bool{}
-	for i, u := range active {
-		if !d.open[i] {
-			barred[u.Conn] = true
-		}
-	}
-	if len(barred) == 0 {
-		return nil
-	}
-	return barred
 }
 
 // division is a state of distribute: which connections are open.

@@ -57,17 +57,7 @@ func ParseAnnounce(query string) (Announce, error) {
 			a.Peers, err = ParseOrder(v)
 			return err
 		}
-		for _, x := range a.switches() {
-			if x.name == name {
-				*x.value = v == "1"
-			}
-		}
-		for _, x := range a.texts() {
-			if x.name == name {
-				return token(x.value, name, v)
-			}
-		}
-		return nil
+		return a.set(name, v)
 	})
 	switch {
 	case err != nil:
@@ -100,6 +90,21 @@ func (a *Announce) switches() [5]parameter[bool] {
 // texts are the parameters that are short texts or missing.
 func (a *Announce) texts() [3]parameter[string] {
 	return [...]parameter[string]{{"key", &a.Key}, {"trackerid", &a.TrackerID}, {"passkey", &a.Passkey}}
+}
+
+// set sets a switch or a text. It ignores other names.
+func (a *Announce) set(name, v string) error {
+	for _, x := range a.switches() {
+		if x.name == name {
+			*x.value = v == "1"
+		}
+	}
+	for _, x := range a.texts() {
+		if x.name == name {
+			return token(x.value, name, v)
+		}
+	}
+	return nil
 }
 
 // canonicalKey turns a key of hexadecimal digits, as most are, into its form over UDP.
