@@ -225,7 +225,24 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 
 // step returns the pieces to show each peer now. It forgets peers that have left.
 func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]int {
-	served, waiting := 0, 0
+	served, waiting := r.update(now, there)
+	if len(r.peers) > len(there) {
+		r.forget(there)
+	}
+	only := served == 1
+	fresh := r.unclaimed > 0 && r.whole == 0
+	r.setWindows(there, only, fresh && waiting == 0)
+	show := map[pathsel.PeerID][]int{}
+	if fresh {
+		r.showFresh(now, there, only, show)
+	}
+	r.showRarest(now, there, show)
+	return show
+}
+
+// update takes in what peers have said. It counts the served peers, and their pieces ahead that they
+// have asked for.
+func (r *revelation) update(now time.Time, there []viewing) (served, waiting int) {
 	for _, b := range there {
 		r.join(b.id, now)
 		for _, n := range b.news {
@@ -240,47 +257,58 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 			waiting += p.waiting
 		}
 	}
-	if len(r.peers) > len(there) {
-		r.forget(there)
-	}
-	fresh := r.unclaimed > 0 && r.whole == 0
+	return served, waiting
+}
+
+// setWindows sets the number of pieces that each peer shall have ahead. only tells that a single
+// peer is served. If the seed is idle, windows were too small for peers that have nothing ahead.
+func (r *revelation) setWindows(there []viewing, only, idle bool) {
 	for _, b := range there {
 		p := r.peers[b.id]
 		least, ahead := 2, aheadTime+b.rtt
-		if served == 1 {
+		if only {
 			least, ahead = r.alone, aloneTime+b.rtt
 		}
 		enough := max(least, 1+int(b.rate*ahead.Seconds()/r.length))
-		if waiting == 0 && p.ahead == 0 && p.given && fresh {
-			p.grown = min(2*p.window, len(r.claims)) // the window was too small
+		if idle && p.ahead == 0 && p.given {
+			p.grown = min(2*p.window, len(r.claims))
 		}
 		p.window = max(p.grown, min(enough, len(r.claims)))
 	}
-	show := map[pathsel.PeerID][]int{}
-	give := func(id pathsel.PeerID, p *viewer, piece int) {
-		if p.shown.Set(piece); !p.has.Has(piece) {
-			p.lacking--
-		}
-		p.given = true
-		p.ahead++
-		p.moved = now
-		show[id] = append(show[id], piece)
+}
+
+// show notes that the peer is shown a piece.
+func (p *viewer) show(piece int, now time.Time) {
+	if p.shown.Set(piece); !p.has.Has(piece) {
+		p.lacking--
 	}
-	// Each peer gets one fresh piece a round, so that the first peers do not get all.
-	for more := fresh; more; {
+	p.given = true
+	p.ahead++
+	p.moved = now
+}
+
+// showFresh fills the windows with fresh pieces. Each peer gets one piece a round, so that the first
+// peers do not get all.
+func (r *revelation) showFresh(now time.Time, there []viewing, only bool, show map[pathsel.PeerID][]int) {
+	for more := true; more; {
 		more = false
 		for _, b := range there {
 			p := r.peers[b.id]
 			if !p.served || p.whole || p.ahead >= p.window {
 				continue
 			}
-			if i := r.next(p, served == 1); i >= 0 {
-				give(b.id, p, i)
+			if i := r.next(p, only); i >= 0 {
+				p.show(i, now)
 				r.claim(p, i)
+				show[b.id] = append(show[b.id], i)
 				more = true
 			}
 		}
 	}
+}
+
+// showRarest shows rare pieces, which others have or will have, to peers that have waited in vain.
+func (r *revelation) showRarest(now time.Time, there []viewing, show map[pathsel.PeerID][]int) {
 	for _, b := range there {
 		p := r.peers[b.id]
 		if !p.served || p.whole {
@@ -307,10 +335,10 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 			continue
 		}
 		for _, i := range r.rarest(p, p.window-p.ahead) {
-			give(b.id, p, i)
+			p.show(i, now)
+			show[b.id] = append(show[b.id], i)
 		}
 	}
-	return show
 }
 
 // forget ends the claims of peers that have left, so that others are shown their pieces.

@@ -249,39 +249,9 @@ func (f *Filter) arrived(m message) verdict {
 	case msgPiece, msgReject:
 		return f.answeredLocked(m, now)
 	case msgRequest:
-		if f.engineServes && !f.serves {
-			if len(f.forPeer) < maxUnsaid {
-				f.toPeerLocked(encode(msgReject, m.block))
-			}
-			return drop
-		}
-		if f.noRejects && !f.engineServes {
-			return drop // the engine would not answer
-		}
-		now, room := f.serving.asks(m.block)
-		if !room {
-			f.fault = errFlood
-			return refuse
-		}
-		if !now {
-			return drop
-		}
+		return f.asksLocked(m.block)
 	case msgCancel:
-		if n, ok := f.serving.asked[m.block]; !f.noRejects && (n < f.serving.handed || !ok) {
-			return pass // the engine answers
-		}
-		switch waited := f.serving.ends(m.block); {
-		case !waited:
-			f.feedLocked() // the engine does not answer
-		case f.noRejects:
-			return drop
-		case len(f.forPeer) >= maxUnsaid:
-			f.fault = errFlood
-			return refuse
-		default:
-			f.toPeerLocked(encode(msgReject, m.block))
-			return drop
-		}
+		return f.cancelsLocked(m.block)
 	}
 	return pass
 }
@@ -314,10 +284,7 @@ func (f *Filter) departs(m message) verdict {
 	case msgInterested, msgNotInterested:
 		f.engineInterested = m.kind == msgInterested
 	case msgRequest:
-		if f.fetchLocked(m.block) {
-			return drop
-		}
-		if f.withholdLocked(m.block) {
+		if f.fetchLocked(m.block) || f.withholdLocked(m.block) {
 			return drop
 		}
 		f.askLocked(m.block)
@@ -343,27 +310,9 @@ func (f *Filter) departs(m message) verdict {
 			return drop
 		}
 	case msgBitfield, msgHaveAll, msgHaveNone:
-		if !f.concealing {
-			f.lastTwo.count = m.pieces
-			break
-		}
-		f.announceLocked()
-		if m.kind != msgHaveNone {
-			// A peer with the fast extension must be told explicitly that we have nothing (BEP 6).
-			if !f.noRejects {
-				f.instead = append(f.instead, plain(msgHaveNone)...)
-			}
-			return drop
-		}
+		return f.departsPiecesLocked(m)
 	case msgHave:
-		if f.concealing {
-			f.announceLocked()
-			return drop
-		}
-		if tell := f.newPiecesLocked(int(m.block.index)); len(tell) != 1 {
-			f.toPeerLocked(haves(tell...))
-			return drop
-		}
+		return f.departsHaveLocked(int(m.block.index))
 	}
 	return pass
 }

@@ -49,6 +49,36 @@ func (x *lastTwo) over(now time.Time) (tell []int) {
 	return tell
 }
 
+// departsPiecesLocked decides what happens to the engine's first message about our pieces.
+func (f *Filter) departsPiecesLocked(m message) verdict {
+	if !f.concealing {
+		f.lastTwo.count = m.pieces
+		return pass
+	}
+	f.announceLocked()
+	if m.kind == msgHaveNone {
+		return pass
+	}
+	// A peer with the fast extension must be told explicitly that we have nothing (BEP 6).
+	if !f.noRejects {
+		f.instead = append(f.instead, plain(msgHaveNone)...)
+	}
+	return drop
+}
+
+// departsHaveLocked decides what happens to the engine's message that we have one more piece.
+func (f *Filter) departsHaveLocked(piece int) verdict {
+	if f.concealing {
+		f.announceLocked()
+		return drop
+	}
+	if tell := f.newPiecesLocked(piece); len(tell) != 1 {
+		f.toPeerLocked(haves(tell...))
+		return drop
+	}
+	return pass
+}
+
 // newPiecesLocked notes that we have more pieces, and returns those to tell the peer now.
 func (f *Filter) newPiecesLocked(pieces ...int) []int {
 	if f.sameEngine {

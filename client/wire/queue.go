@@ -129,6 +129,47 @@ func (p pace) answers(now time.Time) pace {
 // window is how far a request may be behind the oldest one that the engine has.
 func (p pace) window() int { return min(max(leastGiven, 2*max(p.count, p.before)), maxServing) }
 
+// asksLocked decides what happens to a request of the peer.
+func (f *Filter) asksLocked(b block) verdict {
+	if f.engineServes && !f.serves {
+		if len(f.forPeer) < maxUnsaid {
+			f.toPeerLocked(encode(msgReject, b))
+		}
+		return drop
+	}
+	if f.noRejects && !f.engineServes {
+		return drop // the engine would not answer
+	}
+	now, room := f.serving.asks(b)
+	switch {
+	case !room:
+		f.fault = errFlood
+		return refuse
+	case !now:
+		return drop
+	}
+	return pass
+}
+
+// cancelsLocked decides what happens to a cancel of the peer.
+func (f *Filter) cancelsLocked(b block) verdict {
+	if n, ok := f.serving.asked[b]; !f.noRejects && (n < f.serving.handed || !ok) {
+		return pass // the engine answers
+	}
+	switch waited := f.serving.ends(b); {
+	case !waited:
+		f.feedLocked() // the engine does not answer
+		return pass
+	case f.noRejects:
+		return drop
+	case len(f.forPeer) >= maxUnsaid:
+		f.fault = errFlood
+		return refuse
+	}
+	f.toPeerLocked(encode(msgReject, b))
+	return drop
+}
+
 // feedLocked gives the engine the next requests of the peer.
 func (f *Filter) feedLocked() {
 	f.toEngineLocked(encode(msgRequest, f.serving.next()...))
