@@ -134,7 +134,8 @@ func (c Connected) cause() Cause {
 	case !c.Metadata:
 		return Cause{Kind: MetadataMissing, Text: who + ", and none has told yet what is in the torrent"}
 	case c.Offered == 0 && c.Missing > 0:
-		return Cause{Kind: PiecesMissing, Text: who + ", and none has any of the " + plural(c.Missing, "missing piece", "missing pieces")}
+		missing := plural(c.Missing, "missing piece", "missing pieces")
+		return Cause{Kind: PiecesMissing, Text: who + ", and none has any of the " + missing}
 	case c.Serving == 0:
 		return Cause{Kind: Choked, Text: who + ", and none serves this download now"}
 	}
@@ -144,7 +145,8 @@ func (c Connected) cause() Cause {
 // hope orders causes, beginning with the one that is nearest to a connection. Causes of peers come
 // before causes of trackers: more peers would not help if the known ones cannot be reached.
 var hope = []CauseKind{
-	PeerRefuses, PeerSilent, PathDown, NotAllowed, ASUnknown, NameUnknown, ControlUnreachable, NobodyThere, TrackerFailed,
+	PeerRefuses, PeerSilent, PathDown, NotAllowed, ASUnknown, NameUnknown, ControlUnreachable,
+	NobodyThere, TrackerFailed,
 }
 
 // mostHopeful is the cause of the target that is nearest to a connection, and how many other
@@ -226,17 +228,18 @@ func (t Target) cause() (Cause, bool) {
 			alive++
 		}
 	}
+	paths := alivePaths(alive, len(t.Paths), t.IA)
 	switch {
 	case alive == 0:
 		c := Cause{Kind: PathDown, Peer: t.Name, Down: breaks(t.Paths, t.Traces)}
 		c.Text = "no packet gets to AS " + t.IA.String() + ": " + breaksText(c.Down)
 		return c, true
 	case t.Tracker:
-		return of(TrackerFailed, "%s, but %s does not answer", alivePaths(alive, len(t.Paths), t.IA), name)
+		return of(TrackerFailed, "%s, but %s does not answer", paths, name)
 	case t.HostUp:
-		return of(PeerSilent, "%s and the host of %s is up, but nothing answers at that port", alivePaths(alive, len(t.Paths), t.IA), name)
+		return of(PeerSilent, "%s and the host of %s is up, but nothing answers at that port", paths, name)
 	}
-	return of(PeerSilent, "%s, but the peer %s does not answer", alivePaths(alive, len(t.Paths), t.IA), name)
+	return of(PeerSilent, "%s, but the peer %s does not answer", paths, name)
 }
 
 func alivePaths(alive, paths int, ia pathsel.IA) string {
@@ -255,10 +258,12 @@ func CauseOf(err error) (Cause, bool) {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &name):
-		return Cause{Kind: NameUnknown, Peer: name.Name, Text: fmt.Sprintf("the name %s is unknown: it is not in %s, and DNS says: %s",
-			name.Name, strings.Join(name.Hosts, " or "), short(name.Err))}, true
+		text := fmt.Sprintf("the name %s is unknown: it is not in %s, and DNS says: %s",
+			name.Name, strings.Join(name.Hosts, " or "), short(name.Err))
+		return Cause{Kind: NameUnknown, Peer: name.Name, Text: text}, true
 	case errors.As(err, &dns):
-		return Cause{Kind: NameUnknown, Peer: dns.Name, Text: fmt.Sprintf("the name %s is unknown: DNS says: %s", dns.Name, dns.Err)}, true
+		text := fmt.Sprintf("the name %s is unknown: DNS says: %s", dns.Name, dns.Err)
+		return Cause{Kind: NameUnknown, Peer: dns.Name, Text: text}, true
 	case errors.Is(err, scionnet.ErrNoControl):
 		return Cause{Kind: ControlUnreachable, Text: "no path can be looked up: " + err.Error()}, true
 	}

@@ -176,7 +176,9 @@ func (c *checkup) tell(x *Cause) {
 	before := c.cause
 	c.cause = x
 	switch {
-	case x == nil && before == nil, x != nil && before != nil && x.Kind == before.Kind && x.Text == before.Text:
+	case x == nil && before == nil:
+		return
+	case x != nil && before != nil && x.Kind == before.Kind && x.Text == before.Text:
 		return
 	case x != nil:
 		c.log.Warn("no progress", "cause", x.Kind, "reason", x.Text)
@@ -246,7 +248,8 @@ func (c *checkup) targets() []Target {
 		out = append(out, x)
 	}
 	for _, p := range c.peers.dialled {
-		if slices.ContainsFunc(p.paths, func(s *pathState) bool { return s.isConnected() && !s.candidate.Silent }) {
+		answers := func(s *pathState) bool { return s.isConnected() && !s.candidate.Silent }
+		if slices.ContainsFunc(p.paths, answers) {
 			continue
 		}
 		x := Target{Name: p.peer.String(), Err: p.err, Banned: p.banned}
@@ -300,7 +303,8 @@ func (c *checkup) orders(targets []Target) (out []order) {
 		// The control plane leaves out revoked paths. They were examined before, and belong to the
 		// cause.
 		for _, path := range c.found[x.Name].paths {
-			if !slices.ContainsFunc(o.paths, func(p pathsel.Path) bool { return p.Fingerprint == path.Fingerprint }) {
+			same := func(p pathsel.Path) bool { return p.Fingerprint == path.Fingerprint }
+			if !slices.ContainsFunc(o.paths, same) {
 				o.paths = append(o.paths, path)
 			}
 		}

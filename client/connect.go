@@ -97,7 +97,8 @@ func (c *connector) onDialled(o *offer, l *link, err error) {
 		s.link, s.err = l, nil
 		s.candidate.Handshake = l.Measure().Handshake
 		c.enter(s, s.then)
-		c.tell("path-opened", s.candidate.Key, "handshake of "+s.candidate.Handshake.Round(10*time.Microsecond).String())
+		handshake := s.candidate.Handshake.Round(10 * time.Microsecond)
+		c.tell("path-opened", s.candidate.Key, "handshake of "+handshake.String())
 		l.OnChange(c.inbox.touch)
 	}
 }
@@ -116,8 +117,11 @@ func (c *connector) onAccepted(l *link) {
 		l.Close()
 		return
 	}
-	c.peers.accepted = append(c.peers.accepted, &row{peer: l.Peer(), from: c.peers.sourceOf(l.Peer()), transport: l.transport, accepted: true, link: l})
-	c.log.Info("peer connected", "peer", l.Peer(), "transport", l.transport)
+	peer := l.Peer()
+	c.peers.accepted = append(c.peers.accepted, &row{
+		peer: peer, from: c.peers.sourceOf(peer), transport: l.transport, accepted: true, link: l,
+	})
+	c.log.Info("peer connected", "peer", peer, "transport", l.transport)
 	l.OnChange(c.inbox.touch)
 }
 
@@ -437,7 +441,8 @@ func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path 
 				"peer", p.peer, "paths", len(paths), "refused", pathsel.Summary(refused))
 		}
 	} else if len(refused) > 0 {
-		c.log.Info("paths refused by the policy", "peer", p.peer, "allowed", len(allowed), "refused", pathsel.Summary(refused))
+		c.log.Info("paths refused by the policy",
+			"peer", p.peer, "allowed", len(allowed), "refused", pathsel.Summary(refused))
 	}
 	p.err = err
 	return allowed
@@ -446,10 +451,10 @@ func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path 
 // onPolicy applies a policy that has changed: connections over paths that it forbids end.
 func (c *connector) onPolicy() {
 	for _, p := range c.peers.dialled {
-		if p.found == nil {
+		if p.listed == nil {
 			continue // its paths are not known yet
 		}
-		c.onPaths(p.peer, p.found, nil)
+		c.onPaths(p.peer, p.listed, nil)
 		for _, r := range p.refused {
 			for _, s := range p.paths {
 				if s.candidate.Key.Path == r.Path.Fingerprint {
@@ -476,7 +481,7 @@ func (c *connector) onPaths(peer Peer, paths []pathsel.Path, err error) {
 		p.err = err
 		return
 	}
-	p.found = paths
+	p.listed = paths
 	if paths = c.restrict(p, paths); len(paths) > 0 {
 		p.lookupFailures = 0
 	}
@@ -489,13 +494,13 @@ func (c *connector) onPaths(peer Peer, paths []pathsel.Path, err error) {
 		next = append(next, s)
 	}
 	for _, s := range p.paths {
-		i := slices.IndexFunc(next, func(n *pathState) bool { return n.candidate.Key.Path == s.candidate.Key.Path })
-		if s.unlisted = i < 0; !s.unlisted && next[i] == s {
+		if s.unlisted = !slices.Contains(next, s); !s.unlisted {
 			continue
 		}
 		// An attempt under way goes on, since control services also leave out paths that have just
 		// come back. Paths that have carried something are kept for the final report.
-		if read, written := s.bytes(); !s.unlisted || s.link != nil || s.candidate.State == pathsel.Opening || read+written > 0 {
+		read, written := s.bytes()
+		if s.link != nil || s.candidate.State == pathsel.Opening || read+written > 0 {
 			next = append(next, s)
 		} else {
 			s.withdraw()

@@ -36,7 +36,7 @@ type common struct {
 // transportFor is the transport that reaches the peer.
 func (c *common) transportFor(p Peer) (Transport, error) {
 	for _, t := range c.transports {
-		if t.Serves(p) {
+		if t.Reaches(p) {
 			return t, nil
 		}
 	}
@@ -111,7 +111,8 @@ type core struct {
 
 func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 	c := &core{
-		common: x, log: cmp.Or(opts.Logger, x.log).With("torrent", src.title()), source: src, store: &oneFile{Store: store},
+		common: x, log: cmp.Or(opts.Logger, x.log).With("torrent", src.title()),
+		source: src, store: &oneFile{Store: store},
 		policy: opts.Policy, inbox: newInbox(), start: time.Now(),
 	}
 	c.peers.most = opts.MaxPeers
@@ -148,7 +149,7 @@ func (c *core) firstPeers(named []Peer) ([]Peer, error) {
 
 // transportFor is the transport that reaches the peer.
 func (c *core) transportFor(p Peer) (Transport, error) {
-	if c.seeds != nil && c.seeds.Serves(p) {
+	if c.seeds != nil && c.seeds.Reaches(p) {
 		return c.seeds, nil
 	}
 	return c.common.transportFor(p)

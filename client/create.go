@@ -142,7 +142,9 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 
 // EachFile calls visit for each regular file of which Create makes a torrent, with its path below
 // the root. The path of a root that is a file is ".".
-func EachFile(ctx context.Context, root string, opts CreateOptions, visit func(rel string, st fs.FileInfo)) (err error) {
+func EachFile(
+	ctx context.Context, root string, opts CreateOptions, visit func(rel string, st fs.FileInfo),
+) (err error) {
 	skipped := opts.Skipped
 	if skipped == nil {
 		skipped = func(string, string) {}
@@ -158,7 +160,8 @@ func EachFile(ctx context.Context, root string, opts CreateOptions, visit func(r
 		if err != nil {
 			return err
 		}
-		excluded := name != root && slices.ContainsFunc(opts.Exclude, func(pattern string) bool { return matchBelow(pattern, rel) })
+		matches := func(pattern string) bool { return matchBelow(pattern, rel) }
+		excluded := name != root && slices.ContainsFunc(opts.Exclude, matches)
 		if d.IsDir() {
 			if excluded {
 				return fs.SkipDir

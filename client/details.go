@@ -91,7 +91,10 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 		for r := range t.peers.connected() {
 			p := all[r.remoteID()]
 			if p == nil {
-				p = &PeerProgress{Peer: r.peer.String(), Source: r.from, Transport: r.transport, Accepted: r.accepted, Choked: true, Held: true}
+				p = &PeerProgress{
+					Peer: r.peer.String(), Source: r.from, Transport: r.transport, Accepted: r.accepted,
+					Choked: true, Held: true,
+				}
 				all[r.remoteID()] = p
 			}
 			p.add(r, t.gauges.find(r.link.addr), pieces)

@@ -47,7 +47,8 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.Seed = true                  // a session ends only when its user says so
 	// Obfuscation ends below the engine, in package wire.
 	c.HeaderObfuscationPolicy = torrent.HeaderObfuscationPolicy{RequirePreferred: true, Preferred: false}
-	c.EstablishedConnsPerTorrent = 1 // the engine makes a map of this size for each torrent; anacrolix.Add allows maxConns
+	// The engine makes a map of this size for each torrent; anacrolix.Add then allows maxConns.
+	c.EstablishedConnsPerTorrent = 1
 	c.HalfOpenConnsPerTorrent = maxDialled
 	c.TotalHalfOpenConns = 4 * maxDialled
 	c.TorrentPeersHighWater = 4 * maxPeers * DefaultMaxPaths

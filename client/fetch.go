@@ -103,7 +103,8 @@ func (f Fetched) IsPage() bool { return f.Type == "text/html" }
 // Source reads the answer as a .torrent file.
 func (f Fetched) Source() (Source, error) {
 	if f.IsPage() {
-		return Source{}, fmt.Errorf("get torrent from %s: the server sends a web page, not a torrent; the link may need a login", f.At.Host)
+		return Source{}, fmt.Errorf("get torrent from %s: the server sends a web page, not a torrent; "+
+			"the link may need a login", f.At.Host)
 	}
 	return parseNamed(f.Body, "from "+f.At.Host)
 }
@@ -179,8 +180,11 @@ type onSCION struct{ scionnet.HTTPClient }
 func (o onSCION) CloseIdleConnections() { _ = o.Close() }
 
 func (f Fetch) get(ctx context.Context, u *url.URL, client *http.Client) (got Fetched, err error) {
-	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}).WithContext(ctx)
-	for name, value := range map[string]string{"Cookie": f.Cookies, "If-None-Match": f.ETag, "If-Modified-Since": f.Modified} {
+	header := http.Header{"User-Agent": {"braid"}}
+	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}).WithContext(ctx)
+	for name, value := range map[string]string{
+		"Cookie": f.Cookies, "If-None-Match": f.ETag, "If-Modified-Since": f.Modified,
+	} {
 		if value != "" {
 			req.Header.Set(name, value) // net/http does not send cookies to another host after a redirect
 		}

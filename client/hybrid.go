@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -63,10 +62,12 @@ func scanInfo(b *bencoding.Reader) error {
 				return b.Skip()
 			})
 		case string(key) == "file tree" && kind == 'd':
-			if copied, err := scanTree(b); err != nil || copied > maxTree {
-				return cmp.Or(err, fmt.Errorf("a file tree too deep for its size: more than the %d MiB that are accepted", maxTree>>20))
+			copied, err := scanTree(b)
+			if err == nil && copied > maxTree {
+				err = fmt.Errorf("a file tree too deep for its size: more than the %d MiB that are accepted",
+					maxTree>>20)
 			}
-			return nil
+			return err
 		}
 		return b.Skip()
 	})

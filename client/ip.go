@@ -24,7 +24,7 @@ func newOnIP(network string) onIP {
 	return t
 }
 
-func (t *onIP) Serves(p Peer) bool { return p.host != "" && p.Dialable() }
+func (t *onIP) Reaches(p Peer) bool { return p.host != "" && p.Dialable() }
 
 func (t *onIP) Paths(context.Context, Peer) ([]pathsel.Path, error) {
 	return []pathsel.Path{{}}, nil

@@ -8,12 +8,13 @@ type judge struct {
 
 func (j *judge) judge() {
 	st := j.torrent.Stats()
-	j.offers.ban(j.blame.judge(st.PiecesDirtiedBad.Int64(), func(p int) bool { return isComplete(j.torrent, p) })...)
+	wrong := st.PiecesDirtiedBad.Int64()
+	j.offers.ban(j.blame.judge(wrong, func(p int) bool { return isComplete(j.torrent, p) })...)
 	j.offers.banAddrs(j.engine.BadHosts())
 	peers, rows := banned(&j.peers, j.offers.isBanned)
 	for _, p := range peers {
 		p.banned = true
-		j.log.Warn("peer banned: it has sent wrong data", "peer", p.peer, "wrong_pieces", st.PiecesDirtiedBad.Int64())
+		j.log.Warn("peer banned: it has sent wrong data", "peer", p.peer, "wrong_pieces", wrong)
 		for _, s := range p.paths {
 			j.connect.close(s, errBanned.Error())
 			s.err = errBanned

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"log/slog"
 	"net/netip"
 	"sync/atomic"
 
@@ -31,6 +32,11 @@ func newLink(l *wire.Link, below Wire, transport string, f engineAddr) *link {
 
 // Peer is the address of the other side, as far as the transport shows it.
 func (l *link) Peer() Peer { return l.below.Peer() }
+
+// log returns a logger that names the connection.
+func (l *link) log(log *slog.Logger) *slog.Logger {
+	return log.With("peer", l.Peer(), "path", l.Path().Fingerprint.Short())
+}
 
 // Proven tells whether the peer is at that address, and does not only say so.
 func (l *link) Proven() bool { return l.below.Proven() }

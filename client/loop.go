@@ -52,7 +52,8 @@ func newLoop(c *core, opts Options, onEnd func()) *loop {
 	c.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	l := &loop{
 		core: c, options: opts, onEnd: onEnd,
-		calls: make(chan func()), broken: make(chan error, 1), done: make(chan struct{}), ended: make(chan struct{}),
+		calls: make(chan func()), broken: make(chan error, 1),
+		done: make(chan struct{}), ended: make(chan struct{}),
 		connector: connector{core: c, report: opts.Decided},
 		chooser:   chooser{core: c, seed: rand.Uint64(), trace: opts.Trace},
 		server:    server{core: c},
@@ -187,7 +188,8 @@ func (l *loop) run() {
 // connected. A resting transfer has no timers, so that a thousand idle seeds cost nothing. It works
 // again at the next event.
 func (l *loop) mayRest() bool {
-	if l.still.Load() != nil || !l.isDone || l.room.err != nil || l.rates.in.rate != 0 || l.rates.out.rate != 0 {
+	quiet := l.rates.in.rate == 0 && l.rates.out.rate == 0
+	if l.still.Load() != nil || !l.isDone || l.room.err != nil || !quiet {
 		return false
 	}
 	for r := range l.peers.rows() {
@@ -322,7 +324,8 @@ func (l *loop) finish() {
 func (l *loop) countPayload(p *Progress) {
 	st := l.torrent.Stats()
 	useful := st.BytesReadUsefulData.Int64()
-	p.Fetched, p.Sent, p.Wasted = useful-l.store.fromDisk.Load(), st.BytesWrittenData.Int64(), max(0, st.BytesReadData.Int64()-useful)
+	p.Fetched, p.Sent = useful-l.store.fromDisk.Load(), st.BytesWrittenData.Int64()
+	p.Wasted = max(0, st.BytesReadData.Int64()-useful)
 }
 
 func (l *loop) progress() Progress {

@@ -206,7 +206,8 @@ func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
 }
 
 func (x metadataMessage) send() error {
-	return x.peer.WriteExtendedMessage(pp.ExtensionNameMetadata, fmt.Appendf(nil, "d8:msg_typei%de5:piecei%dee", x.kind, x.piece))
+	payload := fmt.Appendf(nil, "d8:msg_typei%de5:piecei%dee", x.kind, x.piece)
+	return x.peer.WriteExtendedMessage(pp.ExtensionNameMetadata, payload)
 }
 
 // step returns the messages to send now, the peers that have sent a wrong dictionary, and the right
@@ -263,7 +264,8 @@ func (m *metadata) begin(now time.Time) {
 			if !due {
 				return
 			}
-			m.putOff(slices.MinFunc(asked, func(a, b *metadataSource) int { return cmp.Compare(a.rate(now), b.rate(now)) }))
+			slower := func(a, b *metadataSource) int { return cmp.Compare(a.rate(now), b.rate(now)) }
+			m.putOff(slices.MinFunc(asked, slower))
 		}
 		next.buf, next.have = make([]byte, next.size), make([]bool, (next.size+metadataPiece-1)/metadataPiece)
 		next.since, next.heard, m.turn = now, now, now
@@ -348,21 +350,7 @@ func (f *fetches) install(c *torrent.Callbacks) {
 		}
 		h.MetadataSize = 0 // so that the engine asks for nothing
 	}
-	c.PeerConnReadExtensionMessage = append(c.PeerConnReadExtensionMessage, func(e torrent.PeerConnReadExtensionMessageEvent) {
-		if e.ExtensionNumber != metadataExtension {
-			return
-		}
-		if m := f.of(e.PeerConn); m != nil {
-			m.received(e.PeerConn, e.Payload)
-			return
-		}
-		// Late pieces must not reach the engine: it drops peers that send pieces without being
-		// asked.
-		e.PeerConn.LocalLtepProtocolMap = metadataByUs
-		if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
-			e.PeerConn.LocalLtepProtocolMap = metadataByEngine
-		}
-	})
+	c.PeerConnReadExtensionMessage = append(c.PeerConnReadExtensionMessage, f.onExtension)
 	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
 		if pc, ok := p.TryAsPeerConn(); ok && p.Torrent() != nil {
 			if m := f.of(pc); m != nil {
@@ -370,4 +358,20 @@ func (f *fetches) install(c *torrent.Callbacks) {
 			}
 		}
 	})
+}
+
+// onExtension handles a message of the metadata extension, or leaves it to the engine.
+func (f *fetches) onExtension(e torrent.PeerConnReadExtensionMessageEvent) {
+	if e.ExtensionNumber != metadataExtension {
+		return
+	}
+	if m := f.of(e.PeerConn); m != nil {
+		m.received(e.PeerConn, e.Payload)
+		return
+	}
+	// Late pieces must not reach the engine: it drops peers that send pieces without being asked.
+	e.PeerConn.LocalLtepProtocolMap = metadataByUs
+	if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
+		e.PeerConn.LocalLtepProtocolMap = metadataByEngine
+	}
 }

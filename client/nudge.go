@@ -42,15 +42,16 @@ func (n *nudger) nudge() {
 			continue
 		}
 		if free > 0 && l.Filter.Endless(now) {
-			n.log.Debug("connection ended: a message takes too long", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
+			l.log(n.log).Debug("connection ended: a message takes too long")
 			l.Close()
 			continue
 		}
 		l.Filter.EndSnub(open > 0, now)
-		taken, snubbed := l.Filter.TakeBack(wire.Situation{Others: open > 1, Idle: free > 0, RTT: l.Measure().RTT, Now: now})
+		taken, snubbed := l.Filter.TakeBack(wire.Situation{
+			Others: open > 1, Idle: free > 0, RTT: l.Measure().RTT, Now: now,
+		})
 		if taken {
-			n.log.Debug("requests taken back: the peer does not answer",
-				"peer", l.Peer(), "path", l.Path().Fingerprint.Short(), "snubbed", snubbed)
+			l.log(n.log).Debug("requests taken back: the peer does not answer", "snubbed", snubbed)
 		}
 		if snubbed {
 			open--

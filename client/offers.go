@@ -54,7 +54,7 @@ const (
 
 // offer is one path-level peer of one transfer.
 type offer struct {
-	table     *offers
+	offers    *offers
 	addr      engineAddr
 	transport Transport
 	peer      Peer
@@ -93,7 +93,9 @@ func newOffers() *offers {
 
 // add makes an offer, which is valid until withdraw. It is for one transfer: if two transfers want
 // the same path-level peer, they get two engine addresses.
-func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Path, dialled func(*link, error)) (*offer, error) {
+func (t *offers) add(
+	ctx context.Context, tr Transport, p Peer, path pathsel.Path, dialled func(*link, error),
+) (*offer, error) {
 	if t.isBanned(suspectOf(p.origin())) {
 		return nil, errBanned
 	}
@@ -101,7 +103,7 @@ func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Pat
 	if err != nil {
 		return nil, err
 	}
-	o := &offer{table: t, addr: f, transport: tr, peer: p, path: path, dialled: dialled}
+	o := &offer{offers: t, addr: f, transport: tr, peer: p, path: path, dialled: dialled}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,10 +114,10 @@ func (t *offers) add(ctx context.Context, tr Transport, p Peer, path pathsel.Pat
 // withdraw ends the offer and an attempt under way. Connections stay.
 func (o *offer) withdraw() {
 	o.cancel()
-	o.table.mu.Lock()
-	delete(o.table.byAddr, o.addr.String())
-	o.table.mu.Unlock()
-	o.table.freeSlot(o.addr)
+	o.offers.mu.Lock()
+	delete(o.offers.byAddr, o.addr.String())
+	o.offers.mu.Unlock()
+	o.offers.freeSlot(o.addr)
 }
 
 // takeSlot takes a free slot of the host. A slot is used again as late as possible: the engine
@@ -284,34 +286,34 @@ func (t *offers) connect(ctx context.Context, addr string) (*link, error) {
 }
 
 func (o *offer) dial(ctx context.Context) (*link, error) {
-	if o.table.isBanned(suspectOf(o.peer.origin())) {
+	if o.offers.isBanned(suspectOf(o.peer.origin())) {
 		return nil, errBanned
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(o.ctx, cancel)()
-	w, err := o.transport.Dial(ctx, o.peer, o.path, o.table.wanted(o.peer))
+	w, err := o.transport.Dial(ctx, o.peer, o.path, o.offers.wanted(o.peer))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s over path %s: %w", o.peer, o.path.Fingerprint.Short(), err)
 	}
-	unbind, err := o.table.bind(o.peer, w.Key())
+	unbind, err := o.offers.bind(o.peer, w.Key())
 	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
 	x, err := wire.Dialled(ctx, originWire{w}, wire.Options{
-		Addr: o.addr, Limits: o.table.limits, Obfuscate: o.obfuscate, OnClose: unbind,
+		Addr: o.addr, Limits: o.offers.limits, Obfuscate: o.obfuscate, OnClose: unbind,
 	})
 	if err != nil {
 		unbind()
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
 	l := newLink(x, w, o.transport.Name(), o.addr)
-	if o.table.isBanned(suspectOf(l.Origin())) {
+	if o.offers.isBanned(suspectOf(l.Origin())) {
 		l.Close()
 		return nil, errBanned
 	}
-	o.table.attach(l)
+	o.offers.attach(l)
 	return l, nil
 }
 

@@ -31,7 +31,9 @@ type oneFile struct {
 
 // OpenTorrent is called by the engine. It may change the info, since the engine has so far used
 // only its hash.
-func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash metainfo.Hash) (engine.TorrentImpl, error) {
+func (s *oneFile) OpenTorrent(
+	ctx context.Context, info *metainfo.Info, hash metainfo.Hash,
+) (engine.TorrentImpl, error) {
 	t, err := s.Store.OpenTorrent(ctx, info, hash)
 	if err != nil {
 		s.refused = err
@@ -39,8 +41,8 @@ func (s *oneFile) OpenTorrent(ctx context.Context, info *metainfo.Info, hash met
 	}
 	s.blocks.Store(storage.BlocksOf(s.Store, hash))
 	*info = metainfo.Info{
-		Name: info.Name, NameUtf8: info.NameUtf8, PieceLength: info.PieceLength, Pieces: info.Pieces, Private: info.Private,
-		Length: v1Length(info),
+		Name: info.Name, NameUtf8: info.NameUtf8, Private: info.Private,
+		PieceLength: info.PieceLength, Pieces: info.Pieces, Length: v1Length(info),
 	}
 	inner := t.Piece
 	t.Piece = func(p metainfo.Piece) engine.PieceImpl {

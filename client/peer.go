@@ -68,7 +68,8 @@ func parseAddress(s string) (Peer, error) {
 	}
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return Peer{}, fmt.Errorf("address %q: want ISD-AS,[host]:port for SCION, or host:port for TCP or QUIC on IP", s)
+		return Peer{}, fmt.Errorf("address %q: want ISD-AS,[host]:port for SCION, "+
+			"or host:port for TCP or QUIC on IP", s)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
@@ -137,7 +138,8 @@ func (p Peer) ofStranger() (Peer, error) {
 // mayDial returns an error if the address of the peer's host name must not be contacted.
 func (p Peer) mayDial(a netip.Addr) error {
 	if s := scionnet.ScopeOf(a); p.guarded && s != scionnet.ScopePublic {
-		return fmt.Errorf("a magnet link may not name a peer at a %s address; name the peer yourself if you trust it", s)
+		return fmt.Errorf("a magnet link may not name a peer at a %s address; "+
+			"name the peer yourself if you trust it", s)
 	}
 	return nil
 }

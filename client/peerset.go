@@ -35,7 +35,7 @@ type peerState struct {
 	paths          []*pathState          // in the mapping's order, then paths that are no longer listed
 	lookupFailures int                   // lookups in a row that have found no path
 	err            error                 // of the last path lookup, or the policy's
-	found          []pathsel.Path        // by the last lookup; nil: none has ended yet
+	listed         []pathsel.Path        // by the last lookup; nil: none has ended yet
 	refused        []pathsel.Refusal     // those of them that a policy forbids
 	missing        []pathsel.Fingerprint // chosen by the user, and not found by the last lookup
 	endLookups     context.CancelFunc
@@ -51,7 +51,7 @@ type pathState struct {
 	offer     *offer        // nil: the engine may not dial it
 	obfuscate bool          // the next connection is obfuscated, since the one before was refused
 	then      pathsel.State // the state after Opening
-	unlisted  bool          // the last lookup has not found its path
+	unlisted  bool          // no path to choose any more: not listed, or forbidden
 	delivered bool          // it has sent useful data
 }
 
@@ -442,7 +442,9 @@ func (r *rates) measure(peers *peerSet, now time.Time) {
 func (s *peerSet) progress() (out []PathProgress) {
 	for _, p := range s.dialled {
 		if len(p.paths) == 0 {
-			out = append(out, PathProgress{Peer: p.peer.String(), Source: p.from, Transport: p.transport.Name(), Err: p.err})
+			out = append(out, PathProgress{
+				Peer: p.peer.String(), Source: p.from, Transport: p.transport.Name(), Err: p.err,
+			})
 		}
 		for _, x := range p.paths {
 			q := x.progress()

@@ -129,7 +129,8 @@ func (x *exchanger) present(to *row, kind pexKind, all map[pathsel.PeerID][]pexP
 	at := addrOf(to.link.Peer())
 	for id, peers := range all {
 		for _, p := range peers {
-			if id != to.remoteID() && p.kind() == kind && p.peer().ID() != to.peer.ID() && mayName(at, p.at, home, own) {
+			itself := id == to.remoteID() || p.peer().ID() == to.peer.ID()
+			if !itself && p.kind() == kind && mayName(at, p.at, home, own) {
 				out = append(out, p)
 			}
 		}

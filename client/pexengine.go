@@ -46,15 +46,18 @@ func (s *exchanges) install(c *torrent.Callbacks, g *gauges) {
 			y.greeted(m)
 		}
 	}
-	c.PeerConnReadExtensionMessage = append(c.PeerConnReadExtensionMessage, func(e torrent.PeerConnReadExtensionMessageEvent) {
-		if n := int(e.ExtensionNumber); n < firstExchange || n > lastExchange || len(e.Payload) > maxPEX {
-			return
-		}
-		f, isAddr := e.PeerConn.RemoteAddr.(engineAddr)
-		if x, ok := s.byHash.Load(metainfo.Hash(e.PeerConn.Torrent().InfoHash())); ok && isAddr {
-			x.(exchange).heard(f, slices.Clone(e.Payload))
-		}
-	})
+	c.PeerConnReadExtensionMessage = append(c.PeerConnReadExtensionMessage, s.onExtension)
+}
+
+// onExtension hands a message of peer exchange to its torrent.
+func (s *exchanges) onExtension(e torrent.PeerConnReadExtensionMessageEvent) {
+	if n := int(e.ExtensionNumber); n < firstExchange || n > lastExchange || len(e.Payload) > maxPEX {
+		return
+	}
+	f, isAddr := e.PeerConn.RemoteAddr.(engineAddr)
+	if x, ok := s.byHash.Load(metainfo.Hash(e.PeerConn.Torrent().InfoHash())); ok && isAddr {
+		x.(exchange).heard(f, slices.Clone(e.Payload))
+	}
 }
 
 // greeted notes what a peer has said in its extended handshake.

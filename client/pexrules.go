@@ -47,10 +47,11 @@ func (g *pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (ou
 	in := map[string]int{}
 	for _, p := range named {
 		to := p.peer().origin().Net
-		if in[to]++; in[to] > pexNamedMost || !host.Spend(now, pexSenderMost, pexSenderEvery) || !net.Spend(now, pexNetMost, pexNetEvery) {
-			continue
+		in[to]++
+		if in[to] <= pexNamedMost &&
+			host.Spend(now, pexSenderMost, pexSenderEvery) && net.Spend(now, pexNetMost, pexNetEvery) {
+			out = append(out, p)
 		}
-		out = append(out, p)
 	}
 	return out
 }

@@ -23,7 +23,7 @@ type atlas struct {
 	paths []pathsel.Path
 }
 
-func (a *atlas) Serves(Peer) bool { return true }
+func (a *atlas) Reaches(Peer) bool { return true }
 
 func (a *atlas) Paths(context.Context, Peer) ([]pathsel.Path, error) {
 	a.mu.Lock()

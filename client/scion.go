@@ -24,7 +24,7 @@ func openSCION(ctx context.Context, host *scionnet.Host, cfg scionnet.ListenConf
 
 func (t *scionTransport) Name() string { return "scion" }
 
-func (t *scionTransport) Serves(p Peer) bool {
+func (t *scionTransport) Reaches(p Peer) bool {
 	_, ok := p.SCION()
 	return ok && p.Dialable()
 }

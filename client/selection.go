@@ -64,7 +64,8 @@ func ParseFilePriority(s string) (FilePriority, error) {
 // CheckPattern returns an error if the pattern is malformed.
 func CheckPattern(pattern string) error {
 	if pattern == "" {
-		return errors.New("the pattern is empty: want a shell pattern like '*.iso' or 'docs/*', or numbers of files like '#3,7-9'")
+		return errors.New("the pattern is empty: want a shell pattern like '*.iso' or 'docs/*', " +
+			"or numbers of files like '#3,7-9'")
 	}
 	_, _, err := fileNumbers(pattern)
 	return err

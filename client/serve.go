@@ -51,11 +51,11 @@ func (s *server) serve() {
 		switch {
 		case barred && !l.barred && l.Filter.Bar():
 			l.barred = true
-			s.log.Info("upload held back", "peer", l.Peer(), "path", l.Path().Fingerprint.Short(), "reason", reason)
+			l.log(s.log).Info("upload held back", "reason", reason)
 		case !barred && l.barred:
 			l.Filter.Unbar()
 			l.barred = false
-			s.log.Info("upload goes on", "peer", l.Peer(), "path", l.Path().Fingerprint.Short())
+			l.log(s.log).Info("upload goes on")
 		}
 	}
 }

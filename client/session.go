@@ -5,14 +5,43 @@
 // (anacrolix/torrent) spreads the pieces over them. The package decides which connections exist:
 // the engine dials only what is offered to it, and learns of no address by itself.
 //
-//	Session    one engine, its transports and listeners
-//	Transfer   one torrent: a loop over parts that look, decide and carry out
-//	connector  the part that carries out what pathsel has decided: opens, parks and closes connections
-//	peerSet    the peers of a transfer and their path-level peers
-//	offers     the engine's dialer: the path-level peers that it may dial
-//	engineAddr the address that the engine sees: a made-up IPv6 address for a host or key, and a port
-//	link       a connection; what sits on it is in package wire
-//	gauge      what the engine does on a connection: outstanding requests, choked or not
+// Read the files in this order, which dependencies follow, too (order_test.go lists all files):
+//
+//	Session      one engine, its transports and listeners              session.go
+//	Transfer     one torrent; any goroutine may call its methods       transfer.go
+//	loop         its goroutine: at each event and every 200 ms the
+//	             parts below look, decide and carry out                loop.go
+//	core         what the parts share; events from other goroutines    core.go, inbox.go
+//
+// The parts of a transfer:
+//
+//	peerSet      the peers: dialled ones with their path-level peers,
+//	             spares, accepted connections                          peerset.go, row.go
+//	connector    looks up paths; opens, parks and closes connections   connect.go
+//	chooser      asks pathsel's selector what the connector shall do   choose.go
+//	server       applies pathsel's decision whom to serve              serve.go
+//	superSeeder  which pieces a super-seed shows to whom               superseed.go, reveal.go
+//	rarestFirst  the order of requests, with want                      rarest.go, selection.go
+//	nudger       takes back requests that nobody answers               nudge.go
+//	judge        bans peers that send wrong data, with trials          judge.go, blame.go, trial.go
+//	describer    fetches the description of a magnet link              magnet.go, metadata.go
+//	exchanger    peer exchange                                         pex.go, port.go
+//	checkup      finds out why there is no progress                    checkup.go, cause.go
+//	confirmer    makes sure that everything is on disk                 confirm.go, room.go
+//
+// Between a transfer and the engine:
+//
+//	offers       the engine's dialer: path-level peers to dial         offers.go
+//	inbound      the engine's listener: accepted connections           inbound.go, places.go
+//	engineAddr   the address that the engine sees: a made-up IPv6
+//	             address for a host or key, and a slot as the port     peer.go
+//	link         a connection; what sits on it is in package wire      link.go
+//	gauge        what the engine does on a connection: outstanding
+//	             requests, choked or not                               gauge.go, pipeline.go
+//	oneFile      the store, as the engine sees it                      onefile.go
+//	engine...    what is used of the engine, as interfaces             engine.go, engineconfig.go
+//
+// Below them are the transports (transport.go), and what a torrent is (source.go).
 //
 // The package contacts only the peers that it is given and, with Config.PEX, those that connected
 // peers name (pex.go).
@@ -112,89 +141,90 @@ type Session struct {
 
 // New opens a session. The context bounds the opening only.
 func New(ctx context.Context, cfg Config) (*Session, error) {
-	var transports []Transport
-	closeAll := func() {
-		for _, t := range transports {
-			t.Close()
-		}
-	}
 	log := cfg.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	var ip []Peer
-	var scion *scionnet.Addr
+	var s *Session
+	transports, err := openTransports(ctx, cfg, log)
+	if err == nil {
+		s, err = newSession(cfg, log, transports)
+	}
+	if err != nil {
+		for _, t := range transports {
+			t.Close()
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// openTransports opens the transports of a session. It also returns the open ones with an error.
+func openTransports(ctx context.Context, cfg Config, log *slog.Logger) (open []Transport, err error) {
+	scion, ip, err := cfg.listen()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Host != nil {
+		listen := scionnet.ListenConfig{Identity: cfg.Identity, Congestion: cfg.Congestion}
+		if scion != nil {
+			listen.Port = scion.Port
+		}
+		t, err := openSCION(ctx, cfg.Host, listen)
+		if err != nil && scion != nil {
+			err = fmt.Errorf("listen on %s: %w", scion, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, t)
+	}
+	switch {
+	case cfg.IP == QUIC:
+		t, err := openQUIC(ip, scionnet.IPConfig{Identity: cfg.Identity, Congestion: cfg.Congestion, Logger: log})
+		if err != nil {
+			return open, err
+		}
+		open = append(open, t)
+	case cfg.IP == TCP:
+		t, err := openTCP(ip, cfg.TCPCongestion, cfg.Identity, log)
+		if err != nil {
+			return open, err
+		}
+		open = append(open, t)
+	case len(ip) > 0:
+		return open, fmt.Errorf("listen on %s: this session has SCION only", ip[0])
+	}
+	if cfg.WebRTC != nil {
+		t, err := openWebRTC(*cfg.WebRTC)
+		if err != nil {
+			return open, err
+		}
+		open = append(open, t)
+	}
+	return open, nil
+}
+
+// listen divides the addresses in Listen: the one on SCION, which may be nil, and those on IP.
+func (cfg *Config) listen() (scion *scionnet.Addr, ip []Peer, err error) {
 	for _, p := range cfg.Listen {
 		a, ok := p.SCION()
 		switch {
 		case !ok:
 			ip = append(ip, p)
 		case cfg.Host == nil:
-			return nil, fmt.Errorf("listen on %s: there is no SCION host", p)
+			return nil, nil, fmt.Errorf("listen on %s: there is no SCION host", p)
 		case scion != nil:
-			return nil, fmt.Errorf("listen on %s: one SCION address is all a session has, and %s was given first", p, scion)
+			return nil, nil, fmt.Errorf("listen on %s: one SCION address is all a session has, "+
+				"and %s was given first", p, scion)
 		case a.IA != cfg.Host.IA() || a.Host != cfg.Host.LocalIP():
-			return nil, fmt.Errorf("listen on %s: this host is in AS %s, with the address %s", p, cfg.Host.IA(), cfg.Host.LocalIP())
+			return nil, nil, fmt.Errorf("listen on %s: this host is in AS %s, with the address %s",
+				p, cfg.Host.IA(), cfg.Host.LocalIP())
 		default:
 			scion = &a
 		}
 	}
-	if cfg.Host != nil {
-		var port uint16
-		if scion != nil {
-			port = scion.Port
-		}
-		t, err := openSCION(ctx, cfg.Host, scionnet.ListenConfig{Port: port, Identity: cfg.Identity, Congestion: cfg.Congestion})
-		if err != nil && scion != nil {
-			return nil, fmt.Errorf("listen on %s: %w", scion, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		transports = append(transports, t)
-	}
-	t, err := openIP(cfg, ip, log)
-	if err != nil {
-		closeAll()
-		return nil, err
-	}
-	if t != nil {
-		transports = append(transports, t)
-	}
-	if cfg.WebRTC != nil {
-		t, err := openWebRTC(*cfg.WebRTC)
-		if err != nil {
-			closeAll()
-			return nil, err
-		}
-		transports = append(transports, t)
-	}
-	s, err := newSession(cfg, log, transports)
-	if err != nil {
-		closeAll()
-	}
-	return s, err
-}
-
-// openIP opens the transport for peers on IP. It returns nil if the session shall have none.
-func openIP(cfg Config, listen []Peer, log *slog.Logger) (Transport, error) {
-	switch {
-	case cfg.IP == QUIC:
-		t, err := openQUIC(listen, scionnet.IPConfig{Identity: cfg.Identity, Congestion: cfg.Congestion, Logger: log})
-		if err != nil {
-			return nil, err // not a nil *quicTransport, which would be a Transport
-		}
-		return t, nil
-	case cfg.IP == NoIP && len(listen) > 0:
-		return nil, fmt.Errorf("listen on %s: this session has SCION only", listen[0])
-	case cfg.IP == NoIP:
-		return nil, nil
-	}
-	t, err := openTCP(listen, cfg.TCPCongestion, cfg.Identity, log)
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return scion, ip, nil
 }
 
 // newSession makes a session over open transports. It owns them unless it returns an error.
@@ -205,7 +235,8 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s := &Session{
 		common: common{
 			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
-			web: &webPort{host: cfg.Host}, offers: newOffers(), transports: transports, examining: make(chan struct{}, examineAtOnce),
+			web: &webPort{host: cfg.Host}, offers: newOffers(), transports: transports,
+			examining: make(chan struct{}, examineAtOnce),
 		},
 		transfers: map[metainfo.Hash]*Transfer{},
 	}

@@ -151,14 +151,15 @@ func ParseTorrent(b []byte) (Source, error) {
 	if hybrid {
 		s.HashV2 = fmt.Sprintf("%x", sha256.Sum256(s.infoBytes))
 	}
-	if announce != "" && !slices.ContainsFunc(s.Trackers, func(tier []string) bool { return slices.ContainsFunc(tier, isNamed) }) {
+	hasURL := func(tier []string) bool {
+		return slices.ContainsFunc(tier, func(url string) bool { return url != "" })
+	}
+	if announce != "" && !slices.ContainsFunc(s.Trackers, hasURL) {
 		s.Trackers = [][]string{{announce}} // BEP 12: only without a list
 	}
 	s.InfoHash, s.Name, s.Info, s.Layout = metainfo.HashBytes(s.infoBytes), layout.Name, &info, layout
 	return s, nil
 }
-
-func isNamed(url string) bool { return url != "" }
 
 // scanTiers reads a list of lists of announce URLs (BEP 12). It ignores other values in it, as all
 // clients do.
@@ -247,14 +248,16 @@ func ParseMagnet(uri string) (Source, error) {
 		return Source{}, fmt.Errorf("magnet link: longer than the %d bytes that are accepted", maxMagnet)
 	}
 	if strings.Contains(uri, "urn:btmh:") && !strings.Contains(uri, "urn:btih:") {
-		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, which braid does not support; want magnet:?xt=urn:btih:HASH")
+		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, which braid does not support; " +
+			"want magnet:?xt=urn:btih:HASH")
 	}
 	m, err := metainfo.ParseMagnetUri(withoutNumbers(uri))
 	if err != nil {
 		return Source{}, fmt.Errorf("magnet link: %w; want magnet:?xt=urn:btih:HASH", err)
 	}
 	if len(m.Trackers) > maxTrackers || len(m.Params["ws"]) > maxWebSeeds || len(m.Params["x.pe"]) > maxMagnetPeers {
-		return Source{}, fmt.Errorf("magnet link: more than %d trackers, %d web seeds or %d peers", maxTrackers, maxWebSeeds, maxMagnetPeers)
+		return Source{}, fmt.Errorf("magnet link: more than %d trackers, %d web seeds or %d peers",
+			maxTrackers, maxWebSeeds, maxMagnetPeers)
 	}
 	s := Source{InfoHash: m.InfoHash, Name: m.DisplayName, WebSeeds: m.Params["ws"]}
 	for _, xt := range m.Params["xt"] {
@@ -367,7 +370,8 @@ func (s Source) Torrent() []byte {
 // of is peer for a web seed of that torrent: it also refuses the kind httpseeds.
 func (w WebSeed) of(s Source) (Peer, *url.URL, error) {
 	if !w.ByUser && slices.Contains(s.httpSeeds, w.URL) {
-		return Peer{}, nil, fmt.Errorf("web seed %.200q: it is of the kind httpseeds (BEP 17), which braid does not use; want url-list (BEP 19)", w.URL)
+		return Peer{}, nil, fmt.Errorf("web seed %.200q: it is of the kind httpseeds (BEP 17), "+
+			"which braid does not use; want url-list (BEP 19)", w.URL)
 	}
 	return w.peer()
 }

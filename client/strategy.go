@@ -55,7 +55,8 @@ func ParseSuperSeeding(name string) (SuperSeeding, error) {
 func parseName[T ~int](what, name string, names []string) (T, error) {
 	i := slices.Index(names, name)
 	if i < 0 {
-		return 0, fmt.Errorf("%s %q: want %s or %s", what, name, strings.Join(names[:len(names)-1], ", "), names[len(names)-1])
+		last := len(names) - 1
+		return 0, fmt.Errorf("%s %q: want %s or %s", what, name, strings.Join(names[:last], ", "), names[last])
 	}
 	return T(i), nil
 }

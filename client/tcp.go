@@ -38,7 +38,9 @@ func openTCP(addrs []Peer, congestion string, id *scionnet.Identity, log *slog.L
 	if id != nil && id.Group() != nil {
 		t.identity = id
 	}
-	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return setTCPCongestion(c, congestion) }}
+	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return setTCPCongestion(c, congestion)
+	}}
 	for _, a := range addrs {
 		l, err := listen.Listen(t.ctx, "tcp", a.String())
 		if err != nil {

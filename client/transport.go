@@ -16,8 +16,8 @@ import (
 type Transport interface {
 	// Name is the name of the transport for users: "scion", "quic", "tcp" or "webrtc".
 	Name() string
-	// Serves tells whether the peer is reached over this transport.
-	Serves(Peer) bool
+	// Reaches tells whether the peer is reached over this transport.
+	Reaches(Peer) bool
 	// Paths are the paths to the peer, the best known first.
 	Paths(context.Context, Peer) ([]pathsel.Path, error)
 	// Watch returns a channel that gets a note whenever the paths to the peer change, until cancel.

@@ -109,7 +109,7 @@ func (p transportPair) connect(t *testing.T) (dialled, accepted Wire) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if !p.dialler.Serves(p.acceptor.Listening()[0]) || p.dialler.Name() != p.acceptor.Name() {
+	if !p.dialler.Reaches(p.acceptor.Listening()[0]) || p.dialler.Name() != p.acceptor.Name() {
 		t.Fatalf("%s does not serve %v", p.dialler.Name(), p.acceptor.Listening())
 	}
 	dialled, err := p.dial(ctx, nil)

@@ -97,7 +97,9 @@ func (t trials) accuses(s suspect) bool {
 
 // step returns the trials that go on, and the connections that are suspended meanwhile. there are
 // the connections that could be asked, and blocks counts the blocks of a piece that have come.
-func (t trials) step(now time.Time, there []witness, blocks func(piece int) int, banned func(suspect) bool) (trials, map[engineAddr]bool) {
+func (t trials) step(
+	now time.Time, there []witness, blocks func(piece int) int, banned func(suspect) bool,
+) (trials, map[engineAddr]bool) {
 	t = slices.DeleteFunc(t, func(x *trial) bool { return slices.ContainsFunc(x.suspects, banned) })
 	for len(t) > 0 && !t[0].proceed(now, there, blocks(t[0].piece), t.accuses) {
 		t = t[1:]
@@ -119,9 +121,13 @@ func (t *trial) proceed(now time.Time, there []witness, blocks int, accused func
 	over := now.Sub(t.moved) >= trialSilence || now.Sub(t.turn) >= trialTurn
 	var next *witness
 	for i, w := range there {
+		itsTurn := w.addr == t.alone
+		if t.alone == (engineAddr{}) {
+			itsTurn = !accused(w.suspect)
+		}
 		switch {
 		case !w.has(t.piece):
-		case t.alone != engineAddr{} && w.addr == t.alone && !over, t.alone == engineAddr{} && !accused(w.suspect) && !over:
+		case itsTurn && !over:
 			return true
 		case accused(w.suspect) && !slices.Contains(t.tried, w.addr) && (next == nil || w.good > next.good):
 			next = &there[i]

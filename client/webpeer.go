@@ -83,7 +83,7 @@ func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 }
 
 func (t *webTransport) Name() string        { return "http" }
-func (t *webTransport) Serves(p Peer) bool  { return p.IsWebSeed() }
+func (t *webTransport) Reaches(p Peer) bool { return p.IsWebSeed() }
 func (t *webTransport) Abandoned(Peer) bool { return false }
 func (t *webTransport) Listening() []Peer   { return nil }
 func (t *webTransport) Close() error        { return nil }

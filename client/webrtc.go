@@ -385,9 +385,9 @@ func (t *WebRTC) Answer(ctx context.Context, name, offer string, found func(Peer
 	return answer, nil
 }
 
-func (t *WebRTC) Name() string       { return rtcName }
-func (t *WebRTC) Serves(p Peer) bool { return p.rtc }
-func (t *WebRTC) Listening() []Peer  { return nil } // nobody can dial
+func (t *WebRTC) Name() string        { return rtcName }
+func (t *WebRTC) Reaches(p Peer) bool { return p.rtc }
+func (t *WebRTC) Listening() []Peer   { return nil } // nobody can dial
 
 // Dial implements Transport: it hands out the connection that Offer has announced.
 func (t *WebRTC) Dial(_ context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {

@@ -42,7 +42,7 @@ func meetRTC(t testing.TB, offerer, answerer *WebRTC) (dialled, accepted Wire) {
 		t.Fatal(err)
 	}
 	p := <-found
-	if !offerer.Serves(p) || p.Dialable() || !strings.HasPrefix(p.String(), "webrtc:") {
+	if !offerer.Reaches(p) || p.Dialable() || !strings.HasPrefix(p.String(), "webrtc:") {
 		t.Errorf("peer %v", p)
 	}
 	if dialled, err = offerer.Dial(t.Context(), p, pathsel.Path{}, nil); err != nil {

@@ -57,7 +57,8 @@ func (w WebSeed) peer() (p Peer, request *url.URL, err error) {
 	}
 	p.host, p.port, p.guarded = q.host, q.port, !w.ByUser
 	if a, err := netip.ParseAddr(p.host); err == nil && p.guarded && scionnet.ScopeOf(a) != scionnet.ScopePublic {
-		return p, nil, fmt.Errorf("a torrent may not name a server at a %s address; name it yourself if you trust it", scionnet.ScopeOf(a))
+		return p, nil, fmt.Errorf("a torrent may not name a server at a %s address; "+
+			"name it yourself if you trust it", scionnet.ScopeOf(a))
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return p, u, nil

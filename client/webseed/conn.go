@@ -174,9 +174,8 @@ func (c *Conn) readMessage(r *bufio.Reader) error {
 	if _, err := io.ReadFull(r, body[:]); err != nil {
 		return err
 	}
-	b := block{
-		piece: binary.BigEndian.Uint32(body[:]), begin: binary.BigEndian.Uint32(body[4:]), length: binary.BigEndian.Uint32(body[8:]),
-	}
+	be := binary.BigEndian
+	b := block{piece: be.Uint32(body[:]), begin: be.Uint32(body[4:]), length: be.Uint32(body[8:])}
 	l := c.cfg.Layout
 	if int64(b.piece) >= int64(l.Pieces()) {
 		return errProtocol

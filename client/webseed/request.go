@@ -106,7 +106,8 @@ func checkAnswer(res *http.Response, f storage.File, from, n int64) error {
 	case code == http.StatusPartialContent:
 		first, last, total, err := parseContentRange(res.Header.Get("Content-Range"))
 		if err != nil || first != from || last < first || last >= from+n || total >= 0 && total != f.Length {
-			return final("the web seed sends other bytes (%.100q) than were requested; it has another file, or none of this name", res.Header.Get("Content-Range"))
+			return final("the web seed sends other bytes (%.100q) than were requested; "+
+				"it has another file, or none of this name", res.Header.Get("Content-Range"))
 		}
 		return nil
 	case code == http.StatusOK:

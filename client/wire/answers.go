@@ -328,11 +328,7 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 	}
 	if block {
 		f.progressed = true
-		// Once for each batch. A few requests at the end of a torrent need no look.
-		if n := len(f.requested); n > 0 && f.batch-n >= Part(f.batch) && f.batch >= FirstRequests/2 && f.engineUnchoked && !f.noRejects {
-			f.batch = n
-			f.toEngineLocked(suggestion)
-		}
+		f.suggestLocked()
 		return pass
 	}
 	if asked && f.progressed && len(f.requested) == 0 && f.engineUnchoked {
@@ -343,6 +339,16 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 		return drop
 	}
 	return pass
+}
+
+// suggestLocked has the engine ask for more once enough of a batch is answered.
+func (f *Filter) suggestLocked() {
+	n := len(f.requested)
+	due := n > 0 && f.batch-n >= Part(f.batch) && f.batch >= FirstRequests/2 // not for a torrent's last few
+	if due && f.engineUnchoked && !f.noRejects {
+		f.batch = n
+		f.toEngineLocked(suggestion)
+	}
 }
 
 // comes notes that a part of a message has come, whether that is a block, and whether more of it is

@@ -212,7 +212,8 @@ func begin(b []byte) (m message, ok bool) {
 		if len(b) < blockHead {
 			return m, false
 		}
-		m.block = block{binary.BigEndian.Uint32(b[5:]), binary.BigEndian.Uint32(b[9:]), binary.BigEndian.Uint32(b[13:])}
+		be := binary.BigEndian
+		m.block = block{be.Uint32(b[5:]), be.Uint32(b[9:]), be.Uint32(b[13:])}
 	case m.kind == msgHave && m.size == 9:
 		if len(b) < 9 {
 			return m, false
@@ -225,7 +226,9 @@ func begin(b []byte) (m message, ok bool) {
 		}
 		m.extension = b[5]
 		m.metadata = bytes.HasPrefix(b[extendedHead:head], []byte("d8:msg_type"))
-		says := func(kind string) bool { return bytes.Contains(b[extendedHead:head], []byte("8:msg_typei"+kind+"e")) }
+		says := func(kind string) bool {
+			return bytes.Contains(b[extendedHead:head], []byte("8:msg_typei"+kind+"e"))
+		}
 		m.question, m.answer = says("0"), says("1") || says("2")
 	case m.size == 5 && (m.kind <= msgNotInterested || m.kind == msgHaveAll || m.kind == msgHaveNone):
 	case m.size == 9 && (m.kind == msgSuggest || m.kind == msgAllowedFast):

@@ -68,7 +68,8 @@ func (o *obfuscated) begin() {
 		o.r = seen
 		return
 	}
-	rw, _, err := mse.ReceiveHandshake(context.Background(), readWriter{seen, o.Conn}, o.keys, mse.DefaultCryptoSelector)
+	below := readWriter{seen, o.Conn}
+	rw, _, err := mse.ReceiveHandshake(context.Background(), below, o.keys, mse.DefaultCryptoSelector)
 	if o.err = err; err == nil {
 		o.r, o.w = rw, rw
 	}
@@ -82,9 +83,11 @@ const v2Bit = 0x10
 // hideBits clears the bits of the peer's handshake (BEP 3) that mean nothing to us. The engine
 // keeps a counter for each combination that it has ever seen.
 func hideBits(handshake []byte) {
+	// Extended messages (BEP 10), the fast extension (BEP 6), port messages (BEP 5).
+	known := [8]byte{5: 0x10, 7: 0x04 | 0x01}
 	bits := handshake[len(protocolName):handshakeHead]
 	for i := range bits {
-		bits[i] &= [8]byte{5: 0x10, 7: 0x05}[i] // extended messages (BEP 10), the fast extension (BEP 6), port messages (BEP 5)
+		bits[i] &= known[i]
 	}
 }
 
