@@ -41,7 +41,8 @@ func outletsOf(listen []netip.AddrPort) []outlet {
 				o.family = "" // :: takes connections of both
 			}
 		}
-		if !slices.ContainsFunc(out, func(x outlet) bool { return x.family == o.family || x.family == "" }) {
+		covers := func(x outlet) bool { return x.family == o.family || x.family == "" }
+		if !slices.ContainsFunc(out, covers) {
 			out = append(out, o)
 		}
 	}

@@ -122,7 +122,8 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 // exchange makes one request. With reports it is a POST.
 func exchange(ctx context.Context, client *http.Client, u *url.URL, reports []wire.PathReport) (wire.Answer, error) {
-	req := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{"User-Agent": {"braid"}}}
+	header := http.Header{"User-Agent": {"braid"}}
+	req := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}
 	if len(reports) > 0 {
 		body := wire.AppendReports(nil, reports)
 		req.Method, req.ContentLength = http.MethodPost, int64(len(body))

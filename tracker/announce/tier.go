@@ -185,8 +185,8 @@ func (t *tier) round() (*source, wire.Answer) {
 			t.fruitless++
 		}
 		a.reportAsked(Asked{ // after its peers
-			URL: s.url, Answered: true, Seeds: answer.Complete, Leechers: answer.Incomplete, Peers: len(answer.Peers),
-			Warning: answer.Warning, Next: time.Now().Add(regular(answer)),
+			URL: s.url, Answered: true, Warning: answer.Warning, Next: time.Now().Add(regular(answer)),
+			Seeds: answer.Complete, Leechers: answer.Incomplete, Peers: len(answer.Peers),
 		})
 		copy(t.trackers[1:i+1], t.trackers[:i])
 		t.trackers[0] = s

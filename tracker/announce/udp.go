@@ -35,8 +35,9 @@ func overUDP(u *url.URL) func(context.Context, *dialer, *wire.Announce) (wire.An
 		if err != nil {
 			return wire.Answer{}, fmt.Errorf("announce: connect: %w", err)
 		}
-		r := wire.UDPRequest{Action: wire.AnnounceUDP, Connection: connected.Connection, Announce: *a, URLData: urlData}
-		got, err := askUDP(ctx, c, &r)
+		got, err := askUDP(ctx, c, &wire.UDPRequest{
+			Action: wire.AnnounceUDP, Connection: connected.Connection, Announce: *a, URLData: urlData,
+		})
 		if err != nil {
 			return wire.Answer{}, fmt.Errorf("announce: %w", err)
 		}

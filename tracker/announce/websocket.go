@@ -76,8 +76,10 @@ type pendingOffer struct {
 
 func newOverWebSocket(u tracker.URL, cfg *Config, log *slog.Logger, lost func()) *overWebSocket {
 	o := &overWebSocket{
-		url: u, id: cfg.PeerID, hash: cfg.InfoHash, rtc: cfg.WebRTC, scopeOf: scionnet.ScopeOf, log: log, lost: lost,
-		busy: make(chan struct{}, answersAtOnce), replies: make(chan wire.Signal, 1), offers: map[string]pendingOffer{},
+		url: u, id: cfg.PeerID, hash: cfg.InfoHash, rtc: cfg.WebRTC,
+		scopeOf: scionnet.ScopeOf, log: log, lost: lost,
+		busy: make(chan struct{}, answersAtOnce), replies: make(chan wire.Signal, 1),
+		offers: map[string]pendingOffer{},
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return o

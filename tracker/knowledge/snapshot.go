@@ -30,6 +30,8 @@ const (
 	MaxSnapshot = 32 << 20
 	// snapshotVotes is the most votes on a path in a snapshot, whose number has one byte.
 	snapshotVotes = 255
+	// longestPath is the length of the longest path with its votes.
+	longestPath = 2 + wire.MaxInterfaces*wire.InterfaceLen + snapshotVotes*voteLen
 	// ahead is how far the clock of another tracker may be ahead. A vote from later than that would
 	// count for too long.
 	ahead = time.Minute
@@ -48,7 +50,7 @@ func (b *Base) Snapshot(has uint64) (snapshot []byte, version uint64) {
 	for _, s := range b.sources {
 		for p := range s.all {
 			votes := p.votes[max(0, len(p.votes)-snapshotVotes):]
-			if len(votes) == 0 || len(out) > MaxSnapshot-wire.MaxInterfaces*wire.InterfaceLen-snapshotVotes*voteLen-2 {
+			if len(votes) == 0 || len(out) > MaxSnapshot-longestPath {
 				continue
 			}
 			out = wire.AppendInterfaces(append(out, byte(len(p.interfaces))), p.interfaces)
@@ -155,8 +157,9 @@ func parseVote(b []byte) (vote, error) {
 	be := binary.BigEndian
 	host, at := netip.AddrFrom16([16]byte(b)).Unmap(), be.Uint64(b[16:])
 	rtt, rate, loss := be.Uint32(b[24:]), be.Uint64(b[28:]), be.Uint32(b[36:])
-	if host.IsUnspecified() || at > 1<<48 || rtt == 0 && rate == 0 ||
-		time.Duration(rtt)*time.Microsecond > wire.MaxReportRTT || rate > wire.MaxReportRate || loss > lossUnit {
+	tooMuch := time.Duration(rtt)*time.Microsecond > wire.MaxReportRTT ||
+		rate > wire.MaxReportRate || loss > lossUnit
+	if host.IsUnspecified() || at > 1<<48 || rtt == 0 && rate == 0 || tooMuch {
 		return vote{}, fmt.Errorf("impossible vote %x", b)
 	}
 	return vote{

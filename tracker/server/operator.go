@@ -148,7 +148,10 @@ func (s *Server) Stats(ctx context.Context) (Stats, error) {
 		UptimeSeconds: time.Since(s.began).Seconds(), Totals: t,
 		Announces: map[string]uint64{}, Scrapes: map[string]uint64{}, Refusals: map[string]uint64{},
 		Unlisted: value(m.unlisted),
-		Paths:    PathStats{s.admission.Load().cfg.Paths, s.paths.base.Known(), value(m.reports), value(m.passedOver)},
+		Paths: PathStats{
+			Enabled: s.admission.Load().cfg.Paths, Sizes: s.paths.base.Known(),
+			Reports: value(m.reports), PassedOver: value(m.passedOver),
+		},
 	}
 	for i, name := range transportNames {
 		c := m.of[i]

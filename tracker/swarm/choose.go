@@ -94,7 +94,8 @@ func pick(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
 		if i += step; i >= size {
 			i -= size
 		}
-		if m.identity == v.Identity || v.Addr.Port != 0 && m.is(v.Addr) || v.Seed && m.flags&isPaused != 0 {
+		itself := m.identity == v.Identity || v.Addr.Port != 0 && m.is(v.Addr)
+		if itself || v.Seed && m.flags&isPaused != 0 {
 			continue
 		}
 		if perAS < n {

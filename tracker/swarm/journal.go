@@ -255,9 +255,10 @@ func (d *Durable) Sync() error {
 }
 
 func (d *Durable) sync() error {
+	// If the rewrite of a long journal fails, the disk may still have room for a batch.
 	if d.stale || d.journal.IsLong() {
 		if err := d.rewrite(); err == nil || d.stale {
-			return err // if it is not stale, the disk may have room for a batch, but not for a second journal
+			return err
 		}
 	}
 	var gone, members, downloads []byte

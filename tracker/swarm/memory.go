@@ -93,7 +93,10 @@ func (m *Memory) announce(v *Visit) View {
 }
 
 func (v *Visit) member(now uint32) member {
-	m := member{ia: v.Addr.IA, identity: v.Identity, host: v.Addr.Host.As16(), id: v.ID, seen: now, port: v.Addr.Port}
+	m := member{
+		ia: v.Addr.IA, host: v.Addr.Host.As16(), port: v.Addr.Port,
+		id: v.ID, identity: v.Identity, seen: now,
+	}
 	switch {
 	case v.Seed:
 		m.flags = isSeed

@@ -142,7 +142,8 @@ func (m *Memory) evict(v *Visit) bool {
 		here := 0
 		for h, t := range s.tables {
 			if h != v.InfoHash { // the visitor needs the members of its own swarm
-				if c, ok := m.candidate(h, t, kind); ok && c.yields(newcomer) && (best.count == 0 || c.before(best)) {
+				c, ok := m.candidate(h, t, kind)
+				if ok && c.yields(newcomer) && (best.count == 0 || c.before(best)) {
 					best = c
 				}
 			}

@@ -198,7 +198,8 @@ func (s *Shared) begin(ctx context.Context) error {
 
 // alive marks the data as in use for the next lifetime.
 func (s *Shared) alive(ctx context.Context) error {
-	return s.client.Do(ctx, s.client.B().Set().Key(sharedKey("alive")).Value("1").Ex(s.limits.Lifetime).Build()).Error()
+	set := s.client.B().Set().Key(sharedKey("alive")).Value("1").Ex(s.limits.Lifetime).Build()
+	return s.client.Do(ctx, set).Error()
 }
 
 // sharedAway is the refusal for visitors. A minute is the shortest time that BEP 31 can express.
@@ -331,7 +332,8 @@ func (s *Shared) Scrape(ctx context.Context, hashes []wire.InfoHash) ([]wire.Cou
 	err := s.try(ctx, func(ctx context.Context) error {
 		var all []valkey.Completed
 		for _, h := range hashes {
-			all = append(all, s.client.B().Hmget().Key(keysOf(h)[6]).Field("c", "n", "p", "d").Build().ToRetryable())
+			get := s.client.B().Hmget().Key(keysOf(h)[6]).Field("c", "n", "p", "d").Build()
+			all = append(all, get.ToRetryable())
 		}
 		for i, r := range s.client.DoMulti(ctx, all...) {
 			n, err := numbers(r)
@@ -376,7 +378,8 @@ func (s *Shared) Sweep(ctx context.Context) error {
 		var due []string
 		err := s.try(ctx, func(ctx context.Context) (err error) {
 			keys := []string{sharedKey("swarms"), sharedKey("totals")}
-			due, err = s.claim.Exec(ctx, s.client, keys, []string{s.lifetime(), strconv.Itoa(claimed)}).AsStrSlice()
+			args := []string{s.lifetime(), strconv.Itoa(claimed)}
+			due, err = s.claim.Exec(ctx, s.client, keys, args).AsStrSlice()
 			return err
 		})
 		if err != nil {
