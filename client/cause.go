@@ -12,8 +12,8 @@ import (
 	"braid/scionnet"
 )
 
-// Diagnose finds out why a transfer makes no progress: it is a function from the evidence about
-// peers, paths and trackers to a cause.
+// Why a transfer makes no progress: diagnose is a function from the evidence about peers, paths and
+// trackers to a cause.
 
 // CauseKind names a cause. The values are part of the output of braid.
 type CauseKind string
@@ -68,16 +68,16 @@ type Break struct {
 	By pathsel.IA
 }
 
-// Evidence is what is known about a transfer that makes no progress.
-type Evidence struct {
+// evidence is what is known about a transfer that makes no progress.
+type evidence struct {
 	DiskFull  bool
-	Connected Connected
-	Targets   []Target // peers that are not connected, and trackers
+	Connected connectedPeers
+	Targets   []target // peers that are not connected, and trackers
 	WebSeeds  int      // the torrent's web seeds, if braid can use none of them
 }
 
-// Connected is what is known of the peers that are connected.
-type Connected struct {
+// connectedPeers is what is known of the peers that are connected.
+type connectedPeers struct {
 	Peers    int
 	Metadata bool // it is known what is in the torrent
 	Missing  int  // wanted pieces that are not complete
@@ -85,8 +85,8 @@ type Connected struct {
 	Serving  int  // peers that serve us
 }
 
-// Target is a peer or a tracker that should answer, and what is known of the way to it.
-type Target struct {
+// target is a peer or a tracker that should answer, and what is known of the way to it.
+type target struct {
 	Name     string // address or URL
 	Tracker  bool
 	SCION    bool
@@ -105,15 +105,16 @@ type Target struct {
 	HostUp   bool             // the host answers an echo request
 }
 
-// Diagnose finds the cause why there is no progress; nil if it is not known yet.
-func Diagnose(e Evidence) *Cause {
+// diagnose finds the cause why there is no progress; nil if it is not known yet.
+func diagnose(e evidence) *Cause {
 	if e.DiskFull {
 		return &Cause{Kind: DiskFull, Text: fullMessage}
 	}
 	best, others := mostHopeful(e.Targets)
 	if e.Connected.Peers > 0 {
 		c := e.Connected.cause()
-		if c.Kind == PiecesMissing && best != nil && best.Kind != NobodyThere && best.Kind != TrackerFailed {
+		aboutPeer := best != nil && best.Kind != NobodyThere && best.Kind != TrackerFailed
+		if c.Kind == PiecesMissing && aboutPeer {
 			c.Text += "; " + best.Text
 			c.Peer, c.Down = best.Peer, best.Down
 		}
@@ -123,12 +124,13 @@ func Diagnose(e Evidence) *Cause {
 		best.Text += fmt.Sprintf(" (and %d more)", others)
 	}
 	if best != nil && best.Kind == NobodyThere && e.WebSeeds > 0 {
-		best.Text += "; braid cannot use the " + plural(e.WebSeeds, "web seed", "web seeds") + " of the torrent"
+		seeds := plural(e.WebSeeds, "web seed", "web seeds")
+		best.Text += "; braid cannot use the " + seeds + " of the torrent"
 	}
 	return best
 }
 
-func (c Connected) cause() Cause {
+func (c connectedPeers) cause() Cause {
 	who := plural(c.Peers, "peer is", "peers are") + " connected"
 	switch {
 	case !c.Metadata:
@@ -151,8 +153,8 @@ var hope = []CauseKind{
 
 // mostHopeful is the cause of the target that is nearest to a connection, and how many other
 // targets have a cause of the same kind.
-func mostHopeful(targets []Target) (best *Cause, others int) {
-	peers := slices.ContainsFunc(targets, func(t Target) bool { return !t.Tracker })
+func mostHopeful(targets []target) (best *Cause, others int) {
+	peers := slices.ContainsFunc(targets, func(t target) bool { return !t.Tracker })
 	for _, t := range targets {
 		if t.Tracker && peers {
 			continue
@@ -182,7 +184,7 @@ func compareHope(k CauseKind, best *Cause) int {
 }
 
 // cause is why the target is not connected. It returns false if that is not known yet.
-func (t Target) cause() (Cause, bool) {
+func (t target) cause() (Cause, bool) {
 	name := t.Name
 	if t.Tracker {
 		name = "the tracker " + t.Name
@@ -332,4 +334,5 @@ func (n errNoneAllowed) Error() string {
 	return fmt.Sprintf("none of the %d paths is allowed", int(n))
 }
 
-const fullMessage = "the disk is full: make room; the download goes on by itself, and what is there is served meanwhile"
+const fullMessage = "the disk is full: make room; the download goes on by itself, " +
+	"and what is there is served meanwhile"

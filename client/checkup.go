@@ -13,7 +13,7 @@ import (
 	"braid/scionnet"
 )
 
-// checkup finds out why a transfer makes no progress: it collects evidence for Diagnose.
+// checkup finds out why a transfer makes no progress: it collects evidence for diagnose.
 //
 //	data comes ──1 s without──► examines the ways to a few targets ──2 s without──► tells the cause
 //
@@ -158,7 +158,7 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	targets := c.targets()
 	c.examine(targets, idle)
 	if idle >= causeAfter {
-		x := Diagnose(Evidence{
+		x := diagnose(evidence{
 			DiskFull: diskFull, Connected: c.connected(), Targets: targets, WebSeeds: c.uselessWebSeeds(),
 		})
 		if x != nil && (x.Kind == Choked || x.Kind == NoData) && idle < idleAfter {
@@ -191,8 +191,8 @@ func (c *checkup) tell(x *Cause) {
 }
 
 // connected is what is known of the peers that are connected, and not silent.
-func (c *checkup) connected() Connected {
-	out := Connected{Metadata: c.want != nil}
+func (c *checkup) connected() connectedPeers {
+	out := connectedPeers{Metadata: c.want != nil}
 	var missing []bool
 	if out.Metadata {
 		missing = c.want.missing(c.torrent)
@@ -233,9 +233,9 @@ func (c *checkup) connected() Connected {
 }
 
 // targets are the peers and trackers that should answer, and what is known of the ways to them.
-func (c *checkup) targets() []Target {
-	var out []Target
-	add := func(x Target, at scionnet.Addr) {
+func (c *checkup) targets() []target {
+	var out []target
+	add := func(x target, at scionnet.Addr) {
 		if x.SCION = at.IA != 0; x.SCION {
 			x.IA = at.IA
 			if e, ok := c.found[x.Name]; ok {
@@ -252,7 +252,7 @@ func (c *checkup) targets() []Target {
 		if slices.ContainsFunc(p.paths, answers) {
 			continue
 		}
-		x := Target{Name: p.peer.String(), Err: p.err, Banned: p.banned}
+		x := target{Name: p.peer.String(), Err: p.err, Banned: p.banned}
 		for _, s := range p.paths {
 			if s.err != nil {
 				x.Err = s.err
@@ -264,7 +264,7 @@ func (c *checkup) targets() []Target {
 	}
 	for _, url := range slices.Sorted(maps.Keys(c.trackers)) {
 		k := c.trackers[url]
-		add(Target{Name: url, Tracker: true, Answered: k.Answered, Err: k.Err}, k.SCION)
+		add(target{Name: url, Tracker: true, Answered: k.Answered, Err: k.Err}, k.SCION)
 	}
 	return out
 }
@@ -280,7 +280,7 @@ type order struct {
 }
 
 // orders are for the targets whose ways are examined next.
-func (c *checkup) orders(targets []Target) (out []order) {
+func (c *checkup) orders(targets []target) (out []order) {
 	by := c.scion()
 	if by == nil {
 		return nil
@@ -315,7 +315,7 @@ func (c *checkup) orders(targets []Target) (out []order) {
 }
 
 // examine has the ways to some of the targets examined, unless that was done a moment ago.
-func (c *checkup) examine(targets []Target, idle time.Duration) {
+func (c *checkup) examine(targets []target, idle time.Duration) {
 	pause := examineEvery
 	if idle > time.Minute {
 		pause = examineSeldom
@@ -332,8 +332,8 @@ func (c *checkup) examine(targets []Target, idle time.Duration) {
 		found := map[string]examination{}
 		defer func() { c.inbox.put(func() { c.onExamined(found) }) }()
 		select {
-		case c.common.examining <- struct{}{}:
-			defer func() { <-c.common.examining }()
+		case c.examiners <- struct{}{}:
+			defer func() { <-c.examiners }()
 		case <-c.ctx.Done():
 			return
 		}

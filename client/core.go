@@ -29,7 +29,7 @@ type common struct {
 	dht        atomic.Pointer[DHT] // nil: none
 	transports []Transport
 	web        *webPort
-	examining  chan struct{}   // holds a token of each transfer whose checkup examines paths now
+	examiners  chan struct{}   // holds a token of each transfer whose checkup examines paths now
 	ctx        context.Context // ends with the session
 }
 
@@ -187,9 +187,9 @@ func (c *core) hasAll() bool {
 // connections.
 const DefaultMaxPaths = 8
 
-// describedSource is the source, with the info dictionary of a magnet link once a peer has sent it.
-// Any goroutine may call it.
-func (c *core) describedSource() (Source, error) {
+// Described is the source with its files and pieces. For a magnet link these are known, without an
+// error, once a peer has sent the description. Any goroutine may call it.
+func (c *core) Described() (Source, error) {
 	if !c.source.IsMagnet() {
 		return c.source, nil
 	}

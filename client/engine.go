@@ -122,8 +122,8 @@ func (t anacrolixTorrent) ReadPiece(piece int, b []byte, off int64) (int, error)
 	return t.Piece(piece).Storage().ReadAt(b, off)
 }
 
-func (t anacrolixTorrent) Connect(f engineAddr) {
-	t.AddPeers([]torrent.PeerInfo{{Addr: f, Source: torrent.PeerSourceDirect}})
+func (t anacrolixTorrent) Connect(at engineAddr) {
+	t.AddPeers([]torrent.PeerInfo{{Addr: at, Source: torrent.PeerSourceDirect}})
 }
 
 type anacrolixConn struct{ *torrent.PeerConn }

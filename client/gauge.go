@@ -133,7 +133,7 @@ const (
 type gauges struct {
 	byAddr  sync.Map // engineAddr to *gauge
 	watched sync.Map // metainfo.Hash of a torrent to watched
-	useful  sync.Map // likewise to a func that is told of each useful block and where it comes from
+	useful  sync.Map // likewise to a usefulFunc
 
 	scarce atomic.Int64   // the end of scarceGrace, in Unix ns: see waits
 	grace  *time.Duration // the engine's StealRequestGrace, which it reads with its lock held
@@ -148,10 +148,10 @@ func (g *gauges) install(config *torrent.ClientConfig, linkAt func(engineAddr) *
 	c := &config.Callbacks
 	g.grace = &config.StealRequestGrace
 	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) {
-		if f, ok := p.RemoteAddr.(engineAddr); ok {
-			x := &gauge{conn: anacrolixConn{p}, peer: &p.Peer, link: linkAt(f), peak: peakRequests(&p.Peer)}
+		if at, ok := p.RemoteAddr.(engineAddr); ok {
+			x := &gauge{conn: anacrolixConn{p}, peer: &p.Peer, link: linkAt(at), peak: peakRequests(&p.Peer)}
 			x.deepen()
-			g.byAddr.Store(f, x)
+			g.byAddr.Store(at, x)
 		}
 	})
 	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
@@ -163,7 +163,7 @@ func (g *gauges) install(config *torrent.ClientConfig, linkAt func(engineAddr) *
 		if x := g.of(e.Peer); x != nil && x.link != nil {
 			if f, ok := g.useful.Load(e.Peer.Torrent().InfoHash()); ok {
 				m := e.Message
-				f.(func(int, int, int, pathsel.Origin))(int(m.Index), int(m.Begin), len(m.Piece), x.link.Origin())
+				f.(usefulFunc)(int(m.Index), int(m.Begin), len(m.Piece), x.link.Origin())
 			}
 		}
 	})
@@ -188,9 +188,12 @@ func (g *gauges) install(config *torrent.ClientConfig, linkAt func(engineAddr) *
 	}
 }
 
-// onUseful has f told of each useful block of a torrent, and where the block comes from. It is
-// called with the engine's lock held, and must not block. With nil nobody is told.
-func (g *gauges) onUseful(torrent metainfo.Hash, f func(piece, begin, length int, from pathsel.Origin)) {
+// usefulFunc is told of a useful block, and where it comes from. It is called with the engine's lock
+// held, and must not wait.
+type usefulFunc func(piece, begin, length int, from pathsel.Origin)
+
+// onUseful has f told of each useful block of a torrent; nil: nobody is told.
+func (g *gauges) onUseful(torrent metainfo.Hash, f usefulFunc) {
 	if f == nil {
 		g.useful.Delete(torrent)
 	} else {
@@ -224,15 +227,15 @@ func (g *gauges) count(p *torrent.Peer, n int64) {
 }
 
 func (g *gauges) of(p *torrent.Peer) *gauge {
-	f, _ := p.RemoteAddr.(engineAddr)
-	if x := g.find(f); x != nil && x.peer == p {
+	at, _ := p.RemoteAddr.(engineAddr)
+	if x := g.find(at); x != nil && x.peer == p {
 		return x
 	}
 	return nil
 }
 
-func (g *gauges) find(f engineAddr) *gauge {
-	x, ok := g.byAddr.Load(f)
+func (g *gauges) find(at engineAddr) *gauge {
+	x, ok := g.byAddr.Load(at)
 	if !ok {
 		return nil
 	}

@@ -26,8 +26,8 @@ type link struct {
 	described bool  // of nudger: the filter knows the number of pieces
 }
 
-func newLink(l *wire.Link, below Wire, transport string, f engineAddr) *link {
-	return &link{Link: l, below: below, transport: transport, addr: f}
+func newLink(l *wire.Link, below Wire, transport string, at engineAddr) *link {
+	return &link{Link: l, below: below, transport: transport, addr: at}
 }
 
 // Peer is the address of the other side, as far as the transport shows it.

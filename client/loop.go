@@ -253,7 +253,7 @@ func (l *loop) choose() {
 // begin asks for the data, now that it is known what is in the torrent.
 func (l *loop) begin() {
 	l.checkup.restart()
-	if s, err := l.describedSource(); err == nil {
+	if s, err := l.Described(); err == nil {
 		l.exchanger.learn(s)
 	}
 	layout := l.described.Load().layout

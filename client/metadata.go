@@ -226,7 +226,8 @@ func (m *metadata) step(now time.Time) (send []metadataMessage, liars []extensio
 		liars = append(liars, s.peer)
 		m.lied = append(m.lied[max(0, len(m.lied)-maxLiars+1):], s.host)
 	}
-	m.sources = slices.DeleteFunc(m.sources, func(s *metadataSource) bool { return slices.Contains(liars, s.peer) })
+	lied := func(s *metadataSource) bool { return slices.Contains(liars, s.peer) }
+	m.sources = slices.DeleteFunc(m.sources, lied)
 	m.rest(now)
 	m.begin(now)
 	for _, s := range m.sources {
@@ -267,7 +268,8 @@ func (m *metadata) begin(now time.Time) {
 			slower := func(a, b *metadataSource) int { return cmp.Compare(a.rate(now), b.rate(now)) }
 			m.putOff(slices.MinFunc(asked, slower))
 		}
-		next.buf, next.have = make([]byte, next.size), make([]bool, (next.size+metadataPiece-1)/metadataPiece)
+		pieces := (next.size + metadataPiece - 1) / metadataPiece
+		next.buf, next.have = make([]byte, next.size), make([]bool, pieces)
 		next.since, next.heard, m.turn = now, now, now
 	}
 }

@@ -16,15 +16,6 @@ import (
 	"braid/scionnet"
 )
 
-// Limits bound the rates of a session's connections; see wire.Limits.
-type Limits = wire.Limits
-
-// Limiter applies limits that may change; see wire.Limiter.
-type Limiter = wire.Limiter
-
-// NewLimiter makes a limiter without limits.
-func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
-
 // offers holds the path-level peers that the engine may dial, by their engine addresses. The engine
 // has no other way to the network. offers also keeps the slots of all engine addresses, their
 // links, the keys that peers have shown, and the banned hosts and keys.
@@ -99,15 +90,15 @@ func (t *offers) add(
 	if t.isBanned(suspectOf(p.origin())) {
 		return nil, errBanned
 	}
-	f, err := t.takeSlot(engineAddrOf(p))
+	at, err := t.takeSlot(engineAddrOf(p))
 	if err != nil {
 		return nil, err
 	}
-	o := &offer{offers: t, addr: f, transport: tr, peer: p, path: path, dialled: dialled}
+	o := &offer{offers: t, addr: at, transport: tr, peer: p, path: path, dialled: dialled}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.byAddr[f.String()] = o
+	t.byAddr[at.String()] = o
 	return o, nil
 }
 
@@ -196,8 +187,8 @@ func (t *offers) banAddrs(hosts []string) {
 			t.banLocked(s.names())
 		}
 	}
-	for f, l := range t.used {
-		if l != nil && banned[f.host] {
+	for at, l := range t.used {
+		if l != nil && banned[at.host] {
 			t.banLocked(suspectOf(l.Origin()).names())
 		}
 	}

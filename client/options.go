@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"braid/client/wire"
 	"braid/pathsel"
+	"braid/scionnet"
 )
 
 // Options of a transfer.
@@ -45,4 +47,26 @@ type Options struct {
 	Limiter *Limiter
 	// StopTimeout, if not 0, ends the transfer with a StoppedError after so long without data.
 	StopTimeout time.Duration
+}
+
+// Limits bound the rates of a session's connections; see wire.Limits.
+type Limits = wire.Limits
+
+// Limiter applies limits that may change; see wire.Limiter.
+type Limiter = wire.Limiter
+
+// NewLimiter makes a limiter without limits.
+func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
+
+// PathLimit is a limit for paths with a matching interface.
+type PathLimit = wire.PathLimit
+
+// MinRate is the lowest limit in bits per second.
+const MinRate = wire.MinRate
+
+// DHT is what a session tells peers of this program's DHT nodes, and hears of theirs (BEP 5; on
+// SCION see PEX.md).
+type DHT struct {
+	SCION, IP4, IP6 uint16              // ports of our nodes; 0: there is none
+	Heard           func(scionnet.Addr) // called with the address of a peer's node; on IP its IA is zero
 }

@@ -178,12 +178,12 @@ type engineAddr struct {
 
 var _ net.Addr = engineAddr{}
 
-func (f engineAddr) Network() string { return "braid" }
+func (a engineAddr) Network() string { return "braid" }
 
-func (f engineAddr) String() string { return netip.AddrPortFrom(f.host, f.slot).String() }
+func (a engineAddr) String() string { return netip.AddrPortFrom(a.host, a.slot).String() }
 
 // AddrPort is zero, so that the engine never tells other peers of this address (peer exchange).
-func (f engineAddr) AddrPort() netip.AddrPort { return netip.AddrPort{} }
+func (a engineAddr) AddrPort() netip.AddrPort { return netip.AddrPort{} }
 
 // IsWebSeed tells whether the peer is a server with the files of one torrent. Other peers have no
 // use for its address.

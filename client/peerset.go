@@ -190,12 +190,10 @@ func (s *peerSet) limit() int {
 	return maxPeers
 }
 
-func (s *peerSet) isOverfull() bool { return len(s.dialled) > s.limit() }
-
 // choose lets peers that fail make room for spares. It returns the peers that are dialled from now
 // on, and those that have become spares.
 func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
-	if len(s.spares) == 0 && !s.isOverfull() {
+	if len(s.spares) == 0 && len(s.dialled) <= s.limit() {
 		return nil, nil
 	}
 	peers := slices.Concat(s.dialled, s.spares)
@@ -419,7 +417,7 @@ func (s *peerSet) noteData(gauges *gauges, now time.Time) {
 
 // rates are those of all connections together.
 type rates struct {
-	in, out meter
+	in, out rateMeter
 	since   time.Time // the last measurement
 }
 

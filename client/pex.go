@@ -54,8 +54,8 @@ func (x *exchanger) begin() {
 	if x.private = x.source.IsPrivate(); !x.private {
 		x.exchanges.byHash.Store(x.source.InfoHash, exchange{
 			extensions: x.extensions,
-			heard: func(f engineAddr, payload []byte) {
-				x.inbox.put(func() { x.onMessage(f, payload) })
+			heard: func(from engineAddr, payload []byte) {
+				x.inbox.put(func() { x.onMessage(from, payload) })
 			},
 		})
 	}
@@ -187,8 +187,8 @@ func (x *exchanger) home() (ia pathsel.IA, host netip.Addr) {
 
 // onMessage takes the added addresses in a peer's message of peer exchange. It ignores the dropped
 // ones: perhaps we can reach them all the same.
-func (x *exchanger) onMessage(f engineAddr, payload []byte) {
-	l := x.offers.linkAt(f)
+func (x *exchanger) onMessage(at engineAddr, payload []byte) {
+	l := x.offers.linkAt(at)
 	if x.private || l == nil || !x.exchanges.on.Load() {
 		return
 	}

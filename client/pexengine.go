@@ -54,9 +54,9 @@ func (s *exchanges) onExtension(e torrent.PeerConnReadExtensionMessageEvent) {
 	if n := int(e.ExtensionNumber); n < firstExchange || n > lastExchange || len(e.Payload) > maxPEX {
 		return
 	}
-	f, isAddr := e.PeerConn.RemoteAddr.(engineAddr)
+	from, isAddr := e.PeerConn.RemoteAddr.(engineAddr)
 	if x, ok := s.byHash.Load(metainfo.Hash(e.PeerConn.Torrent().InfoHash())); ok && isAddr {
-		x.(exchange).heard(f, slices.Clone(e.Payload))
+		x.(exchange).heard(from, slices.Clone(e.Payload))
 	}
 }
 

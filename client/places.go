@@ -70,8 +70,10 @@ func (q quota) admit(taken []place, newcomer pathsel.Origin) (victim int, ok boo
 	}
 	yields := func(p place) bool {
 		switch {
-		case p.worth == busy, fullHost && p.origin.Host != newcomer.Host, fullNet && p.origin.Net != newcomer.Net:
+		case p.worth == busy:
 			return false
+		case fullHost && p.origin.Host != newcomer.Host, fullNet && p.origin.Net != newcomer.Net:
+			return false // its place would be of no use to the newcomer
 		case p.worth == silent:
 			return true
 		case p.origin.Net == newcomer.Net:

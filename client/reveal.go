@@ -149,10 +149,16 @@ func (r *revelation) unclaim(p *viewer, piece int) {
 	}
 }
 
+// concerns tells whether what a peer says about a piece matters: there are both, and the peer does
+// not have every piece.
+func (r *revelation) concerns(p *viewer, piece int) bool {
+	return p != nil && !p.whole && piece >= 0 && piece < len(r.claims)
+}
+
 // has notes that a peer says that it has a piece.
 func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
-	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || p.has.Has(piece) {
+	if !r.concerns(p, piece) || p.has.Has(piece) {
 		return
 	}
 	if p.has.Set(piece); !p.shown.Has(piece) {
@@ -186,7 +192,7 @@ func (r *revelation) hasAll(id pathsel.PeerID) {
 // asks notes that a peer has asked for a part of a piece.
 func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
-	if p == nil || p.whole || piece < 0 || piece >= len(r.claims) || !p.shown.Has(piece) || p.has.Has(piece) {
+	if !r.concerns(p, piece) || !p.shown.Has(piece) || p.has.Has(piece) {
 		return
 	}
 	p.moved = now
@@ -216,8 +222,9 @@ func (r *revelation) hear(id pathsel.PeerID, n pieceNews, now time.Time) {
 func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 	if r.peers[id] == nil {
 		n := len(r.claims)
+		none := func() wire.Bitset { return wire.NewBitset(n) }
 		r.peers[id] = &viewer{
-			shown: wire.NewBitset(n), has: wire.NewBitset(n), asked: wire.NewBitset(n), claimed: wire.NewBitset(n),
+			shown: none(), has: none(), asked: none(), claimed: none(),
 			lacking: n, served: true, moved: now,
 		}
 	}

@@ -20,7 +20,7 @@ type row struct {
 	first     int64 // Unix ns of the first byte on any link
 	last      int64
 	seen      Measurement // of the last link, while it was open
-	in, out   meter
+	in, out   rateMeter
 	err       error
 }
 
@@ -99,15 +99,15 @@ func unixTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// meter smooths a counter's growth over about two seconds. The rate is steady enough to read, and
+// rateMeter smooths a counter's growth over about two seconds. The rate is steady enough to read, and
 // follows changes soon.
-type meter struct {
+type rateMeter struct {
 	bytes uint64
 	rate  float64 // bits per second
 	begun bool
 }
 
-func (m *meter) update(bytes uint64, elapsed time.Duration) {
+func (m *rateMeter) update(bytes uint64, elapsed time.Duration) {
 	const weight = 0.4 // of the newest second
 	if elapsed <= 0 {
 		return

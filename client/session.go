@@ -112,12 +112,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// PathLimit is a limit for paths with a matching interface.
-type PathLimit = wire.PathLimit
-
-// MinRate is the lowest limit in bits per second.
-const MinRate = wire.MinRate
-
 // IPTransport is the transport for peers on IP. A session uses one for all of them, since an
 // address does not tell which one is meant.
 type IPTransport int
@@ -236,7 +230,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 		common: common{
 			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
 			web: &webPort{host: cfg.Host}, offers: newOffers(), transports: transports,
-			examining: make(chan struct{}, examineAtOnce),
+			examiners: make(chan struct{}, examineAtOnce),
 		},
 		transfers: map[metainfo.Hash]*Transfer{},
 	}
@@ -313,21 +307,21 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	if s.offers.isBanned(suspectOf(originOf(w))) {
 		return errBanned
 	}
-	f, err := s.offers.takeSlot(addrOfAccepted(w))
+	at, err := s.offers.takeSlot(addrOfAccepted(w))
 	if err != nil {
 		return err
 	}
 	var l *link
 	l = newLink(wire.Accepted(originWire{w}, wire.Options{
-		Addr: f, Limits: s.offers.limits, InfoHashes: s.infoHashes, OnClose: func() {
+		Addr: at, Limits: s.offers.limits, InfoHashes: s.infoHashes, OnClose: func() {
 			s.inbound.remove(l)
-			s.offers.freeSlot(f)
+			s.offers.freeSlot(at)
 		},
-	}), w, t.Name(), f)
+	}), w, t.Name(), at)
 	l.accepted = true
 	s.offers.attach(l)
 	if err := s.inbound.add(s.ctx, l, s.log); err != nil {
-		s.offers.freeSlot(f)
+		s.offers.freeSlot(at)
 		return err
 	}
 	return nil
@@ -350,8 +344,8 @@ func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
 	s.mu.Lock()
 	t := s.transfers[hash]
 	s.mu.Unlock()
-	f, _ := c.RemoteAddr.(engineAddr)
-	l := s.offers.linkAt(f)
+	at, _ := c.RemoteAddr.(engineAddr)
+	l := s.offers.linkAt(at)
 	switch {
 	case l == nil: // the connection has ended meanwhile
 		return

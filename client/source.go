@@ -136,7 +136,8 @@ func ParseTorrent(b []byte) (Source, error) {
 		return err
 	})
 	switch {
-	case err == nil && len(bytes.TrimRight(file.Rest(), "\r\n")) > 0: // line ends come from editors and shells
+	// Editors and shells add line ends.
+	case err == nil && len(bytes.TrimRight(file.Rest(), "\r\n")) > 0:
 		err = fmt.Errorf("something follows behind its end, at byte %d", file.At())
 	case err == nil && s.infoBytes == nil:
 		err = errors.New("it has no info dictionary")
@@ -255,11 +256,12 @@ func ParseMagnet(uri string) (Source, error) {
 	if err != nil {
 		return Source{}, fmt.Errorf("magnet link: %w; want magnet:?xt=urn:btih:HASH", err)
 	}
-	if len(m.Trackers) > maxTrackers || len(m.Params["ws"]) > maxWebSeeds || len(m.Params["x.pe"]) > maxMagnetPeers {
+	seeds, peers := m.Params["ws"], m.Params["x.pe"]
+	if len(m.Trackers) > maxTrackers || len(seeds) > maxWebSeeds || len(peers) > maxMagnetPeers {
 		return Source{}, fmt.Errorf("magnet link: more than %d trackers, %d web seeds or %d peers",
 			maxTrackers, maxWebSeeds, maxMagnetPeers)
 	}
-	s := Source{InfoHash: m.InfoHash, Name: m.DisplayName, WebSeeds: m.Params["ws"]}
+	s := Source{InfoHash: m.InfoHash, Name: m.DisplayName, WebSeeds: seeds}
 	for _, xt := range m.Params["xt"] {
 		// A multihash: SHA-256, of 32 bytes.
 		if hash, ok := strings.CutPrefix(xt, "urn:btmh:1220"); ok && s.HashV2 == "" {
@@ -271,7 +273,7 @@ func ParseMagnet(uri string) (Source, error) {
 	for _, u := range m.Trackers {
 		s.Trackers = append(s.Trackers, []string{u}) // every URL of a magnet link is a tier of its own
 	}
-	for _, p := range m.Params["x.pe"] {
+	for _, p := range peers {
 		peer, err := ParsePeer(p)
 		if err != nil {
 			return Source{}, fmt.Errorf("magnet link: %w", err)

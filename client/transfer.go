@@ -48,10 +48,6 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd
 // Source is what the transfer was made from.
 func (t *Transfer) Source() Source { return t.source }
 
-// Described is the source with its files and pieces. For a magnet link these are known, without an
-// error, once a peer has sent the description.
-func (t *Transfer) Described() (Source, error) { return t.describedSource() }
-
 // AddPeers offers the transfer peers that the user names while it runs. See Found.
 func (t *Transfer) AddPeers(peers ...Peer) { t.Found(FromUser, peers...) }
 

@@ -24,7 +24,7 @@ type trial struct {
 	piece    int
 	suspects []suspect
 	tried    []engineAddr // suspects' connections that have had a turn
-	alone    engineAddr   // the suspect's connection whose turn it is; zero: peers that are no suspects send it
+	alone    engineAddr   // the suspect's connection whose turn it is; zero: others send the piece
 	blocks   int          // blocks of the piece that were there at the last step
 	begun    time.Time
 	turn     time.Time // when the turn began
@@ -105,8 +105,12 @@ func (t trials) step(
 		t = t[1:]
 	}
 	suspended := map[engineAddr]bool{}
+	if len(t) == 0 {
+		return t, suspended
+	}
+	pause := now.Sub(t[0].begun) < trialPause
 	for _, w := range there {
-		if len(t) > 0 && (now.Sub(t[0].begun) < trialPause || t.accuses(w.suspect) && w.addr != t[0].alone) {
+		if pause || t.accuses(w.suspect) && w.addr != t[0].alone {
 			suspended[w.addr] = true
 		}
 	}
@@ -212,16 +216,16 @@ func (e *trialRunner) look() {
 	}
 	var suspended map[engineAddr]bool
 	e.trials, suspended = e.trials.step(time.Now(), there, e.blame.blocksOf, e.offers.isBanned)
-	for f, l := range e.suspended {
-		if !suspended[f] {
+	for at, l := range e.suspended {
+		if !suspended[at] {
 			l.Filter.Resume()
-			delete(e.suspended, f)
+			delete(e.suspended, at)
 		}
 	}
-	for f := range suspended {
-		if e.suspended[f] == nil {
-			links[f].Filter.Suspend()
-			e.suspended[f] = links[f]
+	for at := range suspended {
+		if e.suspended[at] == nil {
+			links[at].Filter.Suspend()
+			e.suspended[at] = links[at]
 		}
 	}
 	e.busy.Store(len(e.trials) > 0)

@@ -135,7 +135,9 @@ func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *s
 		over, check := ipClient(p)
 		c.Transport, c.CheckRedirect, end = over, check, over.CloseIdleConnections
 	}
-	conn, err := webseed.Open(ctx, webseed.Config{URL: u, InfoHash: t.source.InfoHash, Layout: layout, Client: c})
+	conn, err := webseed.Open(ctx, webseed.Config{
+		URL: u, InfoHash: t.source.InfoHash, Layout: layout, Client: c,
+	})
 	if err != nil {
 		end()
 		return nil, err

@@ -56,9 +56,11 @@ func (w WebSeed) peer() (p Peer, request *url.URL, err error) {
 		return p, nil, err
 	}
 	p.host, p.port, p.guarded = q.host, q.port, !w.ByUser
-	if a, err := netip.ParseAddr(p.host); err == nil && p.guarded && scionnet.ScopeOf(a) != scionnet.ScopePublic {
-		return p, nil, fmt.Errorf("a torrent may not name a server at a %s address; "+
-			"name it yourself if you trust it", scionnet.ScopeOf(a))
+	if a, err := netip.ParseAddr(p.host); err == nil && p.guarded {
+		if scope := scionnet.ScopeOf(a); scope != scionnet.ScopePublic {
+			return p, nil, fmt.Errorf("a torrent may not name a server at a %s address; "+
+				"name it yourself if you trust it", scope)
+		}
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return p, u, nil

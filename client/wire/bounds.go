@@ -54,9 +54,10 @@ const (
 var (
 	errForeign = errors.New("not a BitTorrent connection")
 	errFlood   = errors.New("the peer asks for more than it reads, or repeats itself without end")
-	errPieces  = errors.New("the peer says again and again which pieces it has, or speaks of another number of pieces")
-	errAnswer  = errors.New("the peer sends metadata that nobody has asked for")
-	errLength  = errors.New("the peer asks for a block that is too long")
+	errPieces  = errors.New("the peer says again and again which pieces it has, " +
+		"or speaks of another number of pieces")
+	errAnswer = errors.New("the peer sends metadata that nobody has asked for")
+	errLength = errors.New("the peer asks for a block that is too long")
 )
 
 // bounds are the counts of one connection.
