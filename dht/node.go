@@ -12,7 +12,7 @@
 //	search   disjoint branches towards a target                  search.go
 //	Torrent  when to search and to announce                      torrent.go
 //	store    peers and items that are kept for others            store.go, item.go
-//	Message  bytes and back; IDs and addresses                   message.go, bounded.go, id.go, addr.go
+//	Message  bytes and back; IDs and addresses                   message.go, id.go, addr.go
 //	Server   sockets on IP and SCION, limits on rates            server.go, follow.go, udp.go, scion.go
 //
 // The package opens no file and knows neither trackers nor transfers. What arrives is hostile: it

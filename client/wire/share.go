@@ -32,7 +32,7 @@ type share struct {
 	root   sharer
 }
 
-// sharer is a network, a host, a key or a connection, which has nothing below it.
+// sharer is a network, a host, a key or a connection. A connection has nothing below it.
 type sharer struct {
 	name  string
 	above *sharer   // nil: it is the root, or was removed
