@@ -11,7 +11,18 @@ import (
 )
 
 // connector carries out decisions about paths: it opens, parks and closes the connections of a
-// transfer, and notes how that went.
+// transfer, and notes how that went. The way of a peer through it:
+//
+//  1. add          the peer becomes a spare of the peerSet
+//  2. choosePeers  the peer is dialled: lookPaths looks up its paths, on a goroutine of its own
+//  3. onPaths      each allowed path becomes a path-level peer, which is Idle
+//  4. carryOut     the selector wants it: open offers it to the engine, and it is Opening
+//  5. onDialled    the engine has dialled it, and it is Active or Probing
+//  6. onGreeted    the BitTorrent handshake over the connection is done
+//  7. look         at each look the connection is measured; if it has ended, the path-level peer is
+//     Failed (lost), until the selector wants it again
+//
+// A connection that a peer has opened begins with onAccepted.
 //
 // A parked path keeps its connection, whose filter keeps requests back. To return costs nothing
 // then. If the filter cannot do that, or enough connections are parked already, parking ends the
