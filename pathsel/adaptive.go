@@ -227,6 +227,13 @@ const (
 	lasted = 2 * time.Minute
 )
 
+// sharesAny reports whether a candidate's path has a link in common with that of one of the others.
+func (a *adaptation) sharesAny(i int, of []int) bool {
+	return slices.ContainsFunc(of, func(j int) bool {
+		return sharesLink(&a.cand(i).Path, &a.cand(j).Path)
+	})
+}
+
 // sharesLink reports whether two paths have a link in common, that is, the same pair of interfaces.
 func sharesLink(p, q *Path) bool {
 	for i := 0; i+1 < len(p.Interfaces); i += 2 {

@@ -42,9 +42,7 @@ func (a *adaptation) firstChoice(p *peerView, free bool) int {
 	}
 	if !p.Started {
 		open := a.where(p, Opening, Active)
-		of = slices.DeleteFunc(of, func(i int) bool {
-			return slices.ContainsFunc(open, func(j int) bool { return sharesLink(&a.cand(i).Path, &a.cand(j).Path) })
-		})
+		of = slices.DeleteFunc(of, func(i int) bool { return a.sharesAny(i, open) })
 	}
 	if len(of) > 0 {
 		best := slices.MinFunc(of, a.prefer)

@@ -99,8 +99,7 @@ func (a *adaptation) stepIn(p *peerView) {
 func (a *adaptation) sharers(of []int) (rest []int, settled time.Time) {
 	for j := range a.v.Candidates {
 		c := a.cand(j)
-		shares := func(i int) bool { return sharesLink(&a.cand(i).Path, &c.Path) }
-		if slices.Contains(of, j) || !slices.ContainsFunc(of, shares) {
+		if slices.Contains(of, j) || !a.sharesAny(j, of) {
 			continue
 		}
 		if c.State != Opening && c.Since.After(settled) {
@@ -162,10 +161,7 @@ func (a *adaptation) probed(of []int) bool {
 	for k := range a.peers {
 		g := a.peers[k].Group
 		for _, j := range a.peers[k].members {
-			if g == nil || !slices.Contains(g.Keys, a.cand(j).Key) {
-				continue
-			}
-			if slices.ContainsFunc(of, func(i int) bool { return sharesLink(&a.cand(i).Path, &a.cand(j).Path) }) {
+			if g != nil && slices.Contains(g.Keys, a.cand(j).Key) && a.sharesAny(j, of) {
 				return true
 			}
 		}

@@ -460,8 +460,8 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 	all, overlaps := sharesOf(d.shares()), d.overlaps()
 	d.deal()
 	dealt := sharesOf(d.shares())
-	better := dealt.least > (1+shareSlack)*all.least ||
-		dealt.least >= (1-shareSlack)*all.least && dealt.sum >= (1-shareSlack)*all.sum && d.overlaps() < overlaps
+	noWorse := dealt.least >= (1-shareSlack)*all.least && dealt.sum >= (1-shareSlack)*all.sum
+	better := dealt.least > (1+shareSlack)*all.least || noWorse && d.overlaps() < overlaps
 	if !better || dealt.least <= 0 {
 		return nil
 	}
