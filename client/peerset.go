@@ -114,7 +114,7 @@ func (s *peerSet) find(f func(*pathState) bool) *pathState {
 
 // peer is the dialled peer with that address; nil if there is none.
 func (s *peerSet) peer(p Peer) *peerState {
-	if x := s.byID[p.ID()]; x != nil && x.active {
+	if x := s.byID[p.ID()]; x != nil && x.isDialled {
 		return x
 	}
 	return nil
@@ -165,7 +165,7 @@ func (s *peerSet) sourceOf(p Peer) PeerSource {
 
 // remember notes that a spare has delivered data before.
 func (s *peerSet) remember(p Peer) {
-	if x := s.byID[p.ID()]; x != nil && !x.active {
+	if x := s.byID[p.ID()]; x != nil && !x.isDialled {
 		x.delivered = true
 	}
 }
@@ -206,15 +206,15 @@ func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
 	for i, p := range peers {
 		switch {
 		case chosen[i]:
-			if !p.active {
-				p.active = true
+			if !p.isDialled {
+				p.isDialled = true
 				dial = append(dial, p)
 			}
 			s.dialled = append(s.dialled, p)
 			continue
-		case p.active:
+		case p.isDialled:
 			aside = append(aside, p)
-			all[i].active = false
+			all[i].isDialled = false
 			p = &peerState{peer: p.peer, from: p.from, transport: p.transport, acquaintance: all[i]}
 		}
 		if forget[i] {
@@ -228,7 +228,7 @@ func (s *peerSet) choose(now time.Time) (dial, aside []*peerState) {
 
 // now is the peer as choosePeers sees it at present.
 func (p *peerState) now(now time.Time) acquaintance {
-	if !p.active {
+	if !p.isDialled {
 		return p.acquaintance
 	}
 	a := p.acquaintance
@@ -296,7 +296,7 @@ const (
 // acquaintance is a known peer as choosePeers sees it.
 type acquaintance struct {
 	origin    pathsel.Origin
-	active    bool // it is dialled, and no spare
+	isDialled bool // otherwise it is a spare
 	connected bool
 	delivered bool // it has sent useful data
 	banned    bool
@@ -329,10 +329,10 @@ func choosePeers(all []acquaintance, most int, now time.Time) (dial, forget []bo
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		a, b := all[i], all[j]
-		if c := a.standing() - b.standing(); c != 0 || a.active == b.active {
+		if c := a.standing() - b.standing(); c != 0 || a.isDialled == b.isDialled {
 			return c
 		}
-		if a.active {
+		if a.isDialled {
 			return -1
 		}
 		return 1
@@ -354,7 +354,7 @@ func choosePeers(all []acquaintance, most int, now time.Time) (dial, forget []bo
 	for _, i := range order {
 		a := all[i]
 		if n >= most || nets[a.origin.Net] >= maxPeersPerNet || hosts[a.origin.Host] >= maxPeersPerHost ||
-			!a.active && (a.banned || now.Before(a.retry)) {
+			!a.isDialled && (a.banned || now.Before(a.retry)) {
 			continue
 		}
 		dial[i] = true

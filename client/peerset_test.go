@@ -31,10 +31,10 @@ func (b *peerBook) step(t *testing.T) {
 		if dial[i] && forget[i] {
 			t.Fatal("a peer is dialled and forgotten")
 		}
-		if a.active && a.connected && !dial[i] {
+		if a.isDialled && a.connected && !dial[i] {
 			t.Fatal("a connected peer was put aside")
 		}
-		if a.active = dial[i]; a.active {
+		if a.isDialled = dial[i]; a.isDialled {
 			n++
 			nets[a.origin.Net]++
 			hosts[a.origin.Host]++
@@ -108,7 +108,7 @@ func TestPeersTakeTurns(t *testing.T) {
 	for range deliveredPatience {
 		b.step(t)
 		for _, a := range b.all {
-			if a.origin == tried && !a.active {
+			if a.origin == tried && !a.isDialled {
 				t.Fatal("a peer that has delivered was put aside at once")
 			}
 		}
