@@ -273,7 +273,6 @@ func (c *checkup) targets() []target {
 type order struct {
 	name   string
 	at     scionnet.Addr
-	by     *scionTransport
 	paths  []pathsel.Path
 	lookUp bool  // the paths are not known yet
 	err    error // of the lookup of the paths
@@ -281,15 +280,11 @@ type order struct {
 
 // orders are for the targets whose ways are examined next.
 func (c *checkup) orders(targets []target) (out []order) {
-	by := c.scion()
-	if by == nil {
-		return nil
-	}
 	for _, x := range targets {
 		if len(out) >= examineTargets || !x.SCION || x.Answered || len(out) > 0 && x.Tracker {
 			continue
 		}
-		o := order{name: x.Name, by: by, lookUp: x.Tracker}
+		o := order{name: x.Name, lookUp: x.Tracker}
 		if x.Tracker {
 			o.at = c.trackers[x.Name].SCION
 		} else if p := c.peers.byID[pathsel.PeerID(x.Name)]; p != nil {
@@ -320,7 +315,8 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 	if idle > time.Minute {
 		pause = examineSeldom
 	}
-	if c.examining || time.Since(c.examined) < pause {
+	by := c.scion()
+	if by == nil || c.examining || time.Since(c.examined) < pause {
 		return
 	}
 	orders := c.orders(targets)
@@ -343,7 +339,7 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 		var mu sync.Mutex
 		for _, o := range orders {
 			all.Go(func() {
-				x := o.carryOut(ctx)
+				x := o.carryOut(ctx, by)
 				mu.Lock()
 				defer mu.Unlock()
 				found[o.name] = x
@@ -353,14 +349,14 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 	})
 }
 
-func (o order) carryOut(ctx context.Context) examination {
+func (o order) carryOut(ctx context.Context, by *scionTransport) examination {
 	if o.lookUp {
 		quick, cancel := context.WithTimeout(ctx, examineFor/3)
-		o.paths, o.err = o.by.Paths(quick, SCIONPeer(o.at))
+		o.paths, o.err = by.Paths(quick, SCIONPeer(o.at))
 		cancel()
 		o.paths = o.paths[:min(len(o.paths), examinePaths)]
 	}
-	x := o.by.examine(ctx, o.at, o.paths)
+	x := by.examine(ctx, o.at, o.paths)
 	x.err = o.err
 	return x
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -37,14 +36,9 @@ func OpenSource(ctx context.Context, name string) (Source, error) {
 	if isURL(name) {
 		return FetchSource(ctx, name, "")
 	}
-	f, err := os.Open(name)
+	b, err := readTorrentFile(name)
 	if err != nil {
 		return Source{}, fmt.Errorf("open torrent: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, MaxTorrentFile+1))
-	if err != nil {
-		return Source{}, fmt.Errorf("read torrent %s: %w", name, err)
 	}
 	return parseNamed(b, name)
 }

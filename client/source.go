@@ -309,19 +309,23 @@ func (s Source) WithKept(dir string) Source {
 	if !s.IsMagnet() {
 		return s
 	}
-	f, err := os.Open(storage.KeptTorrent(dir, s.InfoHash))
+	if b, err := readTorrentFile(storage.KeptTorrent(dir, s.InfoHash)); err == nil {
+		if known, err := s.described(b); err == nil {
+			return known
+		}
+	}
+	return s // if it is damaged, peers send it again
+}
+
+// readTorrentFile reads a .torrent file. Of one that is too large it reads enough for ParseTorrent
+// to see that.
+func readTorrentFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
 	if err != nil {
-		return s
+		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, MaxTorrentFile+1))
-	if err != nil {
-		return s
-	}
-	if known, err := s.described(b); err == nil {
-		return known
-	}
-	return s // damaged: peers send it again
+	return io.ReadAll(io.LimitReader(f, MaxTorrentFile+1))
 }
 
 // described is the source of a magnet link with the description in a .torrent file.
