@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -155,6 +154,7 @@ var hope = []CauseKind{
 // targets have a cause of the same kind.
 func mostHopeful(targets []target) (best *Cause, others int) {
 	peers := slices.ContainsFunc(targets, func(t target) bool { return !t.Tracker })
+	bestRank := len(hope)
 	for _, t := range targets {
 		if t.Tracker && peers {
 			continue
@@ -163,10 +163,10 @@ func mostHopeful(targets []target) (best *Cause, others int) {
 		if !ok {
 			continue
 		}
-		switch order := compareHope(c.Kind, best); {
-		case order < 0:
-			best, others = &c, 0
-		case order == 0:
+		switch rank := slices.Index(hope, c.Kind); {
+		case rank < bestRank:
+			best, bestRank, others = &c, rank, 0
+		case rank == bestRank:
 			others++
 		}
 	}
@@ -174,13 +174,6 @@ func mostHopeful(targets []target) (best *Cause, others int) {
 		best = &Cause{Kind: NobodyThere, Text: "no peer is known, and none has connected"}
 	}
 	return best, others
-}
-
-func compareHope(k CauseKind, best *Cause) int {
-	if best == nil {
-		return -1
-	}
-	return cmp.Compare(slices.Index(hope, k), slices.Index(hope, best.Kind))
 }
 
 // cause is why the target is not connected. It returns false if that is not known yet.
