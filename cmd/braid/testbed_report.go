@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -89,11 +88,6 @@ func testbedEvaluation(c *cli.Command, document string) error {
 	if c.Bool("json") {
 		return json.NewEncoder(stdout(c)).Encode(made)
 	}
-	stdout(c).printf("%s: %d blocks made, with %d figures\n", made.Document, len(made.Made), made.Figures)
-	for what, names := range map[string][]string{"as they were": made.Kept, "run, but without a block": made.Unplaced} {
-		if len(names) > 0 {
-			stdout(c).printf("%s: %s\n", what, strings.Join(names, ", "))
-		}
-	}
+	stdout(c).printf("%s", made)
 	return nil
 }

@@ -26,6 +26,19 @@ type Evaluated struct {
 	Figures  int      `json:"figures"`
 }
 
+// String describes what Evaluate did, in a line for each kind of scenario.
+func (e Evaluated) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d blocks made, with %d figures\n", e.Document, len(e.Made), e.Figures)
+	if len(e.Kept) > 0 {
+		fmt.Fprintf(&b, "as they were: %s\n", strings.Join(e.Kept, ", "))
+	}
+	if len(e.Unplaced) > 0 {
+		fmt.Fprintf(&b, "run, but without a block: %s\n", strings.Join(e.Unplaced, ", "))
+	}
+	return b.String()
+}
+
 // Evaluate regenerates the blocks of a document and of its chapters from run directories, and keeps
 // the prose. Chapters are the Markdown files in the folder beside the document that has its name.
 // If several directories have a scenario, the last one counts.

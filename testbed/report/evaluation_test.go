@@ -208,3 +208,17 @@ func FuzzDocument(f *testing.F) {
 		}
 	})
 }
+
+func TestEvaluatedString(t *testing.T) {
+	e := Evaluated{
+		Document: "page.md", Made: []string{"a", "b"}, Kept: []string{"c", "d"}, Unplaced: []string{"e"}, Figures: 3,
+	}
+	want := "page.md: 2 blocks made, with 3 figures\nas they were: c, d\nrun, but without a block: e\n"
+	if got := e.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	e = Evaluated{Document: "page.md", Made: []string{"a"}}
+	if got, want := e.String(), "page.md: 1 blocks made, with 0 figures\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
