@@ -147,18 +147,14 @@ type place struct {
 
 type host struct{ ia, configDir, ip string }
 
-// Run measures all cases and calls emit with each row at the end, in order.
+// Run measures all cases and calls emit with each row at the end, in order. If ctx ends before, emit
+// gets the rows that have results, and the error says what ended the run and which cases failed.
 func Run(ctx context.Context, cfg Config, emit func(Row)) error {
-	rows := slices.DeleteFunc(cases(len(cfg.FastRouter) > 0), func(r Row) bool { return !cfg.wants(r) })
-	if len(rows) == 0 {
-		return errors.New("no case matches the selection")
-	}
-	if _, err := exec.LookPath(aria2); err != nil {
-		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Case == caseAria2 })
-		cfg.Progress("without " + caseAria2 + ": " + err.Error())
+	rows, err := cfg.rows()
+	if err != nil {
+		return err
 	}
 	if slices.ContainsFunc(rows, func(r Row) bool { return isDownload(r.Case) }) {
-		var err error
 		if cfg.payload, err = bench.MakePayload(ctx, cfg.Dir, 4*cfg.Bytes, pieceLength); err != nil {
 			return err
 		}
@@ -177,13 +173,39 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 			continue
 		}
 		cfg.Progress("starting: " + key)
-		p, err := openPlace(ctx, cfg, r)
-		if err != nil {
+		if places[key], err = openPlace(ctx, cfg, r); err != nil {
 			return err
 		}
-		places[key] = p
 	}
 	samples := make([][]sample, len(rows))
+	err = takeTurns(ctx, cfg, rows, places, samples)
+	for i, r := range rows {
+		if r = summary(r, samples[i]); ctx.Err() == nil || r.Runs+r.Failed > 0 {
+			emit(r)
+		}
+	}
+	return err
+}
+
+// rows returns the cases of the run, in the order of the table.
+func (cfg Config) rows() ([]Row, error) {
+	rows := cases(len(cfg.FastRouter) > 0)
+	rows = slices.DeleteFunc(rows, func(r Row) bool { return !cfg.wants(r) })
+	if len(rows) == 0 {
+		return nil, errors.New("no case matches the selection")
+	}
+	if _, err := exec.LookPath(aria2); err != nil {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Case == caseAria2 })
+		cfg.Progress("without " + caseAria2 + ": " + err.Error())
+	}
+	return rows, nil
+}
+
+// takeTurns runs each case once in every round. It appends to the samples of the row, or counts the
+// failure there. If ctx ends, it stops.
+func takeTurns(
+	ctx context.Context, cfg Config, rows []Row, places map[string]place, samples [][]sample,
+) error {
 	var failed []error
 	for run := range cfg.Runs {
 		for i, r := range rows {
@@ -197,7 +219,7 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 			cancel()
 			switch {
 			case ctx.Err() != nil:
-				return ctx.Err()
+				return errors.Join(append(failed, ctx.Err())...)
 			case err != nil:
 				rows[i].Failed++
 				failed = append(failed, fmt.Errorf("%s: %w", r, err))
@@ -205,9 +227,6 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 				samples[i] = append(samples[i], s)
 			}
 		}
-	}
-	for i, r := range rows {
-		emit(summary(r, samples[i]))
 	}
 	return errors.Join(failed...)
 }

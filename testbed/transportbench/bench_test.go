@@ -3,9 +3,11 @@ package transportbench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"braid/testbed/bench"
@@ -45,6 +47,37 @@ func TestInsideOneAS(t *testing.T) {
 	}
 	want := []string{"tcp 1400", "tls 1400", "quic-udp 1400", "quic-snet 1400", "quic-braid 1400", "raw 1400", "quic-braid 8400", "raw 8400"}
 	if !slices.Equal(names, want) {
+		t.Errorf("cases %q, want %q", names, want)
+	}
+}
+
+// A run that is interrupted keeps the results that it has.
+func TestInterrupted(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := Config{
+		End: []string{exe, asEnd}, Dir: t.TempDir(), Runs: 2, Bytes: 1 << 20, Only: []string{"tcp", "tls", "quic-udp"},
+		Progress: func(next string) {
+			if strings.HasPrefix(next, "run 1 of 2: quic-udp") {
+				cancel()
+			}
+		},
+	}
+	var rows []Row
+	if err := Run(ctx, cfg, func(r Row) { rows = append(rows, r) }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.Case)
+		if r.Runs != 1 || r.MbitS <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if want := []string{"tcp", "tls"}; !slices.Equal(names, want) {
 		t.Errorf("cases %q, want %q", names, want)
 	}
 }
