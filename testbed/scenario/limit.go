@@ -13,53 +13,76 @@ import (
 
 // mostPayload returns the largest sum of payload rates, in bits per second, that routes can carry
 // together. It solves a linear programme with a rate for each route and a bound for each link. For
-// one leecher the result is the maximum flow over its paths.
+// one leecher the result is the maximum flow over its paths, unless acknowledgements fill a link.
 func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float64, error) {
-	const mega = 1e6 // keeps the programme's numbers near 1
 	var open []route
-	rows := map[pathsel.Interface]int{}
-	var bounds []float64
+	isDown := func(l pathsel.Interface) bool { return capacity[l] <= 0 }
 	for _, r := range routes {
-		if slices.ContainsFunc(r.links, func(i pathsel.Interface) bool { return capacity[i] <= 0 }) {
+		if slices.ContainsFunc(r.links, isDown) || slices.ContainsFunc(r.back, isDown) {
 			continue
 		}
-		bounded := false
-		for _, l := range r.links {
-			if c := capacity[l]; !math.IsInf(c, 1) {
-				bounded = true
-				if _, ok := rows[l]; !ok {
-					rows[l] = len(bounds)
-					bounds = append(bounds, c/mega)
-				}
-			}
-		}
-		if !bounded {
-			return 0, fmt.Errorf("path %s has no link with a rate: there is no limit to compare with", r.fingerprint.Short())
+		if !r.hasLimit(capacity) {
+			return 0, fmt.Errorf("path %s has no link with a rate: there is no limit to compare with",
+				r.fingerprint.Short())
 		}
 		open = append(open, r)
 	}
 	if len(open) == 0 {
 		return 0, nil
 	}
-	// Each route has a variable, its payload.
-	x, err := maximise(slices.Repeat([]float64{1}, len(open)), len(bounds), func(a *mat.Dense, b []float64) {
-		copy(b, bounds)
-		for i, r := range open {
-			r.load(func(l pathsel.Interface, bits float64) {
-				if row, ok := rows[l]; ok {
-					a.Set(row, i, a.At(row, i)+bits)
-				}
-			})
-		}
-	})
+	bounds := boundsOf(open, capacity)
+	x, err := maximise(slices.Repeat([]float64{1}, len(open)), len(bounds.rates), bounds.fill)
 	if err != nil {
-		return 0, fmt.Errorf("compute the limit of %d paths over %d links: %w", len(open), len(bounds), err)
+		return 0, fmt.Errorf("compute the limit of %d paths over %d links: %w",
+			len(open), len(bounds.rates), err)
 	}
 	var sum float64
 	for _, v := range x[:len(open)] {
 		sum += v
 	}
 	return sum * mega, nil
+}
+
+// hasLimit tells whether a link of the route has a rate.
+func (r route) hasLimit(capacity map[pathsel.Interface]float64) bool {
+	return slices.ContainsFunc(r.links, func(l pathsel.Interface) bool {
+		return !math.IsInf(capacity[l], 1)
+	})
+}
+
+// linkBounds are rows of a linear programme whose first variables are the payloads of routes. There
+// is a row for each link that has a rate and carries payload or acknowledgements.
+type linkBounds struct {
+	routes []route
+	rows   map[pathsel.Interface]int
+	rates  []float64 // of the rows, in Mbit/s
+}
+
+const mega = 1e6 // keeps the numbers of a programme near 1
+
+func boundsOf(routes []route, capacity map[pathsel.Interface]float64) linkBounds {
+	bounds := linkBounds{routes: routes, rows: map[pathsel.Interface]int{}}
+	for _, r := range routes {
+		r.load(func(l pathsel.Interface, _ float64) {
+			if _, ok := bounds.rows[l]; !ok && !math.IsInf(capacity[l], 1) {
+				bounds.rows[l] = len(bounds.rates)
+				bounds.rates = append(bounds.rates, capacity[l]/mega)
+			}
+		})
+	}
+	return bounds
+}
+
+// fill writes the rows, which are the first of the programme.
+func (bounds linkBounds) fill(a *mat.Dense, b []float64) {
+	copy(b, bounds.rates)
+	for i, r := range bounds.routes {
+		r.load(func(l pathsel.Interface, bits float64) {
+			if row, ok := bounds.rows[l]; ok {
+				a.Set(row, i, a.At(row, i)+bits)
+			}
+		})
+	}
 }
 
 // load calls on for each link of the route, with the bits that each bit of payload takes there.

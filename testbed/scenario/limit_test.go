@@ -22,6 +22,12 @@ func way(share float64, links ...int) route {
 // near compares to a part in a billion.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
+// acknowledged returns the way with acknowledgements over one link.
+func acknowledged(r route, acks float64, back int) route {
+	r.acks, r.back = acks, []pathsel.Interface{link(back)}
+	return r
+}
+
 // What can be said in closed form.
 func TestMostPayload(t *testing.T) {
 	caps := map[pathsel.Interface]float64{link(1): 10e6, link(2): 20e6, link(3): 5e6, link(4): math.Inf(1), link(5): 0}
@@ -38,6 +44,12 @@ func TestMostPayload(t *testing.T) {
 		{"a shared link that is wide enough", []route{way(.9, 2, 1), way(.9, 2, 3)}, 13.5e6},
 		{"a link that is down", []route{way(.9, 5, 1), way(.9, 2)}, 18e6},
 		{"all down", []route{way(.9, 5)}, 0},
+		{"the way back is wide enough", []route{acknowledged(way(.9, 2), .05, 3)}, 18e6},
+		{"acknowledgements fill the way back", []route{acknowledged(way(.9, 2), .5, 3)}, 10e6},
+		{"payload and acknowledgements share a link", []route{
+			acknowledged(way(.5, 1), .05, 2), acknowledged(way(1, 2), .05, 1),
+		}, (20e6*(2-.05) + 10e6*(1-.05)) / (2 - .05*.05)},
+		{"the way back is down", []route{acknowledged(way(.9, 2), .05, 5), way(.9, 1)}, 9e6},
 		{"the same path for many", []route{way(.9, 1), way(.9, 1), way(.9, 1), way(.9, 1)}, 9e6},
 	} {
 		if got, err := mostPayload(tt.routes, caps); err != nil || !near(got, tt.want) {

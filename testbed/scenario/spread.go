@@ -138,35 +138,28 @@ func (s Scenario) throttled() bool {
 var errUnbounded = errors.New("a peer is reached without a link that has a rate, so there is no limit to compare with")
 
 // spreadRate returns R above, in bits of payload per second.
-func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64) (float64, error) {
-	const mega = 1e6 // keeps the programme's numbers near 1
+func spreadRate(
+	ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64,
+) (float64, error) {
 	node, n := nodesOf(ways, isSeed, receivers)
 	type arc struct{ from, to int }
 	var arcs []arc
-	var used []overlay
+	var used []route
 	for _, w := range ways {
 		// Seeds need nothing.
 		if x := (arc{node[w.from], node[w.to]}); x.to != 0 && x.from != x.to {
-			if !slices.ContainsFunc(w.links, func(l pathsel.Interface) bool { return !math.IsInf(capacity[l], 1) }) {
+			if !w.hasLimit(capacity) {
 				return 0, errUnbounded
 			}
-			arcs, used = append(arcs, x), append(used, w)
+			arcs, used = append(arcs, x), append(used, w.route)
 		}
 	}
 	receivers = slices.DeleteFunc(slices.Clone(receivers), func(r string) bool { return node[r] == 0 })
 	if len(receivers) == 0 {
 		return 0, errUnbounded
 	}
-	var links []pathsel.Interface
-	row := map[pathsel.Interface]int{}
-	for _, w := range used {
-		w.load(func(l pathsel.Interface, _ float64) {
-			if _, ok := row[l]; !ok && !math.IsInf(capacity[l], 1) {
-				row[l] = len(links)
-				links = append(links, l)
-			}
-		})
-	}
+	bounds := boundsOf(used, capacity)
+	links := len(bounds.rates)
 	// A cut says which nodes are on the seeds' side. The first cuts are the seeds alone, and all
 	// nodes but one.
 	only := make([]bool, n)
@@ -182,28 +175,19 @@ func spreadRate(ways []overlay, isSeed func(string) bool, receivers []string, ca
 		// Variables are the rates of the arcs and R; rows are links and then cuts.
 		gain := make([]float64, len(arcs)+1)
 		gain[len(arcs)] = 1
-		x, err := maximise(gain, len(links)+len(cuts), func(a *mat.Dense, b []float64) {
-			for i, l := range links {
-				b[i] = capacity[l] / mega
-			}
-			for j, w := range used {
-				w.load(func(l pathsel.Interface, bits float64) {
-					if i, ok := row[l]; ok {
-						a.Set(i, j, a.At(i, j)+bits)
-					}
-				})
-			}
+		x, err := maximise(gain, links+len(cuts), func(a *mat.Dense, b []float64) {
+			bounds.fill(a, b)
 			for i, c := range cuts {
-				a.Set(len(links)+i, len(arcs), 1)
+				a.Set(links+i, len(arcs), 1)
 				for j, e := range arcs {
 					if c[e.from] && !c[e.to] {
-						a.Set(len(links)+i, j, -1)
+						a.Set(links+i, j, -1)
 					}
 				}
 			}
 		})
 		if err != nil {
-			return 0, fmt.Errorf("compute the limit of %d ways over %d links: %w", len(arcs), len(links), err)
+			return 0, fmt.Errorf("compute the limit of %d ways over %d links: %w", len(arcs), links, err)
 		}
 		rate := x[len(arcs)]
 		between := make([][]float64, n)
