@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -413,6 +414,11 @@ func TestHashingMemory(t *testing.T) {
 	closeStore(t, s, tor)
 	if err := os.WriteFile(filepath.Join(dir, "set"), []byte("short"), 0o644); err != nil {
 		t.Fatal(err)
+	}
+	allocated := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.TotalAlloc
 	}
 	for _, kind := range kinds {
 		before := allocated()

@@ -9,8 +9,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"braid/storage"
-	"braid/testbed/bench"
 	"braid/testbed/storagebench"
 )
 
@@ -59,12 +57,12 @@ func benchStorage(ctx context.Context, b benchmark) error {
 		size = sizes[0]
 	}
 	runs = cmp.Or(runs, 3)
-	cases := storage.BenchCases(int64(size) << 20)
-	results := make([][]storage.BenchResult, len(cases))
+	cases := storagebench.Cases(int64(size) << 20)
+	results := make([][]storagebench.Result, len(cases))
 	for run := range runs {
 		b.progress(fmt.Sprintf("run %d of %d: %d cases of %d MiB", run+1, runs, len(cases), size))
 		for i, c := range cases {
-			r, err := storage.Measure(ctx, c, b.dir)
+			r, err := storagebench.Measure(ctx, c, b.dir)
 			if err != nil {
 				return fmt.Errorf("measure %s: %w", c, err)
 			}
@@ -72,9 +70,9 @@ func benchStorage(ctx context.Context, b benchmark) error {
 		}
 	}
 	rows := b.rows("storage\torder\tpiece KiB\twrite MB/s\tof limit\tread MB/s\tof limit\tCPU s/GB\tallocated MB\tpeak MiB\t")
-	var limit storage.BenchResult
+	var limit storagebench.Result
 	for i, c := range cases {
-		r := medianResult(results[i])
+		r := storagebench.MedianOf(results[i])
 		if c.Storage == "limit" {
 			limit = r
 		}
@@ -82,16 +80,6 @@ func benchStorage(ctx context.Context, b benchmark) error {
 			r.WriteMBs, r.WriteMBs/limit.WriteMBs, r.ReadMBs, r.ReadMBs/limit.ReadMBs, r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB)
 	}
 	return rows.End(nil)
-}
-
-// medianResult is the result of several runs of a case: the median of each figure.
-func medianResult(runs []storage.BenchResult) storage.BenchResult {
-	return storage.BenchResult{
-		BenchCase: runs[0].BenchCase,
-		WriteMBs:  bench.Median(runs, func(r storage.BenchResult) float64 { return r.WriteMBs }),
-		ReadMBs:   bench.Median(runs, func(r storage.BenchResult) float64 { return r.ReadMBs }),
-		Usage:     bench.MedianUsage(runs, func(r storage.BenchResult) storage.Usage { return r.Usage }),
-	}
 }
 
 func benchDownloads(ctx context.Context, b benchmark, sizes []int, runs int) error {

@@ -1,7 +1,7 @@
 // Package bench has what braid's benchmarks share: processes whose CPU time is known (process.go),
 // data and a seeder for whole downloads (payload.go), medians over runs, rows as a table or as
 // JSON, and an AS that needs no process. It measures nothing itself; the benchmarks are the
-// packages dhtbench to transportbench beside it, linkemu and storage.
+// packages dhtbench to transportbench beside it, and linkemu.
 package bench
 
 import (
@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
-
-	"braid/storage"
 )
 
 // Figures returns the value of a figure in each run, in increasing order.
@@ -41,15 +39,6 @@ func Median[T any](runs []T, figure func(T) float64) float64 {
 func Range[T any](runs []T, figure func(T) float64) [2]float64 {
 	v := Figures(runs, figure)
 	return [2]float64{v[0], v[len(v)-1]}
-}
-
-// MedianUsage returns the medians of what some runs used.
-func MedianUsage[T any](runs []T, of func(T) storage.Usage) storage.Usage {
-	return storage.Usage{
-		CPUPerGB:    Median(runs, func(r T) float64 { return of(r).CPUPerGB }),
-		AllocBytes:  uint64(Median(runs, func(r T) float64 { return float64(of(r).AllocBytes) })),
-		PeakAnonMiB: Median(runs, func(r T) float64 { return of(r).PeakAnonMiB }),
-	}
 }
 
 // Rows writes results: as JSON each one at once, as a table all of them at the end.

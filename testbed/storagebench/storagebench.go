@@ -1,7 +1,11 @@
-// Package storagebench compares what whole downloads cost with each storage backend: those of
-// braid, and those that come with the BitTorrent engine. It downloads a torrent over TCP on
-// loopback; client, engine and seeder are always the same. Each download is a process of its own
-// (Leech), so that its CPU time and memory are known.
+// Package storagebench compares storage backends.
+//
+// [Measure] writes and reads pieces with one of braid's backends, next to plain pwrite and pread.
+//
+// [Run] compares what whole downloads cost with each backend: those of braid, and those that come
+// with the BitTorrent engine. It downloads a torrent over TCP on loopback; client, engine and
+// seeder are always the same. Each download is a process of its own (Leech), so that its CPU time
+// and memory are known.
 package storagebench
 
 import (
@@ -47,7 +51,7 @@ type Row struct {
 	MBs     float64 `json:"mb_s"`     // 10^6 bytes a second, from the start until all of it is verified and synced
 	Least   float64 `json:"mb_s_min"` // of the runs
 	Most    float64 `json:"mb_s_max"`
-	storage.Usage
+	Usage
 	Runs int `json:"runs"`
 }
 
@@ -58,7 +62,7 @@ type job struct {
 
 type result struct {
 	Seconds float64 `json:"seconds"`
-	storage.Usage
+	Usage
 }
 
 // Run makes the torrents and downloads them. Every download is compared with the data.
@@ -116,7 +120,7 @@ func summary(kind string, size int64, results []result) Row {
 	extent := bench.Range(results, rate)
 	return Row{
 		Storage: kind, Bytes: size, MBs: bench.Median(results, rate), Least: extent[0], Most: extent[1], Runs: len(results),
-		Usage: bench.MedianUsage(results, func(r result) storage.Usage { return r.Usage }),
+		Usage: medianUsage(results, func(r result) Usage { return r.Usage }),
 	}
 }
 
@@ -133,11 +137,11 @@ func Leech(ctx context.Context, j job, tell func(any) error) error {
 	if err := os.MkdirAll(j.Dir, 0o755); err != nil {
 		return err
 	}
-	meter, start := storage.StartMeter(), time.Now()
+	meter, start := startMeter(), time.Now()
 	if err := download(ctx, src, peer, j); err != nil {
 		return err
 	}
-	r := result{Seconds: time.Since(start).Seconds(), Usage: meter.Stop(src.Layout.Length)}
+	r := result{Seconds: time.Since(start).Seconds(), Usage: meter.stop(src.Layout.Length)}
 	// The session has verified every piece, but not that a backend has kept each in its place.
 	if err := compareData(ctx, src, j); err != nil {
 		return err

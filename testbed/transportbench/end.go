@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +18,7 @@ import (
 	"braid/scionnet"
 	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
+	"braid/testbed/bench"
 )
 
 // job tells one end of a transfer to send (the server) or to receive (the client) so many bytes.
@@ -52,11 +52,11 @@ func End(ctx context.Context, j job, tell func(any) error) error {
 	if err != nil {
 		return err
 	}
-	cpu, start := cpuTime(), time.Now()
+	cpu, start := bench.CPUTime(), time.Now()
 	if err := move(conns, j); err != nil {
 		return err
 	}
-	done := report{CPU: cpuTime() - cpu, Seconds: time.Since(start).Seconds()}
+	done := report{CPU: bench.CPUTime() - cpu, Seconds: time.Since(start).Seconds()}
 	if err := tell(done); err != nil || !j.serves() {
 		return err
 	}
@@ -108,15 +108,6 @@ func receive(r io.Reader, n int64) error {
 		}
 	}
 	return nil
-}
-
-// cpuTime returns the CPU seconds that this process has used, user and system.
-func cpuTime() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // connect makes the connections of a job. The server calls ready with its address, then waits for

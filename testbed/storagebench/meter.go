@@ -1,6 +1,4 @@
-//go:build unix
-
-package storage
+package storagebench
 
 import (
 	"os"
@@ -8,8 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"braid/testbed/bench"
 )
 
 // Usage is what a process used for some work.
@@ -21,27 +20,38 @@ type Usage struct {
 	PeakAnonMiB float64 `json:"peak_anon_mib"`
 }
 
-// Meter measures a Usage, of the whole process.
-type Meter struct {
+// medianUsage returns the medians of what some runs used.
+func medianUsage[T any](runs []T, of func(T) Usage) Usage {
+	return Usage{
+		CPUPerGB:    bench.Median(runs, func(r T) float64 { return of(r).CPUPerGB }),
+		AllocBytes:  uint64(bench.Median(runs, func(r T) float64 { return float64(of(r).AllocBytes) })),
+		PeakAnonMiB: bench.Median(runs, func(r T) float64 { return of(r).PeakAnonMiB }),
+	}
+}
+
+// meter measures a Usage, of the whole process.
+type meter struct {
 	cpu     float64
 	alloc   uint64
 	before  int64 // kB
 	peak    int64
-	stop    chan struct{}
+	ended   chan struct{}
 	watched sync.WaitGroup
 }
 
-// StartMeter begins a measurement.
-func StartMeter() *Meter {
+// startMeter begins a measurement.
+func startMeter() *meter {
 	runtime.GC()
 	now := anonymous()
-	m := &Meter{cpu: cpuSeconds(), alloc: allocated(), before: now, peak: now, stop: make(chan struct{})}
+	m := &meter{
+		cpu: bench.CPUTime(), alloc: allocated(), before: now, peak: now, ended: make(chan struct{}),
+	}
 	m.watched.Go(func() {
 		tick := time.NewTicker(2 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
-			case <-m.stop:
+			case <-m.ended:
 				return
 			case <-tick.C:
 				m.peak = max(m.peak, anonymous())
@@ -51,21 +61,14 @@ func StartMeter() *Meter {
 	return m
 }
 
-// Stop ends the measurement of work on so many bytes.
-func (m *Meter) Stop(bytes int64) Usage {
-	u := Usage{CPUPerGB: (cpuSeconds() - m.cpu) / (float64(bytes) / 1e9), AllocBytes: allocated() - m.alloc}
-	close(m.stop)
+// stop ends the measurement of work on so many bytes.
+func (m *meter) stop(bytes int64) Usage {
+	cpu := bench.CPUTime() - m.cpu
+	u := Usage{CPUPerGB: cpu / (float64(bytes) / 1e9), AllocBytes: allocated() - m.alloc}
+	close(m.ended)
 	m.watched.Wait()
 	u.PeakAnonMiB = float64(m.peak-m.before) / 1024
 	return u
-}
-
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 func allocated() uint64 {

@@ -1,13 +1,13 @@
-package storage
+package storagebench
 
 import (
 	"fmt"
 	"testing"
 )
 
-// go test -bench Storage ./storage; braid bench storage prints the same as a table.
+// go test -bench Storage ./testbed/storagebench; braid bench storage prints the same as a table.
 func BenchmarkStorage(b *testing.B) {
-	for _, c := range BenchCases(128 << 20) {
+	for _, c := range Cases(128 << 20) {
 		b.Run(fmt.Sprintf("%s/%s/%dKiB", c.Storage, c.Order, c.PieceLength>>10), func(b *testing.B) {
 			b.SetBytes(c.Bytes)
 			for b.Loop() {
@@ -25,10 +25,10 @@ func BenchmarkStorage(b *testing.B) {
 }
 
 func TestMeasure(t *testing.T) {
-	for _, storage := range []string{"limit", "file", "mmap", "bolt"} {
-		r, err := Measure(t.Context(), BenchCase{storage, "random", 256 << 10, 4 << 20}, fastDir(t))
+	for _, kind := range []string{"limit", "file", "mmap", "bolt"} {
+		r, err := Measure(t.Context(), Case{kind, "random", 256 << 10, 4 << 20}, t.TempDir())
 		if err != nil || r.WriteMBs <= 0 || r.ReadMBs <= 0 || r.CPUPerGB <= 0 {
-			t.Errorf("%s: %+v, %v", storage, r, err)
+			t.Errorf("%s: %+v, %v", kind, r, err)
 		}
 	}
 }
