@@ -300,10 +300,6 @@ func TestSilentPath(t *testing.T) {
 // replays compares what was decided with what the selector makes of the recorded views.
 func replays(t *testing.T, sel pathsel.Selector, trace *bytes.Buffer) {
 	t.Helper()
-	steps, err := pathsel.ReadTrace(trace)
-	if err != nil {
-		t.Fatal(err)
-	}
 	text := func(d []pathsel.Decision) string {
 		b, err := json.Marshal(d)
 		if err != nil {
@@ -311,15 +307,21 @@ func replays(t *testing.T, sel pathsel.Selector, trace *bytes.Buffer) {
 		}
 		return string(b)
 	}
-	decisions := 0
-	for i, p := range pathsel.Replay(steps, sel) {
-		decisions += len(p.Decisions)
-		if got, want := text(p.Decisions), text(steps[i].Plan.Decisions); len(p.Decisions)+len(steps[i].Plan.Decisions) > 0 && got != want {
-			t.Fatalf("step %d: replayed %s, recorded %s", i, got, want)
+	decide := pathsel.Replay(sel)
+	decisions, steps := 0, 0
+	for step, err := range pathsel.Steps(trace) {
+		if err != nil {
+			t.Fatal(err)
 		}
+		recorded, replayed := step.Plan.Decisions, decide(step.View).Decisions
+		if len(replayed)+len(recorded) > 0 && text(replayed) != text(recorded) {
+			t.Fatalf("step %d: replayed %s, recorded %s", steps, text(replayed), text(recorded))
+		}
+		decisions += len(replayed)
+		steps++
 	}
 	if decisions < 3 {
-		t.Errorf("%d decisions in %d steps", decisions, len(steps))
+		t.Errorf("%d decisions in %d steps", decisions, steps)
 	}
 }
 
@@ -352,12 +354,11 @@ func TestMapping(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		steps, err := pathsel.ReadTrace(&trace)
-		if err != nil {
-			t.Fatal(err)
-		}
 		seen, open := 0, 0
-		for _, s := range steps {
+		for s, err := range pathsel.Steps(&trace) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			seen = max(seen, len(s.View.Candidates))
 			n := 0
 			for _, x := range s.View.Candidates {

@@ -23,12 +23,15 @@ func WriteStep(w io.Writer, s Step) error {
 	return nil
 }
 
-// Steps reads a trace line by line and stops after the first error. A line may have at most most
-// bytes, since a trace may come from a stranger.
-func Steps(r io.Reader, most int) iter.Seq2[Step, error] {
+// maxStep bounds a line of a trace in memory, since a trace may come from a stranger. A view of a
+// hundred peers with a hundred paths each takes some megabytes.
+const maxStep = 64 << 20
+
+// Steps reads a trace line by line and stops after the first error.
+func Steps(r io.Reader) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		lines := bufio.NewScanner(r)
-		lines.Buffer(nil, most)
+		lines.Buffer(nil, maxStep)
 		n := 0
 		for lines.Scan() {
 			n++
@@ -70,29 +73,15 @@ func (v View) check() error {
 	return nil
 }
 
-// ReadTrace reads a whole trace.
-func ReadTrace(r io.Reader) ([]Step, error) {
-	const most = 64 << 20 // bytes of a line
-	var out []Step
-	for s, err := range Steps(r, most) {
-		if err != nil {
-			return out, err
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
-// Replay returns the plans of a selector for recorded views, with a memory of its own. The views
-// stay as recorded, since the effects of other decisions are unknown. For a whole trace and its own
-// selector, the plans are the recorded ones.
-func Replay(steps []Step, s Selector) []Plan {
+// Replay returns a function that makes a selector's plan for one recorded view after another, with a
+// memory of its own. The views stay as recorded, since the effects of other decisions are unknown.
+// For a whole trace and its own selector, the plans are the recorded ones.
+func Replay(s Selector) func(View) Plan {
 	var memory Memory
-	plans := make([]Plan, len(steps))
-	for i, step := range steps {
-		step.View.Memory = memory
-		plans[i] = s.Decide(step.View)
-		memory = plans[i].Memory
+	return func(v View) Plan {
+		v.Memory = memory
+		plan := s.Decide(v)
+		memory = plan.Memory
+		return plan
 	}
-	return plans
 }

@@ -30,10 +30,6 @@ func testbedReplayCommand() *cli.Command {
 	}
 }
 
-// maxTraceStep bounds a step in memory: one of a hundred peers with a hundred paths each is some
-// megabytes.
-const maxTraceStep = 64 << 20
-
 // replayStep is a step at which the selectors decide differently.
 type replayStep struct {
 	Event    string             `json:"event"` // step
@@ -95,18 +91,16 @@ func testbedReplay(_ context.Context, c *cli.Command) error {
 func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bool) error {
 	end := replayEnd{Event: "end", Replayed: replaySide{Selector: selector.Name()}}
 	encoder := json.NewEncoder(out)
-	var memory pathsel.Memory
+	decide := pathsel.Replay(selector)
 	var first time.Time
-	for s, err := range pathsel.Steps(trace, maxTraceStep) {
+	for s, err := range pathsel.Steps(trace) {
 		if err != nil {
 			return err
 		}
 		if end.Steps++; end.Steps == 1 {
 			first, end.Recorded.Selector = s.View.Now, s.Selector
 		}
-		s.View.Memory = memory
-		plan := selector.Decide(s.View)
-		memory = plan.Memory
+		plan := decide(s.View)
 		end.Recorded.count(s.Plan)
 		end.Replayed.count(plan)
 		end.Seconds = s.View.Now.Sub(first).Seconds()

@@ -152,13 +152,10 @@ func TestRunsRepeat(t *testing.T) {
 	if !slices.Equal(a.PerSecond, b.PerSecond) || !slices.Equal(a.Events, b.Events) {
 		t.Error("two runs of one scenario differ")
 	}
-	var steps []pathsel.Step
-	for _, v := range selector.views {
-		steps = append(steps, pathsel.Step{View: v})
-	}
 	var decisions []pathsel.Decision
-	for _, p := range pathsel.Replay(steps, c.Selector) {
-		decisions = append(decisions, p.Decisions...)
+	decide := pathsel.Replay(c.Selector)
+	for _, v := range selector.views {
+		decisions = append(decisions, decide(v).Decisions...)
 	}
 	if len(decisions) != len(a.Events) {
 		t.Fatalf("%d decisions, replayed %d", len(a.Events), len(decisions))
@@ -172,7 +169,8 @@ func TestRunsRepeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(pathsel.Replay(steps, other)); n != len(steps) {
-		t.Errorf("slots replayed %d of %d", n, len(steps))
+	decide = pathsel.Replay(other)
+	for _, v := range selector.views {
+		decide(v)
 	}
 }
