@@ -1,6 +1,8 @@
 package testbed
 
 import (
+	"slices"
+
 	"braid/pathsel"
 	"braid/testbed/linkemu"
 )
@@ -10,6 +12,13 @@ type Topology struct {
 	Name  string // base name of the file without .topo
 	ASes  []AS
 	Links []Link
+}
+
+// LinkAt returns the index of the link that ends at an interface; -1 if there is none.
+func (t Topology) LinkAt(at pathsel.Interface) int {
+	return slices.IndexFunc(t.Links, func(l Link) bool {
+		return l.A.Interface == at || l.B.Interface == at
+	})
 }
 
 // AS is one autonomous system of a Topology.

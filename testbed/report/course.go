@@ -197,7 +197,7 @@ func spansOf(events []scenario.RunEvent, t testbed.Topology, n names) []span {
 
 // undoes tells whether a change makes the link what it was at the start.
 func undoes(c testbed.LinkChange, t testbed.Topology) bool {
-	i := slices.IndexFunc(t.Links, func(l testbed.Link) bool { return l.A.Interface == c.Interface || l.B.Interface == c.Interface })
+	i := t.LinkAt(c.Interface)
 	if i < 0 {
 		return false
 	}

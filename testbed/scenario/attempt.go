@@ -195,7 +195,7 @@ func (a *attempt) plan(e Event) {
 		at := e.Link.Interface
 		a.at(*e.At, begin, func() error { return a.change(e.change) })
 		if e.For > 0 {
-			a.at(*e.At, begin+e.For.D(), func() error { return a.change(e.change.Undo(a.topology.Links[a.link(at)].Config)) })
+			a.at(*e.At, begin+e.For.D(), func() error { return a.change(e.change.Undo(a.topology.Links[a.topology.LinkAt(at)].Config)) })
 		}
 	}
 }

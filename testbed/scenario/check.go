@@ -232,10 +232,6 @@ func (s *Scenario) ends() (ends []pathsel.IA) {
 	return slices.Compact(ends)
 }
 
-func (s *Scenario) link(at pathsel.Interface) int {
-	return slices.IndexFunc(s.topology.Links, func(l testbed.Link) bool { return l.A.Interface == at || l.B.Interface == at })
-}
-
 func (s *Scenario) hasAS(ia pathsel.IA) bool {
 	return slices.ContainsFunc(s.topology.ASes, func(a testbed.AS) bool { return a.IA == ia })
 }
@@ -323,7 +319,7 @@ func (s *Scenario) checkTraffic(t Traffic) error {
 		return errors.New("datagrams need a rate, bulk has none")
 	case !s.hasAS(t.From) || !s.hasAS(t.To) || t.From == t.To:
 		return fmt.Errorf("want two ASes of topology %s", s.topology.Name)
-	case s.link(t.Over.Interface) < 0:
+	case s.topology.LinkAt(t.Over.Interface) < 0:
 		return fmt.Errorf("over: no link of topology %s ends at %s", s.topology.Name, t.Over)
 	}
 	return nil
@@ -338,7 +334,7 @@ func (s *Scenario) checkEvent(e Event) error {
 		return errors.New("want a time at, such as 5s or 30%")
 	case e.At.After >= s.end():
 		return fmt.Errorf("%v is after the end of the run, which takes about %v (takes)", e.At.After, s.end())
-	case s.link(where.Interface) < 0:
+	case s.topology.LinkAt(where.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, where)
 	case e.Link != nil && len(e.Properties) == 0:
 		return fmt.Errorf("want a property that changes at %s", where)
@@ -355,7 +351,7 @@ func (s *Scenario) checkEvent(e Event) error {
 	if d := e.Direction; d != "" && d != "both" && d != "out" && d != "in" {
 		return fmt.Errorf("direction %q: want in, out or both", d)
 	}
-	c := s.topology.Links[s.link(where.Interface)].Config
+	c := s.topology.Links[s.topology.LinkAt(where.Interface)].Config
 	e.change.Apply(&c)
 	return c.Validate()
 }
@@ -421,7 +417,7 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 		return errors.New("share needs the name of bulk traffic in of, others must not name a flow")
 	case m.Of != "" && !f.flow && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Name == m.Of && p.Role == Leech }):
 		return fmt.Errorf("of %q: no leecher has that name", m.Of)
-	case m.Over != nil && s.link(m.Over.Interface) < 0:
+	case m.Over != nil && s.topology.LinkAt(m.Over.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, m.Over)
 	}
 	return nil

@@ -195,7 +195,7 @@ func (f *fold) addEvent(l Line) {
 	case "link":
 		i := -1
 		if l.Change != nil {
-			i = f.Scenario.link(l.Change.Interface)
+			i = f.Scenario.topology.LinkAt(l.Change.Interface)
 		}
 		if i < 0 {
 			return
@@ -322,9 +322,8 @@ func (f *fold) path(l *leecherFold, k pathsel.Key) *pathFold {
 	if p == nil {
 		f.keys++
 		p = &pathFold{&Path{Key: k}, map[string]float64{}}
-		if i := slices.IndexFunc(l.routes, func(r route) bool { return r.fingerprint == k.Path }); i >= 0 && k.Path != "" {
-			p.Interfaces = l.routes[i].interfaces
-		} else if i := slices.IndexFunc(f.overlay, func(o overlay) bool { return o.fingerprint == k.Path }); i >= 0 && k.Path != "" {
+		i := slices.IndexFunc(f.overlay, func(o overlay) bool { return o.fingerprint == k.Path })
+		if i >= 0 && k.Path != "" {
 			p.Interfaces = f.overlay[i].interfaces
 		}
 		l.paths[k], l.Paths = p, append(l.Paths, p.Path)

@@ -104,14 +104,14 @@ func (r *Record) cpuBound() []string {
 // disturbs tells whether an event takes the interface's link down, or stops a router at one of its
 // ends.
 func (s Scenario) disturbs(at pathsel.Interface) bool {
-	link := s.link(at)
+	link := s.topology.LinkAt(at)
 	if link < 0 {
 		return false
 	}
 	l := s.topology.Links[link]
 	return slices.ContainsFunc(s.Events, func(e Event) bool {
 		if e.Link != nil {
-			return s.link(e.Link.Interface) == link && (e.change.Down != nil || e.change.Loss != nil)
+			return s.topology.LinkAt(e.Link.Interface) == link && (e.change.Down != nil || e.change.Loss != nil)
 		}
 		// All interfaces of the AS, since only the network knows which of them share the router.
 		return e.Pause.IA == l.A.Interface.IA || e.Pause.IA == l.B.Interface.IA
