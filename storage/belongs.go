@@ -34,7 +34,10 @@ func (s Stored) Belongs(ctx context.Context, all bool) (names []string, err erro
 	if !ok {
 		saved = newState(s.Layout)
 	}
-	c := &claimer{root: root, layout: s.Layout, names: make([]string, len(s.Layout.Files)), before: make([]fs.FileInfo, len(s.Layout.Files))}
+	n := len(s.Layout.Files)
+	c := &claimer{
+		root: root, layout: s.Layout, names: make([]string, n), before: make([]fs.FileInfo, n),
+	}
 	var suspects []int
 	for i, f := range s.Layout.Files {
 		for _, name := range []string{f.Path, f.Path + partSuffix} {
@@ -42,8 +45,10 @@ func (s Stored) Belongs(ctx context.Context, all bool) (names []string, err erro
 			if err != nil || !st.Mode().IsRegular() {
 				continue
 			}
+			known := saved.Owned.has(i) || saved.stamp(i) == stampFrom(st)
+			whole := name == f.Path && st.Size() == f.Length
 			switch {
-			case saved.Owned.has(i), saved.stamp(i) == stampFrom(st), name == f.Path && st.Size() == f.Length && (all || f.Length == 0):
+			case known, whole && (all || f.Length == 0):
 				names = append(names, name)
 			case c.before[i] == nil:
 				suspects = append(suspects, i)

@@ -101,7 +101,9 @@ type obstacle struct {
 	mode fs.FileMode
 }
 
-func (s *store) claim(ctx context.Context, l Layout, hash metainfo.Hash, progress func(int64)) (mine []bool, err error) {
+func (s *store) claim(
+	ctx context.Context, l Layout, hash metainfo.Hash, progress func(int64),
+) (mine []bool, err error) {
 	if strings.HasPrefix(l.Name, ".") && !s.options.dotfiles {
 		return nil, fmt.Errorf("%w: %q", ErrDotName, l.Name)
 	}

@@ -62,9 +62,10 @@ func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 		return nil, err
 	}
 	return &files{
-		root: root, layout: l, mapped: mapped, names: Names{}, open: map[int]*handle{}, dirs: map[string]bool{},
+		root: root, layout: l, mapped: mapped, names: Names{},
+		open: map[int]*handle{}, dirs: map[string]bool{}, dirtyDirs: map[string]bool{},
 		missing: make([]int, len(l.Files)), final: slices.Repeat([]bool{true}, len(l.Files)),
-		dirty: map[int]bool{}, dirtyDirs: map[string]bool{}, stamps: make([]stamp, len(l.Files)), altered: map[int]bool{},
+		dirty: map[int]bool{}, altered: map[int]bool{}, stamps: make([]stamp, len(l.Files)),
 	}, nil
 }
 
@@ -200,7 +201,8 @@ func (f *files) openOld(name string) (*os.File, error) {
 }
 
 func (f *files) appeared(name string) error {
-	return fmt.Errorf("%s has appeared since the download began, and does not belong to it: move it away, and start again", name)
+	return fmt.Errorf("%s has appeared since the download began, and does not belong to it: "+
+		"move it away, and start again", name)
 }
 
 // take returns an open file, which the caller gives back. With create a missing file is made.
@@ -296,7 +298,8 @@ func (f *files) expect(h *handle) error {
 		return err
 	}
 	if isProtected(st.Mode()) {
-		return fmt.Errorf("%s is write-protected, and parts of it are wrong: allow writing (chmod u+w), or move it away", h.Name())
+		return fmt.Errorf("%s is write-protected, and parts of it are wrong: "+
+			"allow writing (chmod u+w), or move it away", h.Name())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -190,11 +190,13 @@ type FileState string
 const (
 	FileOK      FileState = "ok"
 	FileMissing FileState = "missing"
-	FilePartial FileState = "partial"   // only the .part file of an unfinished download is there
-	FileSize    FileState = "size"      // there, but not as long as it should be
-	FileDamaged FileState = "damaged"   // a piece that it holds a part of is wrong
-	FileUnknown FileState = "unchecked" // no piece is known to be wrong, but one that is shared with an incomplete file could not be checked
-	FileSkipped FileState = "skipped"   // not wanted, and not looked at
+	FilePartial FileState = "partial" // only the .part file of an unfinished download is there
+	FileSize    FileState = "size"    // there, but not as long as it should be
+	FileDamaged FileState = "damaged" // a piece that it holds a part of is wrong
+	// FileUnknown: no piece is known to be wrong, but one that is shared with an incomplete file
+	// could not be checked.
+	FileUnknown FileState = "unchecked"
+	FileSkipped FileState = "skipped" // not wanted, and not looked at
 )
 
 // FileReport is the result of checking one file.

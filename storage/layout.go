@@ -122,13 +122,15 @@ func NewLayout(info *metainfo.Info) (Layout, error) {
 
 func newLayout(info *metainfo.Info) (Layout, error) {
 	if !info.HasV1() {
-		return Layout{}, errors.New("it is for BitTorrent v2 only, which braid does not support; ask for a hybrid torrent (v1 and v2)")
+		return Layout{}, errors.New("it is for BitTorrent v2 only, which braid does not support; " +
+			"ask for a hybrid torrent (v1 and v2)")
 	}
 	if info.PieceLength <= 0 || len(info.Pieces)%20 != 0 {
 		return Layout{}, errors.New("the piece length or the list of piece hashes is malformed")
 	}
 	if info.PieceLength > maxPiece {
-		return Layout{}, fmt.Errorf("pieces of %d bytes, more than the %d MiB that are accepted", info.PieceLength, maxPiece>>20)
+		return Layout{}, fmt.Errorf("pieces of %d bytes, more than the %d MiB that are accepted",
+			info.PieceLength, maxPiece>>20)
 	}
 	name := info.BestName()
 	if err := checkComponent(name); err != nil {
@@ -181,7 +183,8 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 func refusePartTwins(files []File, paths map[string]bool) error {
 	for _, f := range files {
 		if _, taken := paths[f.Path+partSuffix]; taken {
-			return fmt.Errorf("file %q would have the name of another, %q, while it is not complete", f.Path, f.Path+partSuffix)
+			return fmt.Errorf("file %q would have the name of another, %q, while it is not complete",
+				f.Path, f.Path+partSuffix)
 		}
 	}
 	return nil

@@ -47,7 +47,8 @@ func (l Layout) Renamed(names Names) (Layout, error) {
 			return l, err
 		}
 		if parts[0] != top || strings.EqualFold(top, recordDir) {
-			return l, fmt.Errorf("path %q: all files of a torrent are below one directory, which is not %s", f.Path, recordDir)
+			return l, fmt.Errorf("path %q: all files of a torrent are below one directory, which is not %s",
+				f.Path, recordDir)
 		}
 		if err := claim(kinds, f.Path); err != nil {
 			return l, err
@@ -275,7 +276,8 @@ func refuseTaken(root *os.Root, from, to string) error {
 	if err != nil {
 		return err
 	}
-	if own, err := root.Lstat(filepath.FromSlash(from)); err == nil && strings.EqualFold(from, to) && os.SameFile(own, there) {
+	own, err := root.Lstat(filepath.FromSlash(from))
+	if err == nil && strings.EqualFold(from, to) && os.SameFile(own, there) {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", filepath.Join(root.Name(), filepath.FromSlash(to)), fs.ErrExist)

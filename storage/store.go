@@ -177,7 +177,8 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 	var owned []bool
 	fresh := false
 	if s.kind == KindBolt {
-		b, err := openBoltPlace(s.dir, l, hash, sys, log) // before the record is opened: a damaged database is set aside
+		// Before the record is opened, since a damaged database is set aside.
+		b, err := openBoltPlace(s.dir, l, hash, sys, log)
 		if err != nil {
 			return nil, err
 		}

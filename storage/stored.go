@@ -180,7 +180,9 @@ func (placeReader) close() {}
 // pieces are missing or wrong, the error is ErrIncomplete, and the names of files that need them
 // end in .part. Right pieces in the directory are kept. progress may be nil. The options are those
 // of Open.
-func (s Stored) Export(ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), opts ...Option) (err error) {
+func (s Stored) Export(
+	ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), opts ...Option,
+) (err error) {
 	defer annotate(&err, "export %s", s.Layout.Name)
 	if s.Kind != KindBolt {
 		return fmt.Errorf("storage %s keeps the files as they are", s.Kind)

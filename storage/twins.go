@@ -63,7 +63,8 @@ func (s *store) refuseTwins(l Layout) error {
 		return fmt.Errorf("see how the file system takes names: %w", err)
 	}
 	if folds {
-		return fmt.Errorf("%q and %q have one name on the file system of %s: download into a directory on another one", a, b, s.dir)
+		return fmt.Errorf("%q and %q have one name on the file system of %s: "+
+			"download into a directory on another one", a, b, s.dir)
 	}
 	return nil
 }

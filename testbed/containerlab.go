@@ -147,8 +147,10 @@ func labPlan(t Topology) (plan, []cable, error) {
 			ip  netip.Addr
 		}{{&cables[i].A, l.A.Interface, near}, {&cables[i].B, l.B.Interface, far}} {
 			devices[e.at.IA]++
-			*e.end = cableEnd{e.at, nodeName(e.at.IA), fmt.Sprintf("eth%d", devices[e.at.IA]), netip.PrefixFrom(e.ip, 30), nil}
-			e.end.TC = tcArgs(e.end.Device, l)
+			device := fmt.Sprintf("eth%d", devices[e.at.IA])
+			*e.end = cableEnd{
+				e.at, nodeName(e.at.IA), device, netip.PrefixFrom(e.ip, 30), tcArgs(device, l),
+			}
 			ends[e.at] = e.end
 		}
 		cables[i].MTU = l.MTU + linkHeaders
@@ -197,7 +199,9 @@ func tcArgs(device string, l Link) (args []string) {
 		if bytes == 0 {
 			bytes = int(float64(c.Rate) / 8 * wait.Seconds())
 		}
-		args = append(args, fmt.Sprintf("qdisc replace dev %s parent 1:1 handle 10: tbf rate %dbit burst %db limit %db", device, c.Rate, labBurst, max(bytes, l.MTU+linkHeaders)))
+		args = append(args, fmt.Sprintf(
+			"qdisc replace dev %s parent 1:1 handle 10: tbf rate %dbit burst %db limit %db",
+			device, c.Rate, labBurst, max(bytes, l.MTU+linkHeaders)))
 	}
 	return args
 }

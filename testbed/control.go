@@ -51,7 +51,8 @@ func serveControl(n *Network) (*controlServer, error) {
 		dir.Close()
 		return nil, fmt.Errorf("open control socket in %s: %w", n.dir, err)
 	}
-	c := &controlServer{dir: dir, server: &http.Server{Handler: n.requests(), ReadHeaderTimeout: 5 * time.Second}, done: make(chan struct{})}
+	server := &http.Server{Handler: n.requests(), ReadHeaderTimeout: 5 * time.Second}
+	c := &controlServer{dir: dir, server: server, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		if err := c.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -94,7 +94,8 @@ func (g generator) run(ctx context.Context) error {
 	}
 	trcs, err := filepath.Glob(filepath.Join(g.dir, "ISD*", "trcs", "ISD*-B*-S*.trc"))
 	if err != nil || len(trcs) == 0 {
-		return fmt.Errorf("scion-pki wrote no trust root configuration below %s: %w", g.dir, errors.Join(err, fs.ErrNotExist))
+		return fmt.Errorf("scion-pki wrote no trust root configuration below %s: %w",
+			g.dir, errors.Join(err, fs.ErrNotExist))
 	}
 	for _, a := range g.plan.ases {
 		if err := g.as(a, trcs); err != nil {
@@ -126,7 +127,9 @@ func (g generator) crypto(ctx context.Context) error {
 	if err := os.WriteFile(file, doc, 0o644); err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, g.pki, "testcrypto", "-t", file, "-o", g.dir, "--isd-dir", "--as-validity", "365d").CombinedOutput()
+	pki := exec.CommandContext(ctx, g.pki,
+		"testcrypto", "-t", file, "-o", g.dir, "--isd-dir", "--as-validity", "365d")
+	out, err := pki.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("make keys and certificates with %s: %w: %s", g.pki, err, out)
 	}
@@ -152,7 +155,8 @@ func (g generator) as(a asPlan, trcs []string) error {
 	for _, name := range []string{"master0.key", "master1.key"} {
 		var key [16]byte
 		rand.Read(key[:])
-		if err := os.WriteFile(filepath.Join(dir, "keys", name), []byte(base64.StdEncoding.EncodeToString(key[:])), 0o600); err != nil {
+		text := base64.StdEncoding.EncodeToString(key[:])
+		if err := os.WriteFile(filepath.Join(dir, "keys", name), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
@@ -316,7 +320,10 @@ func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 func (g generator) routerTOML(r routerPlan, dir string) map[string]any {
 	bfd := map[string]any{"disable": true}
 	if g.bfd > 0 {
-		bfd = map[string]any{"detect_mult": 3, "desired_min_tx_interval": g.bfd.String(), "required_min_rx_interval": g.bfd.String()}
+		every := g.bfd.String()
+		bfd = map[string]any{
+			"detect_mult": 3, "desired_min_tx_interval": every, "required_min_rx_interval": every,
+		}
 	}
 	return map[string]any{
 		"general": map[string]any{"id": r.name, "config_dir": dir},

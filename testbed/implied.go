@@ -184,7 +184,9 @@ const maxSteps = 10_000_000
 // segments are the most segments, the shorter ones first, that beacons of that type make from the
 // origin to each AS. Walks get longer until everybody has enough: in a mesh there are many short
 // ones, and more long ones than can be counted.
-func (g beaconGraph) segments(origin pathsel.IA, kind LinkType, most int) (map[pathsel.IA][]*segment.PathSegment, error) {
+func (g beaconGraph) segments(
+	origin pathsel.IA, kind LinkType, most int,
+) (map[pathsel.IA][]*segment.PathSegment, error) {
 	reached := map[pathsel.IA]bool{}
 	spread(g[kind], origin, reached)
 	found := map[pathsel.IA][]*segment.PathSegment{}
@@ -220,7 +222,8 @@ func (g beaconGraph) segments(origin pathsel.IA, kind LinkType, most int) (map[p
 		walk(origin, length)
 	}
 	if steps > maxSteps {
-		return nil, fmt.Errorf("there are too many ways through its %s links from %s to find all segments: leave out links", kind, origin)
+		return nil, fmt.Errorf("there are too many ways through its %s links from %s to find all segments: "+
+			"leave out links", kind, origin)
 	}
 	return found, nil
 }

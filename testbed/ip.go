@@ -60,7 +60,10 @@ var ipSubnet = netip.MustParsePrefix("10.66.0.0/16")
 
 // IP returns the network for hosts on IP. The caller closes its hosts before the network.
 func (n *Network) IP() *IPNetwork {
-	x := &IPNetwork{network: n, mtu: 1500, hosts: map[netip.Addr]*IPHost{}, next: ipSubnet.Addr().Next(), routes: map[Pair][]hop{}}
+	x := &IPNetwork{
+		network: n, mtu: 1500, next: ipSubnet.Addr().Next(),
+		hosts: map[netip.Addr]*IPHost{}, routes: map[Pair][]hop{},
+	}
 	for _, a := range n.opts.Topology.ASes {
 		x.mtu = min(x.mtu, a.MTU)
 	}
@@ -154,7 +157,8 @@ func (h *IPHost) Command(braid, program string, args ...string) (*exec.Cmd, erro
 	}
 	h.waiting = ours
 	prefix := netip.PrefixFrom(h.addr, ipSubnet.Bits()).String()
-	cmd := exec.Command(braid, append([]string{"testbed", "host", "--address", prefix, "--mtu", fmt.Sprint(h.ip.mtu), "--", program}, args...)...)
+	host := []string{"testbed", "host", "--address", prefix, "--mtu", fmt.Sprint(h.ip.mtu), "--", program}
+	cmd := exec.Command(braid, append(host, args...)...)
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = ownNetwork()
 	return cmd, nil
@@ -169,7 +173,8 @@ func (h *IPHost) Connect(cmd *exec.Cmd) error {
 	device, err := receiveFile(h.waiting)
 	h.waiting.Close()
 	if err != nil {
-		return fmt.Errorf("host %s has no network device: %w; root, or user namespaces and /dev/net/tun for everybody, are needed", h.addr, err)
+		return fmt.Errorf("host %s has no network device: %w; "+
+			"root, or user namespaces and /dev/net/tun for everybody, are needed", h.addr, err)
 	}
 	h.ip.mu.Lock()
 	h.device = device

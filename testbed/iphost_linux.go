@@ -129,13 +129,13 @@ func makeDevice(address netip.Prefix, mtu int) (fd int, err error) {
 	number := func(v uint32) func(*unix.Ifreq) error {
 		return func(r *unix.Ifreq) error { r.SetUint32(v); return nil }
 	}
-	mask := ^uint32(0) << (32 - address.Bits())
+	mask := [4]byte(net.CIDRMask(address.Bits(), 32))
 	ip4 := func(b [4]byte) func(*unix.Ifreq) error {
 		return func(r *unix.Ifreq) error { return r.SetInet4Addr(b[:]) }
 	}
 	set("creation", fd, name, unix.TUNSETIFF, flags(unix.IFF_TUN|unix.IFF_NO_PI))
 	set("address", s, name, unix.SIOCSIFADDR, ip4(address.Addr().As4()))
-	set("netmask", s, name, unix.SIOCSIFNETMASK, ip4([4]byte{byte(mask >> 24), byte(mask >> 16), byte(mask >> 8), byte(mask)}))
+	set("netmask", s, name, unix.SIOCSIFNETMASK, ip4(mask))
 	set("MTU", s, name, unix.SIOCSIFMTU, number(uint32(mtu)))
 	set("state", s, name, unix.SIOCSIFFLAGS, flags(unix.IFF_UP))
 	set("state", s, "lo", unix.SIOCSIFFLAGS, flags(unix.IFF_UP))

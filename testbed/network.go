@@ -171,7 +171,9 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 		n.surveys = found.surveys(opts.Topology, bestSetSize)
 	}
 	if between := opts.Between; len(between) > 0 {
-		maps.DeleteFunc(n.implied, func(p Pair, _ int) bool { return !slices.Contains(between, p.Src) || !slices.Contains(between, p.Dst) })
+		maps.DeleteFunc(n.implied, func(p Pair, _ int) bool {
+			return !slices.Contains(between, p.Src) || !slices.Contains(between, p.Dst)
+		})
 	}
 	if n.lock, err = lockDir(dir); err != nil {
 		return nil, err

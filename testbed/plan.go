@@ -106,7 +106,8 @@ func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 	for i, as := range t.ASes {
 		ip = ip.Next()
 		if !p.subnet.Contains(ip) {
-			return plan{}, fmt.Errorf("%s has no room for the %d ASes of topology %s; take a larger --subnet", subnet, len(t.ASes), t.Name)
+			return plan{}, fmt.Errorf("%s has no room for the %d ASes of topology %s; take a larger --subnet",
+				subnet, len(t.ASes), t.Name)
 		}
 		p.next[ip], p.last[ip] = firstPort, lastPort
 		v4[as.IA], index[as.IA] = ip, i
@@ -205,8 +206,8 @@ func (p plan) probe() error {
 	for _, l := range p.listeners {
 		c, err := bind(l.network, l.at)
 		if err != nil {
-			return fmt.Errorf("%s %s, wanted by the %s, is in use: stop what listens there or choose other addresses with --subnet (%w)",
-				l.network, l.at, l.who, err)
+			return fmt.Errorf("%s %s, wanted by the %s, is in use: "+
+				"stop what listens there or choose other addresses with --subnet (%w)", l.network, l.at, l.who, err)
 		}
 		c.Close()
 	}
@@ -250,7 +251,8 @@ func claimPlan(t Topology, dir string, fixed netip.Prefix) (plan, claims, error)
 		subnet := fixed
 		if !fixed.IsValid() {
 			n := (start + i) % (octets * 256)
-			subnet = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(firstOctet + n/256), byte(n % 256), 0}), defaultBits)
+			first := netip.AddrFrom4([4]byte{127, byte(firstOctet + n/256), byte(n % 256), 0})
+			subnet = netip.PrefixFrom(first, defaultBits)
 		}
 		var p plan
 		var claim io.Closer
@@ -264,7 +266,8 @@ func claimPlan(t Topology, dir string, fixed netip.Prefix) (plan, claims, error)
 			}
 			claim.Close()
 		} else {
-			err = fmt.Errorf("%s is used by another testbed (udp %s is bound): take it down or choose another --subnet (%w)", subnet, at, err)
+			err = fmt.Errorf("%s is used by another testbed (udp %s is bound): "+
+				"take it down or choose another --subnet (%w)", subnet, at, err)
 		}
 		if fixed.IsValid() {
 			break
@@ -314,7 +317,8 @@ func haveIPv6() bool {
 // already. They are for hosts in other network namespaces.
 func checkSubnet(p netip.Prefix) error {
 	if !p.Addr().Is4() || p.Bits() < 8 || !p.Addr().IsLoopback() && !p.Addr().IsPrivate() {
-		return fmt.Errorf("subnet %s: want a part of 127.0.0.0/8, such as 127.77.0.0/24, or private addresses of this host", p)
+		return fmt.Errorf("subnet %s: want a part of 127.0.0.0/8, such as 127.77.0.0/24, "+
+			"or private addresses of this host", p)
 	}
 	return nil
 }

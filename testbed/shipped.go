@@ -56,7 +56,8 @@ func OpenFile(name string) (*os.File, error) {
 func ShippedTopology(name string) (Topology, error) {
 	s, err := shipped.Open("topologies/" + strings.TrimSuffix(name, ".topo") + ".topo")
 	if err != nil {
-		return Topology{}, fmt.Errorf("topology %s: no such file, and none of the shipped ones: %s", name, strings.Join(Shipped(), ", "))
+		return Topology{}, fmt.Errorf("topology %s: no such file, and none of the shipped ones: %s",
+			name, strings.Join(Shipped(), ", "))
 	}
 	defer s.Close()
 	return ParseTopology(name+".topo", s)

@@ -160,7 +160,9 @@ func (n *Network) pairs(ctx context.Context, seen map[pathsel.Interface]interfac
 	return out
 }
 
-func (n *Network) endStatus(e LinkEnd, c linkemu.Config, k linkemu.Counters, seen map[pathsel.Interface]interfaceState) LinkEndStatus {
+func (n *Network) endStatus(
+	e LinkEnd, c linkemu.Config, k linkemu.Counters, seen map[pathsel.Interface]interfaceState,
+) LinkEndStatus {
 	st := LinkEndStatus{Interface: e.Interface, State: "unknown", Config: c, Properties: c.String(), Counters: k}
 	a, _ := n.as(e.Interface.IA)
 	for _, r := range a.routers {
@@ -212,7 +214,9 @@ func (n *Network) routerStates(ctx context.Context) (seen map[pathsel.Interface]
 }
 
 // scrape reads the metrics of a router: its interfaces, and whether it reaches its siblings.
-func scrape(ctx context.Context, c *http.Client, at netip.AddrPort) (states map[uint64]interfaceState, siblings bool, err error) {
+func scrape(
+	ctx context.Context, c *http.Client, at netip.AddrPort,
+) (states map[uint64]interfaceState, siblings bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+"/metrics", nil)
 	if err != nil {
 		return nil, false, err

@@ -127,7 +127,8 @@ func Launch(ctx context.Context, command []string, opts Options, progress func(P
 		<-ended
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("supervisor ended (%v); the end of %s:\n%s", cmd.ProcessState, log.Name(), LastWords(log.Name(), 0))
+		err = fmt.Errorf("supervisor ended (%v); the end of %s:\n%s",
+			cmd.ProcessState, log.Name(), LastWords(log.Name(), 0))
 	}
 	return err
 }

@@ -81,8 +81,9 @@ const IA = "1-ff00:0:110"
 // OneAS writes the configuration of an AS whose hosts are all on this machine. Such an AS has no
 // routers, and nobody asks its control service, so it needs no process.
 func OneAS(dir string, mtu int) error {
+	const services = `{"cs1":{"addr":"127.0.0.1:30252"}}`
 	topology := fmt.Sprintf(`{"isd_as":%q,"mtu":%d,"dispatched_ports":"1024-65535","attributes":["core"],`+
-		`"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"discovery_service":{"cs1":{"addr":"127.0.0.1:30252"}}}`, IA, mtu)
+		`"control_service":%s,"discovery_service":%s}`, IA, mtu, services, services)
 	return errors.Join(os.MkdirAll(filepath.Join(dir, "certs"), 0o700),
 		os.WriteFile(filepath.Join(dir, "topology.json"), []byte(topology), 0o600))
 }

@@ -92,7 +92,8 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return res, err
 	}
 	say("%d files, %.1f MB", res.Files, float64(res.Bytes)/1e6)
-	say("bringing up the SCION network %s (%d ASes, %d links)", o.Topology.Name, len(o.Topology.ASes), len(o.Topology.Links))
+	say("bringing up the SCION network %s (%d ASes, %d links)",
+		o.Topology.Name, len(o.Topology.ASes), len(o.Topology.Links))
 	var last event.Done
 	results, err := scenario.Run(ctx, []scenario.Scenario{s.Transferring(data, res.Bytes)}, scenario.Options{
 		Dir: filepath.Join(o.WorkDir, "runs"), Braid: o.Braid, SCIONBin: o.SCIONBin, RouterCommand: o.RouterCommand,
@@ -190,8 +191,9 @@ func (r Result) Table(w io.Writer) error {
 		for _, p := range c.Paths {
 			shares = append(shares, fmt.Sprintf("%s %.0f%%", p.Fingerprint.Short(), 100*p.Share))
 		}
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.2f\t%.1f%%\t%v\t%s\t\n", c.Name, c.Seconds, c.PayloadMbitS,
-			c.PayloadMbitS/r.Candidates[0].PayloadMbitS, 100*c.PayloadMbitS/r.LimitMbitS, c.Verified, strings.Join(shares, ", "))
+		speedup, ofLimit := c.PayloadMbitS/r.Candidates[0].PayloadMbitS, 100*c.PayloadMbitS/r.LimitMbitS
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.2f\t%.1f%%\t%v\t%s\t\n",
+			c.Name, c.Seconds, c.PayloadMbitS, speedup, ofLimit, c.Verified, strings.Join(shares, ", "))
 	}
 	if err := t.Flush(); err != nil {
 		return err

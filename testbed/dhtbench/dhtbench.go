@@ -87,12 +87,17 @@ const (
 func Draw(rows []Row) figure.Figure {
 	f := figure.Figure{
 		Name: "dht-by-size", Title: "The DHT by size",
-		Text: "Hops, success, time and load of searches by the number of nodes, in simulations with round trips of 100 ms.",
-		W:    left + 2*panelWidth + between + 100, H: above + 2*(panelHeight+between) + 10,
-		Data: figure.Data{Head: []string{"case", "nodes", "found", "hops mean", "hops p95", "p50 s", "p95 s", "queries", "B/s mean", "B/s p99", "table"}},
+		Text: "Hops, success, time and load of searches by the number of nodes, " +
+			"in simulations with round trips of 100 ms.",
+		W: left + 2*panelWidth + between + 100, H: above + 2*(panelHeight+between) + 10,
+	}
+	f.Data.Head = []string{
+		"case", "nodes", "found", "hops mean", "hops p95", "p50 s", "p95 s", "queries",
+		"B/s mean", "B/s p99", "table",
 	}
 	for _, r := range rows {
-		f.Data.Plot(r.Case, float64(r.Nodes), r.Found, r.HopsMean, r.HopsP95, r.P50, r.P95, r.Queries, r.LoadMean, r.LoadP99, r.Table)
+		f.Data.Plot(r.Case, float64(r.Nodes), r.Found, r.HopsMean, r.HopsP95, r.P50, r.P95, r.Queries,
+			r.LoadMean, r.LoadP99, r.Table)
 	}
 	for i, p := range panels {
 		x := left + float64(i%2)*(panelWidth+between)
@@ -139,7 +144,8 @@ func (p panel) draw(x, y float64, rows []Row) []figure.Mark {
 	marks = append(marks, figure.Segment(x, y+panelHeight, x+panelWidth, y+panelHeight, figure.Muted))
 	for decade := math.Ceil(lo); decade <= hi; decade++ {
 		at := frame.X.At(decade)
-		marks = append(marks, figure.Words(at, y+panelHeight+16, strconv.Itoa(int(math.Pow(10, decade))), figure.Muted, figure.Middle))
+		nodes := strconv.Itoa(int(math.Pow(10, decade)))
+		marks = append(marks, figure.Words(at, y+panelHeight+16, nodes, figure.Muted, figure.Middle))
 	}
 	for i, name := range casesOf(rows) {
 		ink, dash := figure.SeriesInk(i)

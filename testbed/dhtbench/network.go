@@ -43,7 +43,8 @@ func Star(ases int, rtt time.Duration) (testbed.Topology, error) {
 	}
 	b.WriteString("links:\n")
 	for i := range ases {
-		fmt.Fprintf(&b, "  - {a: \"%s-A#%d\", b: \"1-ff00:0:%x#1\", linkAtoB: CHILD, delay: %s}\n", middle, i+1, 0x101+i, rtt/4)
+		fmt.Fprintf(&b, "  - {a: \"%s-A#%d\", b: \"1-ff00:0:%x#1\", linkAtoB: CHILD, delay: %s}\n",
+			middle, i+1, 0x101+i, rtt/4)
 	}
 	return testbed.ParseTopology("star", strings.NewReader(b.String()))
 }

@@ -46,12 +46,14 @@ func open(local, remote netip.AddrPort, cfg *conn.Config) (*batchConn, error) {
 	var err error
 	if c.connected {
 		var s net.Conn
-		if s, err = (&net.Dialer{Control: reuse, LocalAddr: net.UDPAddrFromAddrPort(local)}).Dial("udp", remote.String()); err == nil {
+		d := net.Dialer{Control: reuse, LocalAddr: net.UDPAddrFromAddrPort(local)}
+		if s, err = d.Dial("udp", remote.String()); err == nil {
 			c.udp = s.(*net.UDPConn)
 		}
 	} else {
 		var s net.PacketConn
-		if s, err = (&net.ListenConfig{Control: reuse}).ListenPacket(context.Background(), "udp", local.String()); err == nil {
+		l := net.ListenConfig{Control: reuse}
+		if s, err = l.ListenPacket(context.Background(), "udp", local.String()); err == nil {
 			c.udp = s.(*net.UDPConn)
 		}
 	}

@@ -59,7 +59,8 @@ func Run(ctx context.Context, file string) error {
 	}
 	stock := providers[underlay]
 	if stock == nil {
-		return errors.New("this version of scionproto keeps its underlays elsewhere: the fast router needs the one that braid was made for")
+		return errors.New("this version of scionproto keeps its underlays elsewhere: " +
+			"the fast router needs the one that braid was made for")
 	}
 	router.AddUnderlay(underlay, func(batch, receive, send int) router.UnderlayProvider {
 		p := stock(batch, receive, send)

@@ -18,7 +18,8 @@ const pdfFont = "sans"
 // PDF writes the figure as one page of its size, with embedded fonts. The same figure gives the
 // same bytes.
 func (f Figure) PDF(w io.Writer) error {
-	p := fpdf.NewCustom(&fpdf.InitType{UnitStr: "pt", Size: fpdf.SizeType{Wd: f.W * pointsPerPixel, Ht: f.H * pointsPerPixel}})
+	size := fpdf.SizeType{Wd: f.W * pointsPerPixel, Ht: f.H * pointsPerPixel}
+	p := fpdf.NewCustom(&fpdf.InitType{UnitStr: "pt", Size: size})
 	p.SetCreationDate(time.Unix(0, 0).UTC())
 	p.SetModificationDate(time.Unix(0, 0).UTC())
 	p.SetCatalogSort(true)

@@ -15,7 +15,8 @@ func (f Figure) PGF(w io.Writer) error {
 		fmt.Fprintf(&b, "\\definecolor{ink%d}{HTML}{%s}\n", i, strings.ToUpper(c[1:]))
 	}
 	b.WriteString("\\begin{pgfpicture}\n\\pgfsetroundjoin\n")
-	fmt.Fprintf(&b, "\\pgfpathrectangle{\\pgfpointorigin}{%s}\n\\pgfusepath{use as bounding box}\n", f.pgfPoint(Point{f.W, 0}))
+	fmt.Fprintf(&b, "\\pgfpathrectangle{\\pgfpointorigin}{%s}\n", f.pgfPoint(Point{f.W, 0}))
+	b.WriteString("\\pgfusepath{use as bounding box}\n")
 	for _, m := range f.Marks {
 		m.pgf(&b, f)
 	}
@@ -70,8 +71,9 @@ func (m Mark) pgf(b *strings.Builder, f Figure) {
 
 var latexLetters = strings.NewReplacer(
 	`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `#`, `\#`, `$`, `\$`, `%`, `\%`, `&`, `\&`, `_`, `\_`,
-	`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`, `"`, `\textquotedbl{}`,
-	"→", `$\rightarrow$`, "≥", `$\geq$`, "≤", `$\leq$`, "±", `$\pm$`, "×", `$\times$`, "µ", `\textmu{}`, "…", `\ldots{}`,
+	`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`,
+	`"`, `\textquotedbl{}`, "→", `$\rightarrow$`, "≥", `$\geq$`, "≤", `$\leq$`, "±", `$\pm$`,
+	"×", `$\times$`, "µ", `\textmu{}`, "…", `\ldots{}`,
 )
 
 // latex escapes a text for LaTeX.

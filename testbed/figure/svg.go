@@ -22,9 +22,11 @@ func (f Figure) Inline() string { return f.svg("") }
 func (f Figure) svg(style string) string {
 	var b strings.Builder
 	id := "fig-" + slug(f.Name)
-	fmt.Fprintf(&b, "<svg class=\"fig\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %s %s\" width=\"%s\" height=\"%s\" role=\"img\" aria-labelledby=\"%s-t %s-d\">\n",
+	fmt.Fprintf(&b, `<svg class="fig" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" `+
+		`width="%s" height="%s" role="img" aria-labelledby="%s-t %s-d">`+"\n",
 		num(f.W), num(f.H), num(f.W), num(f.H), id, id)
-	fmt.Fprintf(&b, "<title id=\"%s-t\">%s</title><desc id=\"%s-d\">%s</desc>\n%s", id, escape(f.Title), id, escape(f.Text), style)
+	fmt.Fprintf(&b, `<title id="%s-t">%s</title><desc id="%s-d">%s</desc>`+"\n%s",
+		id, escape(f.Title), id, escape(f.Text), style)
 	fmt.Fprintf(&b, "<rect class=\"f%d\" width=\"%s\" height=\"%s\"/>\n", Paper, num(f.W), num(f.H))
 	for _, m := range f.Marks {
 		m.svg(&b)
@@ -48,20 +50,23 @@ func (m Mark) svg(b *strings.Builder) {
 		if len(m.Dash) > 0 {
 			fmt.Fprintf(&more, " stroke-dasharray=\"%s\"", join(m.Dash, num))
 		}
-		fmt.Fprintf(b, "<polyline class=\"s%d\" fill=\"none\" stroke-width=\"%s\" stroke-linejoin=\"round\" points=\"%s\"%s>%s</polyline>\n",
+		fmt.Fprintf(b, `<polyline class="s%d" fill="none" stroke-width="%s" stroke-linejoin="round" `+
+			`points="%s"%s>%s</polyline>`+"\n",
 			m.Ink, num(m.Width), join(m.Points, Point.String), &more, tip)
 	case Rect:
 		x, y, w, h := rect(p, m.Points[1])
 		fmt.Fprintf(b, "<rect class=\"f%d\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"%s>%s</rect>\n",
 			m.Ink, num(x), num(y), num(w), num(h), &more, tip)
 	case Dot:
-		fmt.Fprintf(b, "<circle class=\"f%d\" cx=\"%s\" cy=\"%s\" r=\"%s\"%s>%s</circle>\n", m.Ink, num(p.X), num(p.Y), num(m.Size), &more, tip)
+		fmt.Fprintf(b, "<circle class=\"f%d\" cx=\"%s\" cy=\"%s\" r=\"%s\"%s>%s</circle>\n",
+			m.Ink, num(p.X), num(p.Y), num(m.Size), &more, tip)
 	case Label:
 		if m.Bold {
 			more.WriteString(" font-weight=\"bold\"")
 		}
+		anchor := [...]string{"start", "middle", "end"}[m.Anchor]
 		fmt.Fprintf(b, "<text class=\"f%d\" x=\"%s\" y=\"%s\" font-size=\"%s\" text-anchor=\"%s\"%s>%s%s</text>\n",
-			m.Ink, num(p.X), num(p.Y), num(m.Size), [...]string{"start", "middle", "end"}[m.Anchor], &more, tip, escape(m.Text))
+			m.Ink, num(p.X), num(p.Y), num(m.Size), anchor, &more, tip, escape(m.Text))
 	}
 }
 

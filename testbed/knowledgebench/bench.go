@@ -93,7 +93,8 @@ func row(r Row, of []sample) Row {
 		return Spread{x[len(x)/2], x[len(x)*9/10]}
 	}
 	r.Runs = len(of)
-	r.First, r.Done = spread(func(s sample) float64 { return s.first }), spread(func(s sample) float64 { return s.done })
+	r.First = spread(func(s sample) float64 { return s.first })
+	r.Done = spread(func(s sample) float64 { return s.done })
 	r.Early = spread(func(s sample) float64 { return s.early })
 	if r.Experiment == "paths" {
 		r.BestSet = spread(func(s sample) float64 { return s.best })
@@ -115,13 +116,17 @@ func Run(ctx context.Context, cfg Config, result func(Row)) error {
 	}
 	for _, order := range []wire.Order{wire.Random, wire.Mixed, wire.Nearest} {
 		for _, hints := range []string{"off", "on"} {
-			got, err := each(ctx, worlds, func(w *world) [][]sample { return w.peers(cfg.rounds, order, hints == "on") })
+			got, err := each(ctx, worlds, func(w *world) [][]sample {
+				return w.peers(cfg.rounds, order, hints == "on")
+			})
 			if err != nil {
 				return err
 			}
-			result(row(Row{Experiment: "peers", Order: order.String(), Hints: hints, Nth: "first of each region"}, got[0]))
+			r := Row{Experiment: "peers", Order: order.String(), Hints: hints, Nth: "first of each region"}
+			result(row(r, got[0]))
 			if later := slices.Concat(got[1:]...); len(later) > 0 {
-				result(row(Row{Experiment: "peers", Order: order.String(), Hints: hints, Nth: "second and third"}, later))
+				r.Nth = "second and third"
+				result(row(r, later))
 			}
 		}
 	}
@@ -188,7 +193,9 @@ func (w *world) peers(rounds int, order wire.Order, hints bool) (results [][]sam
 			others := slices.DeleteFunc(slices.Clone(all), func(p wire.Peer) bool { return p.Addr.IA == w.as(self) })
 			distance := func(ia pathsel.IA) (time.Duration, bool) { return base.Distance(now, w.as(self), ia) }
 			told := knowledge.Choose(others, wanted, order, distance, random)
-			c := sim.Client{MaxPaths: 2, Size: size, Piece: piece, Seed: random.Uint64(), Selector: selector("adaptive")}
+			c := sim.Client{
+				MaxPaths: 2, Size: size, Piece: piece, Seed: random.Uint64(), Selector: selector("adaptive"),
+			}
 			for _, p := range told {
 				c.Peers = append(c.Peers, w.paths(self, w.number(p.Addr.IA), pathsEach))
 			}
@@ -307,7 +314,8 @@ func bestSet(r sim.ClientResult, rates map[pathsel.Fingerprint]float64, want flo
 func reportsOf(v pathsel.View) (out []wire.PathReport) {
 	for _, c := range v.Candidates {
 		rate, until := pathsel.Latest(c.Slots)
-		r := wire.PathReport{Interfaces: c.Path.Interfaces, Rate: int64(rate.Rate), RTT: c.Handshake / 2} // a handshake is two round trips
+		rtt := c.Handshake / 2 // a handshake is two round trips
+		r := wire.PathReport{Interfaces: c.Path.Interfaces, Rate: int64(rate.Rate), RTT: rtt}
 		switch {
 		case c.Handshake == 0:
 			continue

@@ -73,11 +73,13 @@ func Cases(d time.Duration) []Case {
 	const packet = 1472 // fills an Ethernet frame
 	var cases []Case
 	for _, rate := range []int64{10e6, 20e6, 50e6, 100e6, 500e6} {
-		cases = append(cases, Case{Config{Rate: rate, Delay: 10 * time.Millisecond}, Load{rate * 6 / 5, packet, d, true}})
+		link := Config{Rate: rate, Delay: 10 * time.Millisecond}
+		cases = append(cases, Case{link, Load{rate * 6 / 5, packet, d, true}})
 	}
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, delay := range []time.Duration{1, 20, 100} {
-			cases = append(cases, Case{Config{Rate: rate, Delay: delay * time.Millisecond}, Load{rate / 2, packet, d, true}})
+			link := Config{Rate: rate, Delay: delay * time.Millisecond}
+			cases = append(cases, Case{link, Load{rate / 2, packet, d, true}})
 		}
 	}
 	for _, loss := range []float64{0.001, 0.01, 0.05} {
@@ -101,16 +103,20 @@ func Measure(ctx context.Context, cfg Config, load Load) (Accuracy, error) {
 	return measure(ctx, openWire, cfg, load)
 }
 
-func measure(ctx context.Context, open func([2]Endpoint, clock) (wire, error), cfg Config, load Load) (Accuracy, error) {
+func measure(
+	ctx context.Context, open func([2]Endpoint, clock) (wire, error), cfg Config, load Load,
+) (Accuracy, error) {
 	switch {
 	case load.Size < stampSize || load.Size > 65000:
-		return Accuracy{}, fmt.Errorf("measure link: packets of %d bytes: must be from %d to 65000", load.Size, stampSize)
+		return Accuracy{}, fmt.Errorf("measure link: packets of %d bytes: must be from %d to 65000",
+			load.Size, stampSize)
 	case load.Rate < 0 || load.Duration <= 0:
 		return Accuracy{}, errors.New("measure link: the load needs a duration, and no negative rate")
 	case cfg.Jitter > 0:
 		return Accuracy{}, errors.New("measure link: jitter hides the error of the delay, leave it out")
 	case cfg.Loss > 0 && cfg.Rate > 0 && (load.Rate == 0 || load.Rate > cfg.Rate):
-		return Accuracy{}, errors.New("measure link: on an overloaded link, loss and a full queue look the same; lower the load's rate")
+		return Accuracy{}, errors.New("measure link: on an overloaded link, loss and a full queue look the same; " +
+			"lower the load's rate")
 	}
 	l, ends, err := openBench(open, cfg)
 	if err != nil {

@@ -44,8 +44,8 @@ func (c clock) now() instant { return time.Since(c.epoch) }
 // from the router.
 func listen(ends [2]Endpoint) (conns [2]*net.UDPConn, err error) {
 	for i, e := range ends {
-		conns[i], err = net.DialUDP("udp", net.UDPAddrFromAddrPort(unmap(e.Local)), net.UDPAddrFromAddrPort(unmap(e.Router)))
-		if err != nil {
+		local, router := net.UDPAddrFromAddrPort(unmap(e.Local)), net.UDPAddrFromAddrPort(unmap(e.Router))
+		if conns[i], err = net.DialUDP("udp", local, router); err != nil {
 			if i == 1 {
 				conns[0].Close()
 			}

@@ -170,8 +170,10 @@ func (w *linuxWire) close() error {
 // passing tells whether a link survives an error: the router is not up or restarts, or a route or
 // memory is missing for a while.
 func passing(err error) bool {
-	for _, e := range []unix.Errno{unix.EINTR, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH,
-		unix.ENETUNREACH, unix.ENETDOWN, unix.EHOSTDOWN, unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EACCES, unix.EMSGSIZE} {
+	for _, e := range []unix.Errno{
+		unix.EINTR, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ENETDOWN,
+		unix.EHOSTDOWN, unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EACCES, unix.EMSGSIZE,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -63,11 +63,16 @@ type Compared struct {
 
 // Compare compares two run directories.
 func Compare(a, b scenario.RunDir) Comparison {
-	c := Comparison{First: sideOf(a), Second: sideOf(b), Doubts: doubts(a.About, b.About), Missing: []string{}, Rows: []Compared{}}
+	c := Comparison{
+		First: sideOf(a), Second: sideOf(b), Doubts: doubts(a.About, b.About),
+		Missing: []string{}, Rows: []Compared{},
+	}
 	machine := otherMachine(a.About, b.About)
 	sa, sb := scenario.Summarise(a.Scenarios, a.Results), scenario.Summarise(b.Scenarios, b.Results)
 	find := func(in []scenario.Summary, x scenario.Summary) int {
-		return slices.IndexFunc(in, func(y scenario.Summary) bool { return y.Scenario == x.Scenario && y.Variant == x.Variant })
+		return slices.IndexFunc(in, func(y scenario.Summary) bool {
+			return y.Scenario == x.Scenario && y.Variant == x.Variant
+		})
 	}
 	for _, y := range sb {
 		if find(sa, y) < 0 {
@@ -178,7 +183,8 @@ func obstacles(fa, fb scenario.ScenarioFile, a, b scenario.Summary) (why []strin
 	for i, s := range []scenario.Summary{a, b} {
 		which := [...]string{"first", "second"}[i]
 		if s.CPUBound > 0 {
-			why = append(why, fmt.Sprintf("the machine was the limit in %d of %d runs of the %s", s.CPUBound, s.Runs, which))
+			why = append(why, fmt.Sprintf("the machine was the limit in %d of %d runs of the %s",
+				s.CPUBound, s.Runs, which))
 		}
 		if s.Failed > 0 || !s.Verified {
 			why = append(why, fmt.Sprintf("downloads of the %s failed", which))
@@ -189,7 +195,8 @@ func obstacles(fa, fb scenario.ScenarioFile, a, b scenario.Summary) (why []strin
 
 // Table writes the comparison for people.
 func (c Comparison) Table(w io.Writer) error {
-	fmt.Fprintf(w, "first:  %s  %s\nsecond: %s  %s\n", c.First.Dir, orUnknown(c.First.Commit), c.Second.Dir, orUnknown(c.Second.Commit))
+	fmt.Fprintf(w, "first:  %s  %s\n", c.First.Dir, orUnknown(c.First.Commit))
+	fmt.Fprintf(w, "second: %s  %s\n", c.Second.Dir, orUnknown(c.Second.Commit))
 	for _, d := range c.Doubts {
 		fmt.Fprintf(w, "Beware: %s.\n", d)
 	}
@@ -247,10 +254,14 @@ func (r Compared) cells() []string {
 
 // Explained explains the verdicts.
 func (c Comparison) Explained() string {
-	s := "Higher and lower are said of the second side if chance alone would cause such a difference in at most 1 of 20 comparisons (Mann-Whitney test, two-sided). " +
-		"If no difference is shown, there may still be one; three runs or fewer on each side cannot show any. Brackets hold 95 % confidence intervals, by bootstrap over the runs."
+	s := "Higher and lower are said of the second side if chance alone would cause such a difference " +
+		"in at most 1 of 20 comparisons (Mann-Whitney test, two-sided). " +
+		"If no difference is shown, there may still be one; " +
+		"three runs or fewer on each side cannot show any. " +
+		"Brackets hold 95 % confidence intervals, by bootstrap over the runs."
 	if c.Tested > 0 {
-		s += fmt.Sprintf(" %d figures were tested; chance alone would make about %.1f of them differ.", c.Tested, c.ByChance)
+		s += fmt.Sprintf(" %d figures were tested; chance alone would make about %.1f of them differ.",
+			c.Tested, c.ByChance)
 	}
 	return s
 }
@@ -263,7 +274,11 @@ func (c Comparison) Make(dir string) (Made, error) {
 	if len(c.Doubts) > 0 {
 		p.Bound = "Beware: " + strings.Join(c.Doubts, "; ") + "."
 	}
-	p.Summary = table{Caption: "All figures for which a difference is shown", Head: comparedHead("scenario", "variant"), Names: 3, Note: strings.Join(c.Missing, "; ")}
+	p.Summary = table{
+		Caption: "All figures for which a difference is shown",
+		Head:    comparedHead("scenario", "variant"), Names: 3,
+		Note: strings.Join(c.Missing, "; "),
+	}
 	for _, r := range c.Rows {
 		if r.Verdict == Higher || r.Verdict == Lower {
 			p.Summary.Rows = append(p.Summary.Rows, append(cells(r.Scenario, r.Variant), cells(r.cells()...)...))
@@ -281,7 +296,8 @@ func comparedHead(before ...string) []string {
 }
 
 func describeSide(s Side) string {
-	return fmt.Sprintf("%s: commit %s, program %.12s, %d × %s, %s", filepath.Base(filepath.Clean(s.Dir)), orUnknown(s.Commit), s.Program, s.CPUs, s.CPU, s.Kernel)
+	return fmt.Sprintf("%s: commit %s, program %.12s, %d × %s, %s",
+		filepath.Base(filepath.Clean(s.Dir)), orUnknown(s.Commit), s.Program, s.CPUs, s.CPU, s.Kernel)
 }
 
 func comparedSection(rows []Compared) section {
@@ -307,7 +323,10 @@ func comparedFigure(r Compared) figure.Figure {
 		Name: fmt.Sprintf("%s-%s-%s", r.Scenario, r.Variant, r.Figure),
 		Data: figure.Data{Head: []string{"side", r.Figure}},
 	}
-	title := map[string]string{"e": "Part of the computed limit that was reached (e)", "seconds": "Time until the last leecher was done"}[r.Figure]
+	title := map[string]string{
+		"e":       "Part of the computed limit that was reached (e)",
+		"seconds": "Time until the last leecher was done",
+	}[r.Figure]
 	f.Text = fmt.Sprintf("Medians %s and %s; second is %s.", value(r.First.Median), value(r.Second.Median), r.Verdict)
 	sub := fmt.Sprintf("%s, %s: second is %s", r.Scenario, r.Variant, r.Verdict)
 	if r.Verdict == TooFew || r.Verdict == NotComparable || r.Verdict == NotShown {

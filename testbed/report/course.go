@@ -62,7 +62,8 @@ func newCourse(r *scenario.Record, res scenario.Result, of string) *course {
 			}
 		}
 		slices.SortStableFunc(l.paths, func(a, b *path) int {
-			return cmp.Or(cmp.Compare(a.via, b.via), cmp.Compare(a.Key.Path, b.Key.Path), cmp.Compare(a.Key.Peer, b.Key.Peer))
+			return cmp.Or(cmp.Compare(a.via, b.via), cmp.Compare(a.Key.Path, b.Key.Path),
+				cmp.Compare(a.Key.Peer, b.Key.Peer))
 		})
 		for i, q := range l.paths {
 			q.name = fmt.Sprint("path ", i+1)

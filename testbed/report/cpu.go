@@ -21,7 +21,10 @@ type load struct {
 func (c *course) loads() (out []load) {
 	gigabytes := c.payload() / 1e9
 	for _, p := range c.Processes {
-		l := load{name: c.names.process(p.Name), cpu: p.Used, cores: p.Cores, peak: float64(p.Peak), component: p.Component}
+		l := load{
+			name: c.names.process(p.Name), component: p.Component,
+			cpu: p.Used, cores: p.Cores, peak: float64(p.Peak),
+		}
 		if gigabytes > 0 {
 			l.perGB = l.cpu / gigabytes
 		}
@@ -51,14 +54,17 @@ func (c *course) cpuFigure() figure.Figure {
 		words = append(words, fmt.Sprintf("%s %.2f", l.name, l.cores))
 	}
 	f.Text = "Processors in use on average: " + strings.Join(words, ", ") + "."
-	y := head(&f, "Processors in use by each process", fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these", c.of, 100*c.result.CPU, 100*c.result.OwnCPU), c.result.CPUBound)
+	of := fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these",
+		c.of, 100*c.result.CPU, 100*c.result.OwnCPU)
+	y := head(&f, "Processors in use by each process", of, c.result.CPUBound)
 	at := bars(&f, y+4, len(loads), most, "processors in use, on average")
 	for i, l := range loads {
 		row, name := barRow(at, i, l.name)
 		ink, _ := figure.SeriesInk(l.component)
 		f.Data.Plot(l.name, l.cores, l.cpu, l.perGB)
 		b := figure.Box(at.X.From, row-6, max(at.X.At(l.cores)-at.X.From, 1), 12, ink)
-		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload", l.name, l.cpu, l.cores, l.perGB)
+		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload",
+			l.name, l.cpu, l.cores, l.perGB)
 		f.Add(name, b, note(at.X.At(l.cores)+6, row+4, fmt.Sprintf("%.2f   %.1f s", l.cores, l.cpu), figure.Muted))
 	}
 	f.H = at.Y.From + 26 + figure.TitleHeight

@@ -68,7 +68,8 @@ func parseDocument(text string) (d document, err error) {
 		n := strings.Count(text[:len(prose)], "\n") + 1
 		inside, rest, found := strings.Cut(rest, directiveEnds)
 		if !found {
-			return d, fmt.Errorf("the comment of a block, %d lines after the block before, does not end with %q on a line", n, strings.TrimSpace(directiveEnds))
+			return d, fmt.Errorf("the comment of a block, %d lines after the block before, "+
+				"does not end with %q on a line", n, strings.TrimSpace(directiveEnds))
 		}
 		b := block{prose: prose, directive: blockBegins + inside + directiveEnds}
 		decoder := yaml.NewDecoder(strings.NewReader(inside))

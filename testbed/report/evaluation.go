@@ -95,7 +95,8 @@ func (e *Evaluated) evaluate(file string, runs []scenario.RunDir) error {
 		e.Made, e.Figures = append(e.Made, b.Scenario), e.Figures+n
 	}
 	if made := d.String(); made != string(text) {
-		if err := errors.Join(os.WriteFile(file+".new", []byte(made), 0o644), os.Rename(file+".new", file)); err != nil {
+		err := errors.Join(os.WriteFile(file+".new", []byte(made), 0o644), os.Rename(file+".new", file))
+		if err != nil {
 			return fmt.Errorf("write the evaluation: %w", err)
 		}
 	}
@@ -168,7 +169,8 @@ func originOf(run scenario.RunDir, f scenario.ScenarioFile) string {
 	if dirty {
 		commit += " with changes"
 	}
-	s := fmt.Sprintf("Run directory %s of %s; commit %s; %d × %s", filepath.Base(filepath.Clean(run.Dir)), run.Began.Format("2 January 2006, 15:04 MST"), commit, run.CPUs, run.CPU)
+	s := fmt.Sprintf("Run directory %s of %s; commit %s; %d × %s",
+		filepath.Base(filepath.Clean(run.Dir)), run.Began.Format(longTime), commit, run.CPUs, run.CPU)
 	if run.TCP != "" {
 		s += fmt.Sprintf("; TCP is %s", run.TCP)
 	}
@@ -310,7 +312,9 @@ func meanCell(s scenario.Summary, name string) cell {
 }
 
 // figures draws the block's figures, without those of variants that were not run.
-func (b *block) figures(run scenario.RunDir, s scenario.Scenario, vs []variant, of string) (all []figure.Figure, err error) {
+func (b *block) figures(
+	run scenario.RunDir, s scenario.Scenario, vs []variant, of string,
+) (all []figure.Figure, err error) {
 	for _, d := range b.Draw {
 		kind, name, ofRun := strings.Cut(d, " ")
 		var f figure.Figure
@@ -355,9 +359,29 @@ func runFigure(run scenario.RunDir, r scenario.Result, kind, of string) (figure.
 	return figure.Figure{}, fmt.Errorf("draw: there is no figure %q of a run", kind)
 }
 
+// missed returns a row for each expectation that the variant missed.
+func (v variant) missed() (rows [][]cell) {
+	for _, e := range v.summary.Expected {
+		if e.Met {
+			continue
+		}
+		got := "-"
+		if f, ok := v.summary.Figures[e.Figure]; ok {
+			got = value(f.Median)
+		}
+		runs := v.summary.Runs
+		busy := fmt.Sprintf("%d of %d", v.summary.CPUBound, runs)
+		rows = append(rows, cells(e.Figure, e.Want, got, strconv.Itoa(runs), busy))
+	}
+	return rows
+}
+
 // missedTable lists all missed expectations, of the last directory that has each scenario.
 func missedTable(runs []scenario.RunDir) table {
-	t := table{Caption: "Expectations that are missed", Names: 4, Head: []string{"scenario", "variant", "figure", "wanted", "median", "runs", "CPU-bound"}}
+	t := table{
+		Caption: "Expectations that are missed", Names: 4,
+		Head: []string{"scenario", "variant", "figure", "wanted", "median", "runs", "CPU-bound"},
+	}
 	met := 0
 	var seen, dirs []string
 	for _, run := range slices.Backward(runs) {
@@ -368,17 +392,10 @@ func missedTable(runs []scenario.RunDir) table {
 			}
 			seen = append(seen, s.Name)
 			for _, v := range variantsOf(run, s) {
-				for _, e := range v.summary.Expected {
-					if e.Met {
-						met++
-						continue
-					}
-					got := "-"
-					if f, ok := v.summary.Figures[e.Figure]; ok {
-						got = value(f.Median)
-					}
-					busy := fmt.Sprintf("%d of %d", v.summary.CPUBound, v.summary.Runs)
-					t.Rows = append(t.Rows, cells(s.Name, v.name, e.Figure, e.Want, got, strconv.Itoa(v.summary.Runs), busy))
+				missed := v.missed()
+				met += len(v.summary.Expected) - len(missed)
+				for _, row := range missed {
+					t.Rows = append(t.Rows, append(cells(s.Name, v.name), row...))
 				}
 			}
 		}

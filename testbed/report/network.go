@@ -74,16 +74,20 @@ func (c *course) networkFigure() figure.Figure {
 		words = append(words, text)
 		f.Data.Plot(n.at(u.from), n.at(u.to), u.mbitS, u.part)
 		tip := text + "; at the start " + u.link.Config.String()
-		f.Add(figure.Mark{Shape: figure.Line, Points: way, Ink: figure.Grid, Width: pipe, Tip: tip},
-			figure.Mark{Shape: figure.Line, Points: way, Ink: figure.Series, Width: max(1, pipe*min(1, u.part)), Tip: tip})
+		line := figure.Mark{Shape: figure.Line, Points: way, Tip: tip}
+		whole, used := line, line
+		whole.Ink, whole.Width = figure.Grid, pipe
+		used.Ink, used.Width = figure.Series, max(1, pipe*min(1, u.part))
+		f.Add(whole, used)
 		if named[i] {
-			labels = append(labels, linkLabel(way, fmt.Sprintf("%s → %s  %s", n.at(u.from), n.at(u.to), u), pipe, lanes[i][1]))
+			text := fmt.Sprintf("%s → %s  %s", n.at(u.from), n.at(u.to), u)
+			labels = append(labels, linkLabel(way, text, pipe, lanes[i][1]))
 		}
 	}
 	var taken []label
 	for _, as := range t.ASes {
-		w := nodeWidth(as.IA, s, n)
-		taken = append(taken, label{left: places[as.IA].X - w/2, top: places[as.IA].Y - nodeHeight/2, w: w, h: nodeHeight})
+		w, p := nodeWidth(as.IA, s, n), places[as.IA]
+		taken = append(taken, label{left: p.X - w/2, top: p.Y - nodeHeight/2, w: w, h: nodeHeight})
 	}
 	for _, l := range apart(labels, taken) {
 		paper := figure.Box(l.left-2, l.top, l.w+4, l.h, figure.Paper)
@@ -99,7 +103,8 @@ func (c *course) networkFigure() figure.Figure {
 		in.Tip = as.IA.String()
 		name := figure.Words(p.X, p.Y-2, n.as(as.IA), figure.Text, figure.Middle)
 		name.Bold = true
-		who := figure.Words(p.X, p.Y+12, figure.Fit(peersIn(as.IA, s, as.Core), figure.Small, 150), figure.Muted, figure.Middle)
+		peers := figure.Fit(peersIn(as.IA, s, as.Core), figure.Small, 150)
+		who := figure.Words(p.X, p.Y+12, peers, figure.Muted, figure.Middle)
 		who.Size = figure.Small
 		f.Add(box, in, name, who)
 	}
@@ -151,7 +156,9 @@ func peersIn(ia pathsel.IA, s scenario.Scenario, core bool) string {
 }
 
 func nodeWidth(ia pathsel.IA, s scenario.Scenario, n names) float64 {
-	return max(64, min(160, 18+max(figure.TextWidth(n.as(ia), figure.TextSize, true), figure.TextWidth(peersIn(ia, s, true), figure.Small, false))))
+	name := figure.TextWidth(n.as(ia), figure.TextSize, true)
+	peers := figure.TextWidth(peersIn(ia, s, true), figure.Small, false)
+	return max(64, min(160, 18+max(name, peers)))
 }
 
 // lanesOf returns for each link its number among parallel links, and how many there are.
@@ -260,7 +267,9 @@ func place(t testbed.Topology, top float64) (places map[pathsel.IA]figure.Point,
 		radius := min(300, 90+14*n)
 		for i, ia := range rows[0] {
 			turn := 2*math.Pi*float64(i)/n - math.Pi/2
-			places[ia] = figure.Point{X: width/2 + radius*1.1*math.Cos(turn), Y: top + 24 + radius + radius*math.Sin(turn)}
+			places[ia] = figure.Point{
+				X: width/2 + radius*1.1*math.Cos(turn), Y: top + 24 + radius + radius*math.Sin(turn),
+			}
 		}
 		return places, top + 48 + 2*radius
 	}

@@ -60,7 +60,8 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		}
 		lo, hi = min(lo, times[0]), max(hi, times[len(times)-1])
 		r := scenario.RangeOf(times)
-		words = append(words, fmt.Sprintf("%s: %d downloads in %.1f to %.1f s, median %.1f s", v.name, r.Runs, r.Min, r.Max, r.Median))
+		words = append(words, fmt.Sprintf("%s: %d downloads in %.1f to %.1f s, median %.1f s",
+			v.name, r.Runs, r.Min, r.Max, r.Median))
 	}
 	star, hasStar := tStar(vs)
 	if hasStar {
@@ -103,7 +104,10 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		}
 		ink, dash := figure.SeriesInk(i)
 		r := scenario.RangeOf(times)
-		l := line{name: v.name, more: fmt.Sprintf("median %.1f s, n = %d", r.Median, r.Runs), ink: ink, dash: dash, width: 2, typical: 1}
+		l := line{
+			name: v.name, more: fmt.Sprintf("median %.1f s, n = %d", r.Median, r.Runs),
+			ink: ink, dash: dash, width: 2, typical: 1,
+		}
 		for k, t := range times {
 			n := float64(len(times))
 			l.values = append(l.values, figure.Point{X: t, Y: float64(k) / n}, figure.Point{X: t, Y: float64(k+1) / n})
@@ -201,7 +205,9 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 		f.Add(figure.Segment(at.X.Clamp(r.Min), row, at.X.Clamp(r.Max), row, d.ink))
 		if r.CI != nil {
 			interval := figure.Box(at.X.Clamp(r.CI[0]), row-6, at.X.Clamp(r.CI[1])-at.X.Clamp(r.CI[0]), 12, d.ink)
-			interval.Opacity, interval.Tip = .2, fmt.Sprintf("%s: 95 %% confidence interval of the median, %.4g to %.4g", d.name, r.CI[0], r.CI[1])
+			interval.Opacity = .2
+			interval.Tip = fmt.Sprintf("%s: 95 %% confidence interval of the median, %.4g to %.4g",
+				d.name, r.CI[0], r.CI[1])
 			f.Add(interval)
 		}
 		for _, v := range d.values {

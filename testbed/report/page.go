@@ -37,8 +37,10 @@ type page struct {
 
 type fact struct{ Name, Value string }
 
+const longTime = "2 January 2006, 15:04 MST"
+
 func buildPage(run scenario.RunDir, o Options) (page, error) {
-	p := page{Reserve: "CPU-bound", Title: "Runs of " + run.Began.Format("2 January 2006, 15:04 MST"), Facts: factsOf(run)}
+	p := page{Reserve: "CPU-bound", Title: "Runs of " + run.Began.Format(longTime), Facts: factsOf(run)}
 	for _, s := range run.Scenarios {
 		sec, err := buildSection(run, s, o)
 		if err != nil {
@@ -54,7 +56,8 @@ func buildPage(run scenario.RunDir, o Options) (page, error) {
 		}
 	}
 	if busy > 0 {
-		p.Bound = fmt.Sprintf("In %d of %d runs the machine and not a link was the limit. Their figures say little about braid; they are marked CPU-bound.", busy, len(run.Results))
+		p.Bound = fmt.Sprintf("In %d of %d runs the machine and not a link was the limit. "+
+			"Their figures say little about braid; they are marked CPU-bound.", busy, len(run.Results))
 	}
 	return p, nil
 }
@@ -72,7 +75,8 @@ func factsOf(run scenario.RunDir) []fact {
 		facts[1].Value += ", with uncommitted changes"
 	}
 	if a.Memory > 0 {
-		facts = append(facts, fact{"memory; load before", fmt.Sprintf("%.1f GiB; %.2f", float64(a.Memory)/(1<<30), a.Load)})
+		memory := fmt.Sprintf("%.1f GiB; %.2f", float64(a.Memory)/(1<<30), a.Load)
+		facts = append(facts, fact{"memory; load before", memory})
 	}
 	var modules []string
 	for name, version := range a.Modules {
@@ -81,7 +85,9 @@ func factsOf(run scenario.RunDir) []fact {
 	slices.Sort(modules)
 	facts = append(facts, fact{"built with", strings.Join(append([]string{a.Go}, modules...), ", ")})
 	if a.Emulator != (linkemu.Settings{}) {
-		facts = append(facts, fact{"link emulator", fmt.Sprintf("collects packets for at most %v; a packet is late after %v", a.Emulator.Quantum, a.Emulator.LateAfter)})
+		facts = append(facts, fact{"link emulator", fmt.Sprintf(
+			"collects packets for at most %v; a packet is late after %v",
+			a.Emulator.Quantum, a.Emulator.LateAfter)})
 	}
 	return facts
 }
@@ -119,7 +125,11 @@ func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) st
 // summaryTable summarises the report.
 func summaryTable(sections []section) table {
 	t := table{
-		Caption: "All scenarios: medians", Head: []string{"scenario", "variant", "expectations", "runs", "time s", "± sd", "T*/T", "efficiency (e)", "longest gap s", "CPU-bound"}, Names: 3,
+		Caption: "All scenarios: medians", Names: 3,
+		Head: []string{
+			"scenario", "variant", "expectations", "runs", "time s", "± sd", "T*/T", "efficiency (e)",
+			"longest gap s", "CPU-bound",
+		},
 		Note: ofIntervals,
 	}
 	for _, s := range sections {

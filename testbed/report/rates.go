@@ -120,7 +120,8 @@ const mostPaths = 8 // in a panel; the others are summed
 // ratesFigure draws how fast each leecher got data over each of its paths: a large panel of all
 // leechers, and a small one of each if there are several.
 func (c *course) ratesFigure() figure.Figure {
-	f := figure.Figure{Name: "rates", Data: figure.Data{Head: []string{"leecher", "curve", "s", "Mbit/s"}}, Text: c.ratesText()}
+	f := figure.Figure{Name: "rates", Text: c.ratesText()}
+	f.Data.Head = []string{"leecher", "curve", "s", "Mbit/s"}
 	y := head(&f, "Rate of each path over time", c.of, c.result.CPUBound)
 	width, columns := width, 1
 	step := c.step()
@@ -144,7 +145,10 @@ func (c *course) ratesFigure() figure.Figure {
 			y = top + 6
 		}
 		x := width * float64(i%columns)
-		p := panel{of: []*leecher{l}, left: x, right: x + width - 168, y: y, high: high, last: i >= len(c.leechers)-columns}
+		p := panel{
+			of: []*leecher{l}, left: x, right: x + width - 168, y: y, high: high,
+			last: i >= len(c.leechers)-columns,
+		}
 		if columns > 1 {
 			p.right = x + width - 70
 		}
@@ -284,7 +288,8 @@ func (c *course) limitLine() []line {
 		if i+1 < len(limit) {
 			to = min(to, limit[i+1].T)
 		}
-		l.values = append(l.values, figure.Point{X: max(s.T, c.from()), Y: s.MbitS}, figure.Point{X: max(to, c.from()), Y: s.MbitS})
+		l.values = append(l.values,
+			figure.Point{X: max(s.T, c.from()), Y: s.MbitS}, figure.Point{X: max(to, c.from()), Y: s.MbitS})
 		if s.T < c.to() {
 			l.typical = s.MbitS
 		}
@@ -350,7 +355,8 @@ func (c *course) ratesText() string {
 		for _, q := range l.paths {
 			parts = append(parts, fmt.Sprintf("%s (%s) %.1f MB", q.name, q.via, q.got/1e6))
 		}
-		s = append(s, fmt.Sprintf("%s got %.1f MB of payload by %.1f s: %s", l.Name, l.Payload.At(c.End)/1e6, c.End, strings.Join(parts, ", ")))
+		s = append(s, fmt.Sprintf("%s got %.1f MB of payload by %.1f s: %s",
+			l.Name, l.Payload.At(c.End)/1e6, c.End, strings.Join(parts, ", ")))
 	}
 	if e, ok := c.result.Figures["e"]; ok {
 		s = append(s, fmt.Sprintf("Together %.1f %% of what the links could carry", 100*e))

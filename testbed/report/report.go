@@ -53,7 +53,10 @@ func Make(run scenario.RunDir, o Options) (Made, error) {
 	if err != nil {
 		return Made{}, err
 	}
-	m := Made{Dir: o.Dir, HTML: filepath.Join(o.Dir, "index.html"), Markdown: filepath.Join(o.Dir, "tables.md"), Runs: len(run.Results)}
+	m := Made{
+		Dir: o.Dir, HTML: filepath.Join(o.Dir, "index.html"), Markdown: filepath.Join(o.Dir, "tables.md"),
+		Runs: len(run.Results),
+	}
 	for _, s := range p.Sections {
 		for _, v := range s.variants {
 			m.Scenario = append(m.Scenario, v.summary)
@@ -128,7 +131,9 @@ func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) (section,
 	sec.Bound = bound(sec.variants)
 	folder := filepath.Join("figures", slugOf(s.Name))
 	of := scaleNote(file, s.Name)
-	for _, f := range []figure.Figure{reachedFigure(s, sec.variants, of), cdfFigure(sec.variants, of), componentsFigure(sec.variants, of)} {
+	for _, f := range []figure.Figure{
+		reachedFigure(s, sec.variants, of), cdfFigure(sec.variants, of), componentsFigure(sec.variants, of),
+	} {
 		f.Name = s.Name + "-" + f.Name
 		sec.Figures = append(sec.Figures, placed{folder, f})
 	}
@@ -177,7 +182,10 @@ func medianRun(results []scenario.Result) scenario.Result {
 
 func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, scale string) (runSection, error) {
 	title := fmt.Sprintf("%s, run %d", r.Variant, r.Run)
-	rs := runSection{ID: fmt.Sprintf("r-%s-%s-%d", slugOf(s.Name), slugOf(r.Variant), r.Run), Title: title, Why: why, Failed: r.Failed, Bound: r.CPUBound}
+	rs := runSection{
+		ID:    fmt.Sprintf("r-%s-%s-%d", slugOf(s.Name), slugOf(r.Variant), r.Run),
+		Title: title, Why: why, Failed: r.Failed, Bound: r.CPUBound,
+	}
 	c, err := courseOf(run, r, scale)
 	if err != nil {
 		return rs, err

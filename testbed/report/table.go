@@ -34,7 +34,10 @@ func (t table) Number(i int) bool { return i >= t.Names }
 // markdown writes the table for GitHub. Texts are escaped.
 func (t table) markdown() string { return inMarkdown("table", t) }
 
-var markup = strings.NewReplacer("\\", "\\\\", "|", "\\|", "\n", " ", "\r", " ", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[", "]", "\\]")
+var markup = strings.NewReplacer(
+	"\n", " ", "\r", " ", "<", "&lt;",
+	`\`, `\\`, "|", `\|`, "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "]", `\]`,
+)
 
 func plain(s string) string { return markup.Replace(s) }
 
@@ -64,18 +67,24 @@ func spread(r scenario.Range) string {
 }
 
 // ofIntervals explains confidence intervals below a table.
-const ofIntervals = "Brackets hold the 95 % confidence interval of the median, by bootstrap over the runs. With few runs it is the range of their values; one run has none."
+const ofIntervals = "Brackets hold the 95 % confidence interval of the median, by bootstrap over the runs. " +
+	"With few runs it is the range of their values; one run has none."
 
 // timesTable shows how long downloads took.
 func timesTable(name string, vs []variant) table {
 	t := table{
-		Caption: name + ": time until the last leecher was done, in seconds",
-		Head:    []string{"variant", "runs", "mean", "± sd", "median [95 % CI]", "min", "max", "T*", "T*/T", "data right", "CPU-bound"}, Names: 1,
-		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could have carried the payload, and T*/T compares it with the time taken. " + ofIntervals,
+		Caption: name + ": time until the last leecher was done, in seconds", Names: 1,
+		Head: []string{
+			"variant", "runs", "mean", "± sd", "median [95 % CI]", "min", "max", "T*", "T*/T", "data right",
+			"CPU-bound",
+		},
+		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could " +
+			"have carried the payload, and T*/T compares it with the time taken. " + ofIntervals,
 	}
 	for _, v := range vs {
 		r := v.summary.Figures["seconds"]
-		row := cells(v.name, fmt.Sprint(v.summary.Runs), value(r.Mean), value(r.SD), spread(r), value(r.Min), value(r.Max), "-", "-")
+		row := cells(v.name, fmt.Sprint(v.summary.Runs),
+			value(r.Mean), value(r.SD), spread(r), value(r.Min), value(r.Max), "-", "-")
 		if r.Runs < 2 {
 			row[3].Text = "-"
 		}
@@ -102,7 +111,10 @@ func busyCell(s scenario.Summary) cell {
 
 // figuresTable shows every figure, with the scenario's expectation.
 func figuresTable(s scenario.Scenario, vs []variant) table {
-	t := table{Caption: s.Name + ": figures, median [95 % confidence interval]; mean ± standard deviation", Head: []string{"figure", "meaning", "expected"}, Names: 3, Note: ofIntervals}
+	t := table{
+		Caption: s.Name + ": figures, median [95 % confidence interval]; mean ± standard deviation",
+		Head:    []string{"figure", "meaning", "expected"}, Names: 3, Note: ofIntervals,
+	}
 	var sums []scenario.Summary
 	for _, v := range vs {
 		name := v.name
@@ -149,20 +161,29 @@ func figureCell(s scenario.Summary, name string) cell {
 }
 
 func (c *course) leechersTable(label string) table {
-	t := table{Caption: label + ": leechers", Head: []string{"leecher", "start s", "end s", "took s", "MB", "Mbit/s", "done"}, Names: 1}
+	t := table{
+		Caption: label + ": leechers", Names: 1,
+		Head: []string{"leecher", "start s", "end s", "took s", "MB", "Mbit/s", "done"},
+	}
 	for _, p := range c.result.Peers {
 		took, done := p.End-p.Start, map[bool]string{true: "yes", false: "no"}[p.Complete]
 		mb := float64(p.Bytes) / 1e6
-		t.Rows = append(t.Rows, cells(p.Name, value(p.Start), value(p.End), value(took), value(mb), value(mb*8/max(took, 1e-3)), done))
+		rate := mb * 8 / max(took, 1e-3)
+		t.Rows = append(t.Rows,
+			cells(p.Name, value(p.Start), value(p.End), value(took), value(mb), value(rate), done))
 	}
 	return t
 }
 
 func (c *course) pathsTable(label string) table {
 	t := table{
-		Caption: label + ": paths",
-		Head:    []string{"leecher", "path", "interfaces", "fingerprint", "MB", "part", "Mbit/s", "handshake ms", "round trip ms, last (least)", "packets sent", "of these lost"}, Names: 4,
-		Note: "MB and Mbit/s count all bytes of the path, protocol included. The leecher's QUIC counts round trips and packets.",
+		Caption: label + ": paths", Names: 4,
+		Head: []string{
+			"leecher", "path", "interfaces", "fingerprint", "MB", "part", "Mbit/s", "handshake ms",
+			"round trip ms, last (least)", "packets sent", "of these lost",
+		},
+		Note: "MB and Mbit/s count all bytes of the path, protocol included. " +
+			"The leecher's QUIC counts round trips and packets.",
 	}
 	for _, l := range c.leechers {
 		var all float64
@@ -170,8 +191,12 @@ func (c *course) pathsTable(label string) table {
 			all += q.got
 		}
 		for _, q := range l.paths {
-			t.Rows = append(t.Rows, cells(l.Name, q.name, q.via, q.Key.Path.Short(), value(q.got/1e6), fmt.Sprintf("%.1f %%", 100*q.got/max(all, 1)),
-				value(q.got*8/1e6/max(c.End, 1e-3)), value(q.Handshake), fmt.Sprintf("%s (%s)", value(q.RTT), value(q.MinRTT)), fmt.Sprint(q.Sent), fmt.Sprint(q.Lost)))
+			part := fmt.Sprintf("%.1f %%", 100*q.got/max(all, 1))
+			rate := q.got * 8 / 1e6 / max(c.End, 1e-3)
+			rtt := fmt.Sprintf("%s (%s)", value(q.RTT), value(q.MinRTT))
+			t.Rows = append(t.Rows, cells(
+				l.Name, q.name, q.via, q.Key.Path.Short(), value(q.got/1e6), part, value(rate),
+				value(q.Handshake), rtt, fmt.Sprint(q.Sent), fmt.Sprint(q.Lost)))
 		}
 	}
 	return t
@@ -179,15 +204,20 @@ func (c *course) pathsTable(label string) table {
 
 func (c *course) linksTable(label string) table {
 	t := table{
-		Caption: label + ": links, busier direction",
-		Head:    []string{"from", "to", "at the start", "Mbit/s", "use", "dropped: queue", "loss", "down", "late packets"}, Names: 3,
+		Caption: label + ": links, busier direction", Names: 3,
+		Head: []string{
+			"from", "to", "at the start", "Mbit/s", "use", "dropped: queue", "loss", "down", "late packets",
+		},
 		Note: "From the first payload byte to the end; drops and late packets from the start of the run.",
 	}
 	for _, u := range c.uses() {
 		row := cells(c.names.at(u.from), c.names.at(u.to), u.link.Config.String(), "-", "-", "-", "-", "-", "-")
 		if u.sender != nil {
 			l := u.sender.Counted()
-			row = append(row[:3], cells(value(u.mbitS), "-", fmt.Sprint(l.DroppedQueue), fmt.Sprint(l.DroppedLoss), fmt.Sprint(l.DroppedDown), fmt.Sprintf("%.1f %%", 100*float64(l.Late)/float64(max(1, l.Packets))))...)
+			late := fmt.Sprintf("%.1f %%", 100*float64(l.Late)/float64(max(1, l.Packets)))
+			row = append(row[:3], cells(
+				value(u.mbitS), "-", fmt.Sprint(l.DroppedQueue), fmt.Sprint(l.DroppedLoss),
+				fmt.Sprint(l.DroppedDown), late)...)
 			if u.link.Config.Rate > 0 {
 				row[4].Text = fmt.Sprintf("%.0f %%", 100*u.part)
 			}
@@ -199,8 +229,10 @@ func (c *course) linksTable(label string) table {
 
 func (c *course) processesTable(label string) table {
 	t := table{
-		Caption: label + ": processes", Head: []string{"process", "CPU s", "processors", "CPU s/GB of payload", "peak memory MiB"}, Names: 1,
-		Note: "From the first payload byte to the end. The runner has the emulated links and competing traffic. Memory that processes share is divided among them.",
+		Caption: label + ": processes", Names: 1,
+		Head: []string{"process", "CPU s", "processors", "CPU s/GB of payload", "peak memory MiB"},
+		Note: "From the first payload byte to the end. The runner has the emulated links and competing " +
+			"traffic. Memory that processes share is divided among them.",
 	}
 	for _, l := range c.loads() {
 		t.Rows = append(t.Rows, cells(l.name, value(l.cpu), value(l.cores), value(l.perGB), value(l.peak/(1<<20))))
@@ -211,7 +243,10 @@ func (c *course) processesTable(label string) table {
 const mostDecisions = 1000
 
 func (c *course) decisionsTable(label string) table {
-	t := table{Caption: label + ": decisions of path selection", Head: []string{"s", "leecher", "path", "what", "why"}, Names: 5}
+	t := table{
+		Caption: label + ": decisions of path selection", Names: 5,
+		Head: []string{"s", "leecher", "path", "what", "why"},
+	}
 	for _, l := range c.leechers {
 		names := map[*scenario.Path]string{}
 		for _, q := range l.paths {

@@ -12,7 +12,8 @@ const mostRows = 120 // of a timeline
 // timelineFigure draws when each path of each leecher was connecting, in use, parked or tried, with
 // the reasons.
 func (c *course) timelineFigure() figure.Figure {
-	f := figure.Figure{Name: "selection", Data: figure.Data{Head: []string{"leecher", "path", "state", "from s", "to s", "reason"}}, Text: c.timelineText()}
+	f := figure.Figure{Name: "selection", Text: c.timelineText()}
+	f.Data.Head = []string{"leecher", "path", "state", "from s", "to s", "reason"}
 	y := head(&f, "Selection of paths over time", c.of, c.result.CPUBound)
 	y = legend(&f, y+12)
 	const left, right, rowHeight, nameHeight = 168.0, width - 24, 20.0, 18.0
@@ -53,21 +54,17 @@ func (c *course) timelineFigure() figure.Figure {
 // legend explains the bars. Their shape, not their colour, shows what a path was doing.
 func legend(f *figure.Figure, y float64) float64 {
 	x := 0.0
-	for _, l := range []struct {
-		draw func(x float64) []figure.Mark
-		text string
-	}{
-		{func(x float64) []figure.Mark { return bar(x, x+24, y-4, inUse, figure.Series) }, "in use"},
-		{func(x float64) []figure.Mark { return bar(x, x+24, y-4, connecting, figure.Series) }, "connecting"},
-		{func(x float64) []figure.Mark { return bar(x, x+24, y-4, parked, figure.Series) }, "parked"},
-		{func(x float64) []figure.Mark { return bar(x, x+24, y-4, probed, figure.Series) }, "parked, tried for a moment"},
-		{func(x float64) []figure.Mark { return cross(x+12, y-4) }, "failed"},
-		{func(x float64) []figure.Mark { return []figure.Mark{figure.Disc(x+12, y-4, 3, figure.Muted)} }, "closed"},
-	} {
-		f.Add(l.draw(x)...)
-		f.Add(note(x+30, y, l.text, figure.Muted))
-		x += 30 + figure.TextWidth(l.text, figure.Small, false) + 18
+	explain := func(text string, marks ...figure.Mark) {
+		f.Add(marks...)
+		f.Add(note(x+30, y, text, figure.Muted))
+		x += 30 + figure.TextWidth(text, figure.Small, false) + 18
 	}
+	explain("in use", bar(x, x+24, y-4, inUse, figure.Series)...)
+	explain("connecting", bar(x, x+24, y-4, connecting, figure.Series)...)
+	explain("parked", bar(x, x+24, y-4, parked, figure.Series)...)
+	explain("parked, tried for a moment", bar(x, x+24, y-4, probed, figure.Series)...)
+	explain("failed", cross(x+12, y-4)...)
+	explain("closed", figure.Disc(x+12, y-4, 3, figure.Muted))
 	return y + 10
 }
 
@@ -95,7 +92,10 @@ func bar(x0, x1, y float64, state string, ink figure.Ink) []figure.Mark {
 }
 
 func cross(x, y float64) []figure.Mark {
-	return []figure.Mark{figure.Segment(x-4, y-4, x+4, y+4, figure.Bad).Wide(2.25), figure.Segment(x-4, y+4, x+4, y-4, figure.Bad).Wide(2.25)}
+	return []figure.Mark{
+		figure.Segment(x-4, y-4, x+4, y+4, figure.Bad).Wide(2.25),
+		figure.Segment(x-4, y+4, x+4, y-4, figure.Bad).Wide(2.25),
+	}
 }
 
 // drawLife draws the row of the nth path of a leecher.
@@ -143,7 +143,8 @@ func (c *course) timelineText() string {
 					used += x.to - x.from
 				}
 			}
-			s = append(s, fmt.Sprintf("%s %s (%s) was in use for %.1f s and ended %d times", l.Name, q.name, q.via, used, len(q.exits)))
+			s = append(s, fmt.Sprintf("%s %s (%s) was in use for %.1f s and ended %d times",
+				l.Name, q.name, q.via, used, len(q.exits)))
 		}
 	}
 	return strings.Join(s, "; ") + ". The table of decisions has the reasons."

@@ -84,7 +84,8 @@ func (f ScenarioFile) Scenario() (Scenario, error) {
 		}
 		for _, l := range f.Topology {
 			t.Links = append(t.Links, testbed.Link{
-				A: testbed.LinkEnd{Interface: l.A}, B: testbed.LinkEnd{Interface: l.B}, Type: l.Type, MTU: l.MTU, Config: l.Config,
+				A: testbed.LinkEnd{Interface: l.A}, B: testbed.LinkEnd{Interface: l.B},
+				Type: l.Type, MTU: l.MTU, Config: l.Config,
 			})
 		}
 		return t, nil
@@ -99,7 +100,8 @@ func (f ScenarioFile) Scenario() (Scenario, error) {
 func about(braid string, scenarios []Scenario) About {
 	a := About{
 		Began: time.Now().UTC().Truncate(time.Second), Program: sum(braid), Go: runtime.Version(),
-		Modules: map[string]string{}, Kernel: kernel(), TCP: congestionControl(), CPU: processor(), CPUs: runtime.NumCPU(),
+		Modules: map[string]string{}, Kernel: kernel(), TCP: congestionControl(),
+		CPU: processor(), CPUs: runtime.NumCPU(),
 		Emulator: linkemu.CurrentSettings(),
 	}
 	a.Memory, a.Load = machine()
@@ -118,7 +120,8 @@ func about(braid string, scenarios []Scenario) About {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
 			switch d.Path {
-			case "github.com/scionproto/scion", "github.com/apernet/quic-go", "github.com/quic-go/quic-go", "github.com/anacrolix/torrent":
+			case "github.com/scionproto/scion", "github.com/anacrolix/torrent",
+				"github.com/apernet/quic-go", "github.com/quic-go/quic-go":
 				a.Modules[d.Path] = d.Version
 			}
 		}

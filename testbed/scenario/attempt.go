@@ -192,10 +192,10 @@ func (a *attempt) plan(e Event) {
 			a.at(*e.At, begin+e.For.D(), func() error { return a.resume(e.Pause.Interface) })
 			continue
 		}
-		at := e.Link.Interface
 		a.at(*e.At, begin, func() error { return a.change(e.change) })
 		if e.For > 0 {
-			a.at(*e.At, begin+e.For.D(), func() error { return a.change(e.change.Undo(a.topology.Links[a.topology.LinkAt(at)].Config)) })
+			link := a.topology.Links[a.topology.LinkAt(e.Link.Interface)]
+			a.at(*e.At, begin+e.For.D(), func() error { return a.change(e.change.Undo(link.Config)) })
 		}
 	}
 }

@@ -102,7 +102,8 @@ var tcpName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,14}$`)
 // checkVariant returns what is wrong with the scenario in a variant.
 func (s *Scenario) checkVariant(v Variant) error {
 	switch {
-	case v.Size < 0 || v.Size > maxSize || v.Pieces < 0 || s.Pieces < 0 || v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
+	case v.Size < 0 || v.Size > maxSize || v.Pieces < 0 || s.Pieces < 0,
+		v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
 		return errors.New("size, torrents or leechers are out of bounds")
 	case !slices.Contains(routers, v.Router):
 		return fmt.Errorf("router %q: want stock or fast", v.Router)
@@ -171,7 +172,8 @@ func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
 	}
 	for _, q := range earlier {
 		if slices.Contains(p.From, q.Name) && q.Transport != p.Transport {
-			return fmt.Errorf("from %s: peers that exchange data need the same transport, not %s and %s", q.Name, q.Transport, p.Transport)
+			return fmt.Errorf("from %s: peers that exchange data need the same transport, not %s and %s",
+				q.Name, q.Transport, p.Transport)
 		}
 	}
 	if !slices.ContainsFunc(earlier, func(q Peer) bool { return s.downloads(p, q) }) {
@@ -249,14 +251,15 @@ func (s *Scenario) checkPeers() error {
 			return at(p.line, "peer %s: %w", p.Name, err)
 		}
 	}
-	has := func(role string) bool {
-		return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == role })
-	}
-	if len(s.Peers) > 0 && !(has(Seed) && has(Leech)) {
+	some := func(is func(Peer) bool) bool { return slices.ContainsFunc(s.Peers, is) }
+	seeds := func(p Peer) bool { return p.Role == Seed }
+	leeches := func(p Peer) bool { return p.Role == Leech }
+	if len(s.Peers) > 0 && !(some(seeds) && some(leeches)) {
 		return at(s.lines.of("peers"), "peers: want at least one seed and one leech")
 	}
-	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }) {
-		return at(s.lines.of("peers"), "peers: at least one leech must start at 0s, because times count from its first payload byte")
+	if len(s.Peers) > 0 && !some(func(p Peer) bool { return leeches(p) && p.Start.immediately() }) {
+		return at(s.lines.of("peers"), "peers: at least one leech must start at 0s, "+
+			"because times count from its first payload byte")
 	}
 	names := map[string]bool{}
 	for _, v := range s.Variants {
@@ -402,6 +405,8 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 		return err
 	}
 	f, ok := figures[m.What]
+	isFlow := func(t Traffic) bool { return t.Name == m.Of && t.Kind == Bulk }
+	isLeecher := func(p Peer) bool { return p.Name == m.Of && p.Role == Leech }
 	switch {
 	case rankAlways(m.Name) >= 0 || slices.ContainsFunc(earlier, func(x Measure) bool { return x.Name == m.Name }):
 		return errors.New("there are two measures of this name")
@@ -413,9 +418,9 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 		return errors.New("out and back need over, rate and ratio may have it, others must not")
 	case f.base != (m.Base != nil) || m.Base != nil && m.Base.To <= m.Base.From:
 		return errors.New("ratio needs a window base, others must not have one")
-	case f.flow != slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == m.Of && t.Kind == Bulk }):
+	case f.flow != slices.ContainsFunc(s.Traffic, isFlow):
 		return errors.New("share needs the name of bulk traffic in of, others must not name a flow")
-	case m.Of != "" && !f.flow && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Name == m.Of && p.Role == Leech }):
+	case m.Of != "" && !f.flow && !slices.ContainsFunc(s.Peers, isLeecher):
 		return fmt.Errorf("of %q: no leecher has that name", m.Of)
 	case m.Over != nil && s.topology.LinkAt(m.Over.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, m.Over)

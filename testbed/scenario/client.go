@@ -183,7 +183,8 @@ func (s Scenario) webRTC() bool {
 func (s Scenario) onIP() bool { return slices.ContainsFunc(s.Peers, Peer.onIP) }
 
 func (s Scenario) onlyIP() bool {
-	return len(s.Peers) > 0 && len(s.Traffic) == 0 && !slices.ContainsFunc(s.Peers, func(p Peer) bool { return !p.onIP() })
+	onSCION := func(p Peer) bool { return !p.onIP() }
+	return len(s.Peers) > 0 && len(s.Traffic) == 0 && !slices.ContainsFunc(s.Peers, onSCION)
 }
 
 // startForeign starts another client.

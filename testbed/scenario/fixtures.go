@@ -80,7 +80,8 @@ func (h *fixtures) open(ctx context.Context, t turn, o Options) (err error) {
 		return err
 	}
 	// A scenario may use several networks in turn.
-	if h.log, err = os.OpenFile(filepath.Join(logDir, "network.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+	name := filepath.Join(logDir, "network.log")
+	if h.log, err = os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return err
 	}
 	switch {
@@ -102,7 +103,8 @@ func (h *fixtures) open(ctx context.Context, t turn, o Options) (err error) {
 		return err
 	}
 	h.hosts = map[pathsel.IA]*scionnet.Host{}
-	o.Say(fmt.Sprintf("%s: network of %d ASes and %d links is up after %.1f s", t.Name, len(t.topology.ASes), len(t.topology.Links), time.Since(began).Seconds()))
+	o.Say(fmt.Sprintf("%s: network of %d ASes and %d links is up after %.1f s",
+		t.Name, len(t.topology.ASes), len(t.topology.Links), time.Since(began).Seconds()))
 	return nil
 }
 

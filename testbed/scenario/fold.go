@@ -200,7 +200,8 @@ func (f *fold) addEvent(l Line) {
 		if i < 0 {
 			return
 		}
-		for _, e := range []pathsel.Interface{f.Scenario.topology.Links[i].A.Interface, f.Scenario.topology.Links[i].B.Interface} {
+		link := f.Scenario.topology.Links[i]
+		for _, e := range []pathsel.Interface{link.A.Interface, link.B.Interface} {
 			if d := l.Change.Direction; d == "out" && e != l.Change.Interface || d == "in" && e == l.Change.Interface {
 				continue
 			}

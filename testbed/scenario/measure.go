@@ -20,10 +20,13 @@ type figure struct {
 
 // figures by name; testbed/scenarios/README.md describes them.
 var figures = map[string]figure{
-	"first":      {of: first, meaning: "time from the start to the first payload, in s"},
-	"gap":        {of: gap, meaning: "longest time without payload, in s"},
-	"rate":       {maybeOver: true, of: rate, meaning: "rate over OVER, in Mbit/s"},
-	"ratio":      {maybeOver: true, base: true, of: ratio, meaning: "rate over OVER in parts of that in another window"},
+	"first": {of: first, meaning: "time from the start to the first payload, in s"},
+	"gap":   {of: gap, meaning: "longest time without payload, in s"},
+	"rate":  {maybeOver: true, of: rate, meaning: "rate over OVER, in Mbit/s"},
+	"ratio": {
+		maybeOver: true, base: true, of: ratio,
+		meaning: "rate over OVER in parts of that in another window",
+	},
 	"efficiency": {of: efficiency, meaning: "payload in parts of the computed limit"},
 	"out":        {over: true, of: out, meaning: "time until the first path over OVER was taken out, in s"},
 	"back":       {over: true, of: back, meaning: "time until something came over OVER again, in s"},
@@ -366,8 +369,10 @@ func (r *Record) explained(l *Leecher, c Choice) bool {
 	if i < 0 {
 		return false
 	}
+	shared := func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].links, x) }
 	for _, f := range r.Flows {
-		if f.Kind == Datagrams && f.Start <= c.T && c.T < f.End+explains && slices.ContainsFunc(f.route.links, func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].links, x) }) {
+		flows := f.Kind == Datagrams && f.Start <= c.T && c.T < f.End+explains
+		if flows && slices.ContainsFunc(f.route.links, shared) {
 			return true
 		}
 	}

@@ -43,7 +43,8 @@ func (a *attempt) startTracker(ctx context.Context) error {
 	var h *testbed.IPHost
 	if a.introduced() {
 		ia := a.Peers[slices.IndexFunc(a.Peers, func(p Peer) bool { return p.Role == Seed })].AS
-		cmd = exec.Command(a.braid, append(args, "--config-dir", a.network.ConfigDir(ia), "--listen", scheme+a.network.HostAddr(ia, 0))...)
+		args = append(args, "--config-dir", a.network.ConfigDir(ia), "--listen", scheme+a.network.HostAddr(ia, 0))
+		cmd = exec.Command(a.braid, args...)
 	} else {
 		p.Transport = TCP
 		var err error
@@ -54,7 +55,8 @@ func (a *attempt) startTracker(ctx context.Context) error {
 		if a.webRTC() {
 			scheme = "ws"
 		}
-		if cmd, err = h.Command(a.braid, a.braid, append(args, "--listen", fmt.Sprintf("%s://%s:%d", scheme, h.Addr(), trackerPort))...); err != nil {
+		args = append(args, "--listen", fmt.Sprintf("%s://%s:%d", scheme, h.Addr(), trackerPort))
+		if cmd, err = h.Command(a.braid, a.braid, args...); err != nil {
 			return err
 		}
 	}

@@ -70,10 +70,13 @@ func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
 			continue
 		}
 		torrents, files := a.data.wanted(p.peer)
-		if _, err := os.Stat(filepath.Join(p.out, files[0])); errors.Is(err, fs.ErrNotExist) { // in a database: --storage bolt
+		_, err := os.Stat(filepath.Join(p.out, files[0]))
+		if errors.Is(err, fs.ErrNotExist) { // in a database: --storage bolt
 			for _, t := range torrents {
-				if out, err := exec.Command(a.braid, "export", "--data", p.out, "--output", p.out, t).CombinedOutput(); err != nil {
-					return res, fmt.Errorf("peer %s: write the files of its database: %w: %s", p.peer.Name, err, out)
+				export := exec.Command(a.braid, "export", "--data", p.out, "--output", p.out, t)
+				if out, err := export.CombinedOutput(); err != nil {
+					return res, fmt.Errorf("peer %s: write the files of its database: %w: %s",
+						p.peer.Name, err, out)
 				}
 			}
 		}

@@ -92,7 +92,8 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 			return nil, err
 		}
 		if res.Scenario != scenario || res.Variant != variant || res.Run != n {
-			return nil, fmt.Errorf("%s is not the result of %s, %s, run %d", filepath.Join(run, resultFile), scenario, variant, n)
+			return nil, fmt.Errorf("%s is not the result of %s, %s, run %d",
+				filepath.Join(run, resultFile), scenario, variant, n)
 		}
 		if err := res.check(); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(run, resultFile), err)

@@ -116,7 +116,8 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 				return results, err
 			}
 			if c := t.missing(); c != "" {
-				o.Say(fmt.Sprintf("%s %s: left out, because %s is not installed; run ./scripts/install-deps", s.Name, t.variant.Name, c))
+				o.Say(fmt.Sprintf("%s %s: left out, because %s is not installed; run ./scripts/install-deps",
+					s.Name, t.variant.Name, c))
 				continue
 			}
 			if res, err = h.run(ctx, t, run, dir, o); err == nil {
@@ -184,8 +185,10 @@ func writeRun(o Options, scenarios []Scenario) error {
 	if err != nil {
 		return fmt.Errorf("read run directory: %w", err)
 	}
-	if !reflect.DeepEqual(before.Scenarios, now.Scenarios) || before.Commit != now.Commit || before.Program != now.Program {
-		return fmt.Errorf("%s has runs of other scenarios or of another version of braid; choose another directory", o.Dir)
+	sameBraid := before.Commit == now.Commit && before.Program == now.Program
+	if !sameBraid || !reflect.DeepEqual(before.Scenarios, now.Scenarios) {
+		return fmt.Errorf("%s has runs of other scenarios or of another version of braid; "+
+			"choose another directory", o.Dir)
 	}
 	return nil
 }

@@ -108,7 +108,10 @@ func newSampleWriter(name string, s Scenario, begun time.Time) (*sampleWriter, e
 	if err != nil {
 		return nil, fmt.Errorf("write samples: %w", err)
 	}
-	w := &sampleWriter{fold: newFold(s), before: map[[2]string]Line{}, begun: begun, file: f, buf: bufio.NewWriterSize(f, 1<<16)}
+	w := &sampleWriter{
+		fold: newFold(s), before: map[[2]string]Line{}, begun: begun,
+		file: f, buf: bufio.NewWriterSize(f, 1<<16),
+	}
 	w.json = json.NewEncoder(w.buf)
 	return w, nil
 }
@@ -147,8 +150,9 @@ func (w *sampleWriter) glance(s testbed.Status, peers []*process) {
 		for _, e := range []testbed.LinkEndStatus{l.A, l.B} {
 			k := e.Counters
 			x := Line{
-				Kind: "link", At: e.Interface.String(), Bytes: int64(k.Bytes), Packets: k.Packets, DroppedQueue: k.DroppedQueue,
-				DroppedLoss: k.DroppedLoss, DroppedDown: k.DroppedDown, Late: k.Late, QueueBytes: k.QueueBytes,
+				Kind: "link", At: e.Interface.String(), Bytes: int64(k.Bytes), Packets: k.Packets,
+				DroppedQueue: k.DroppedQueue, DroppedLoss: k.DroppedLoss, DroppedDown: k.DroppedDown,
+				Late: k.Late, QueueBytes: k.QueueBytes,
 			}
 			if e.State == "up" || e.State == "down" {
 				x.BFD = &e.BFDTransitions

@@ -37,7 +37,8 @@ func Load(name string) (Scenario, error) {
 	}
 	var r io.ReadCloser
 	if r, err = scenarios.Files.Open(strings.TrimSuffix(name, ".yaml") + ".yaml"); err != nil {
-		return Scenario{}, fmt.Errorf("scenario %s: no such file, and none of the shipped ones: %s", name, strings.Join(Shipped(), ", "))
+		return Scenario{}, fmt.Errorf("scenario %s: no such file, and none of the shipped ones: %s",
+			name, strings.Join(Shipped(), ", "))
 	}
 	defer r.Close()
 	return Parse(name, r, shippedTopology)
@@ -65,7 +66,8 @@ func ShippedText(name string) ([]byte, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, fmt.Errorf("%s: no such scenario (%s) or topology (%s)", name, strings.Join(Shipped(), ", "), strings.Join(testbed.Shipped(), ", "))
+		return nil, fmt.Errorf("%s: no such scenario (%s) or topology (%s)",
+			name, strings.Join(Shipped(), ", "), strings.Join(testbed.Shipped(), ", "))
 	}
 	return nil, fmt.Errorf("%s is both a scenario and a topology; give %s.yaml or %s.topo", name, stem, stem)
 }

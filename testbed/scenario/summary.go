@@ -100,7 +100,8 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 	for _, n := range slices.Sorted(maps.Keys(s.Expect)) {
 		c, err := parseComparison(s.Expect[n])
 		f, ok := x.Figures[n]
-		x.Expected = append(x.Expected, Expected{n, s.Expect[n], err == nil && ok && f.Runs == x.Runs && c.holds(f.Median)})
+		met := err == nil && ok && f.Runs == x.Runs && c.holds(f.Median)
+		x.Expected = append(x.Expected, Expected{n, s.Expect[n], met})
 	}
 	return x
 }

@@ -165,7 +165,8 @@ func (f *flow) datagrams(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-t.C:
-			for due := int64(float64(f.Rate) / 8 * now.Sub(begin).Seconds()); sent < due; sent += int64(size + f.header) {
+			due := int64(float64(f.Rate) / 8 * now.Sub(begin).Seconds())
+			for ; sent < due; sent += int64(size + f.header) {
 				if err := source.Send(b, size, to); err != nil {
 					return err
 				}

@@ -51,7 +51,8 @@ func ByNetwork(scenarios []Scenario) ([]Scenario, error) {
 		}
 		keys[s.Name] = turns[0].key
 	}
-	return slices.SortedStableFunc(slices.Values(scenarios), func(a, b Scenario) int { return cmp.Compare(keys[a.Name], keys[b.Name]) }), nil
+	byKey := func(a, b Scenario) int { return cmp.Compare(keys[a.Name], keys[b.Name]) }
+	return slices.SortedStableFunc(slices.Values(scenarios), byKey), nil
 }
 
 // The time of a run beyond its transfer, measured on two processors: replacing a network of 2 ASes

@@ -109,7 +109,9 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 		var n yaml.Node
 		n.Kind = yaml.MappingNode
 		for _, d := range matrix {
-			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: d.name}, &yaml.Node{Kind: yaml.ScalarNode, Value: "$" + d.name})
+			n.Content = append(n.Content,
+				&yaml.Node{Kind: yaml.ScalarNode, Value: d.name},
+				&yaml.Node{Kind: yaml.ScalarNode, Value: "$" + d.name})
 		}
 		templates = []yaml.Node{n}
 	}
@@ -189,8 +191,10 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 			out = append(out, g)
 			continue
 		}
-		if g.Count < 0 || g.Count > maxPeers || g.Every < 0 || g.Every.D() > maxTime || g.Every > 0 && g.Start.Done > 0 {
-			return nil, at(g.line, "peers %s: want a count from 1 to %d, and with every a start that is a time", g.Name, maxPeers)
+		if g.Count < 0 || g.Count > maxPeers || g.Every < 0 || g.Every.D() > maxTime ||
+			g.Every > 0 && g.Start.Done > 0 {
+			return nil, at(g.line, "peers %s: want a count from 1 to %d, and with every a start that is a time",
+				g.Name, maxPeers)
 		}
 		for i := range g.Count {
 			p := g
@@ -260,7 +264,9 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 		s.Peers = separate(s.Peers, s.Torrents)
 	}
 	if v.Traffic != nil {
-		s.Traffic = slices.DeleteFunc(slices.Clone(s.Traffic), func(t Traffic) bool { return !slices.Contains(v.Traffic, t.Name) })
+		s.Traffic = slices.DeleteFunc(slices.Clone(s.Traffic), func(t Traffic) bool {
+			return !slices.Contains(v.Traffic, t.Name)
+		})
 	}
 	if v.Quiet {
 		s.Events = nil

@@ -93,7 +93,8 @@ func (r *Record) cpuBound() []string {
 		why = append(why, fmt.Sprintf("%.1f %% of a link's packets were late", 100*late))
 	}
 	for at, l := range r.Links {
-		if i, err := pathsel.ParseInterface(at); err == nil && l.bfd[0] != nil && *l.bfd[0] != *l.bfd[1] && !r.Scenario.disturbs(i) {
+		changed := l.bfd[0] != nil && *l.bfd[0] != *l.bfd[1]
+		if i, err := pathsel.ParseInterface(at); changed && err == nil && !r.Scenario.disturbs(i) {
 			why = append(why, fmt.Sprintf("BFD saw %s change %d times", at, *l.bfd[1]-*l.bfd[0]))
 		}
 	}

@@ -17,7 +17,8 @@ func (r *run) mountDisk() (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("sh", "-c", `mount -t tmpfs -o size=24m braid-soak "$0" && echo mounted && exec sleep infinity`, dir)
+	const script = `mount -t tmpfs -o size=24m braid-soak "$0" && echo mounted && exec sleep infinity`
+	cmd := exec.Command("sh", "-c", script, dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},

@@ -46,8 +46,9 @@ func (r *run) makeTorrents(ctx context.Context) error {
 		}
 	}
 	url := "scion://" + r.network.HostAddr(home, trackerPort) + "/announce"
+	opts := client.CreateOptions{PieceLength: 64 << 10, Trackers: [][]string{{url}}}
 	for _, name := range []string{"one", "many", "tiny"} {
-		c, err := client.Create(ctx, filepath.Join(r.data(), name), client.CreateOptions{PieceLength: 64 << 10, Trackers: [][]string{{url}}})
+		c, err := client.Create(ctx, filepath.Join(r.data(), name), opts)
 		if err != nil {
 			return err
 		}
@@ -222,7 +223,8 @@ func (r *run) compare(ctx context.Context, s storage.Stored) error {
 		return nil
 	}
 	for _, f := range s.Layout.Files {
-		if err := testbed.SameFile(filepath.Join(r.data(), filepath.FromSlash(f.Path)), filepath.Join(s.Dir, filepath.FromSlash(f.Path))); err != nil {
+		name := filepath.FromSlash(f.Path)
+		if err := testbed.SameFile(filepath.Join(r.data(), name), filepath.Join(s.Dir, name)); err != nil {
 			return err
 		}
 	}

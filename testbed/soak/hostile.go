@@ -205,7 +205,8 @@ func (r *run) abuse(ctx context.Context, c net.Conn, f Fault, i int) {
 		_ = flood(ctx, c, message(pp.HaveAll))
 	case MetadataFlood: // BEP 9
 		hello, _ := bencode.Marshal(map[string]any{"m": map[string]any{"ut_metadata": 1}})
-		_, _ = c.Write(pp.Message{Type: pp.Extended, ExtendedID: pp.HandshakeExtendedID, ExtendedPayload: hello}.MustMarshalBinary())
+		offer := pp.Message{Type: pp.Extended, ExtendedID: pp.HandshakeExtendedID, ExtendedPayload: hello}
+		_, _ = c.Write(offer.MustMarshalBinary())
 		var all []byte
 		for id := range pp.ExtensionNumber(8) { // the other side may have chosen any of these numbers
 			all = append(all, pp.MetadataExtensionRequestMsg(id+1, 0).MustMarshalBinary()...)
@@ -266,7 +267,9 @@ func (r *run) forge(ctx context.Context, f Fault) error {
 			return p.Bytes
 		}
 		peer := scionnet.Addr{IA: other, Host: r.network.HostIP(other), Port: seederPort}
-		quote := packet(victim, peer, lie.Raw, snet.UDPPayload{SrcPort: victim.Port, DstPort: peer.Port, Payload: make([]byte, 1200)})
+		quote := packet(victim, peer, lie.Raw, snet.UDPPayload{
+			SrcPort: victim.Port, DstPort: peer.Port, Payload: make([]byte, 1200),
+		})
 		var m snet.Payload = snet.SCMPPacketTooBig{MTU: 1, Payload: quote}
 		if at := lie.Interfaces[n%len(lie.Interfaces)]; f.Kind == ForgedDown {
 			m = snet.SCMPExternalInterfaceDown{IA: addr.IA(at.IA), Interface: at.ID, Payload: quote}
@@ -292,8 +295,12 @@ func (r *run) joinSwarms(ctx context.Context) {
 		for i := range hash {
 			hash[i] = byte(rand.Uint32())
 		}
-		q := url.Values{"info_hash": {string(hash[:])}, "peer_id": {string(hash[:])}, "port": {strconv.Itoa(seederPort)}, "left": {"0"}, "compact": {"1"}, "uploaded": {"0"}, "downloaded": {"0"}}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.onIP(home, trackerPort)+"/announce?"+q.Encode(), nil)
+		q := url.Values{
+			"info_hash": {string(hash[:])}, "peer_id": {string(hash[:])}, "port": {strconv.Itoa(seederPort)},
+			"left": {"0"}, "compact": {"1"}, "uploaded": {"0"}, "downloaded": {"0"},
+		}
+		to := "http://" + r.onIP(home, trackerPort) + "/announce?" + q.Encode()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
 		if err != nil {
 			panic(err) // a URL of ours
 		}

@@ -116,7 +116,8 @@ type Download struct {
 }
 
 func (d Download) String() string {
-	return fmt.Sprintf("%6.1f s  download of torrent %d, storage %s, TCP %t, small disk %t, tracker only %t, neighbour %q",
+	return fmt.Sprintf("%6.1f s  download of torrent %d, storage %s, TCP %t, small disk %t, "+
+		"tracker only %t, neighbour %q",
 		d.At.Seconds(), d.Torrent, d.Storage, d.TCP, d.SmallDisk, d.Tracked, d.Neighbour)
 }
 
@@ -140,7 +141,9 @@ func (p Plan) split() (first, second Plan) {
 	if d < 0 {
 		d = len(p.Downloads)
 	}
-	return Plan{Faults: p.Faults[:f], Downloads: p.Downloads[:d]}, Plan{Faults: p.Faults[f:], Downloads: p.Downloads[d:]}
+	first = Plan{Faults: p.Faults[:f], Downloads: p.Downloads[:d]}
+	second = Plan{Faults: p.Faults[f:], Downloads: p.Downloads[d:]}
+	return first, second
 }
 
 // NewPlan makes the plan of a run. It depends on the seed and the length only. All faults are over
@@ -160,11 +163,14 @@ func NewPlan(seed uint64, length time.Duration) Plan {
 		}
 		// A process that is killed forgets its tables. Hence all that live long live through the
 		// warm-up.
-		next := slices.IndexFunc(bag, func(k Kind) bool { return at >= p.WarmUp || k != KillTracker && k != KillSeeder })
+		next := slices.IndexFunc(bag, func(k Kind) bool {
+			return at >= p.WarmUp || k != KillTracker && k != KillSeeder
+		})
 		if next < 0 {
 			continue
 		}
-		f := Fault{At: at, For: min(between(shortestFault, longestFault), length-at), Kind: bag[next], Strength: r.Float64()}
+		lasts := min(between(shortestFault, longestFault), length-at)
+		f := Fault{At: at, For: lasts, Kind: bag[next], Strength: r.Float64()}
 		switch f.Kind {
 		case Cut, Delay, Lossy, Slow, Narrow:
 			f.Target = r.IntN(links)

@@ -36,7 +36,10 @@ type process struct {
 
 // start starts braid with these arguments. Its log is appended to the file of that name.
 func (r *run) start(name string, args ...string) (*process, error) {
-	p := &process{name: name, log: filepath.Join(r.Dir, name+".log"), socket: filepath.Join(r.Dir, name+".socket"), events: make(chan any, 64), ended: make(chan struct{})}
+	p := &process{
+		name: name, log: filepath.Join(r.Dir, name+".log"), socket: filepath.Join(r.Dir, name+".socket"),
+		events: make(chan any, 64), ended: make(chan struct{}),
+	}
 	if st, err := os.Stat(p.log); err == nil {
 		p.logged = st.Size()
 	}
@@ -109,7 +112,8 @@ type Level struct {
 }
 
 func (l Level) String() string {
-	return fmt.Sprintf("%.1f MB, heap %.1f MB, %d goroutines, %d descriptors", float64(l.Memory)/1e6, float64(l.Heap)/1e6, l.Goroutines, l.Descriptors)
+	return fmt.Sprintf("%.1f MB, heap %.1f MB, %d goroutines, %d descriptors",
+		float64(l.Memory)/1e6, float64(l.Heap)/1e6, l.Goroutines, l.Descriptors)
 }
 
 // level asks a long-lived process for its level after a garbage collection. Descriptors of files in

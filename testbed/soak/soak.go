@@ -111,7 +111,8 @@ type Result struct {
 
 // Table writes the result for people.
 func (r Result) Table(w io.Writer) {
-	fmt.Fprintf(w, "seed %d: %d downloads, %.1f MB, %d of them restarted, in %.0f s\n", r.Seed, r.Downloads, float64(r.Bytes)/1e6, r.Restarts, r.Seconds)
+	fmt.Fprintf(w, "seed %d: %d downloads, %.1f MB, %d of them restarted, in %.0f s\n",
+		r.Seed, r.Downloads, float64(r.Bytes)/1e6, r.Restarts, r.Seconds)
 	var faults []string
 	for _, k := range Kinds {
 		faults = append(faults, fmt.Sprintf("%s %d", k, r.Faults[k]))
@@ -223,11 +224,14 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	r.say("a network of %d ASes and %d links is up", len(topo.ASes), len(topo.Links))
-	if r.attacker, err = scionnet.Open(ctx, scionnet.Config{ConfigDir: r.network.ConfigDir(hostile), LocalIP: r.network.HostIP(hostile)}); err != nil {
+	attacker := scionnet.Config{ConfigDir: r.network.ConfigDir(hostile), LocalIP: r.network.HostIP(hostile)}
+	if r.attacker, err = scionnet.Open(ctx, attacker); err != nil {
 		return err
 	}
 	r.ways = map[testbed.Pair][]testbed.Way{}
-	for _, p := range []testbed.Pair{{Src: hostile, Dst: home}, {Src: hostile, Dst: abroad}, {Src: home, Dst: abroad}, {Src: abroad, Dst: home}} {
+	for _, p := range []testbed.Pair{
+		{Src: hostile, Dst: home}, {Src: hostile, Dst: abroad}, {Src: home, Dst: abroad}, {Src: abroad, Dst: home},
+	} {
 		if r.ways[p], err = r.network.Ways(ctx, p.Src, p.Dst); err != nil {
 			return err
 		}
@@ -244,8 +248,12 @@ func (r *run) prepare(ctx context.Context) error {
 			"--listen", r.onIP(ia, seederPort), r.torrents[0].file, r.torrents[1].file, r.torrents[2].file)
 	}
 	r.args = map[string][]string{
-		tracker: {"tracker", "--data", filepath.Join(r.Dir, "journal"), "--interval", "10s", "--config-dir", r.network.ConfigDir(home),
-			"--listen", "scion://" + r.network.HostAddr(home, trackerPort), "--listen", "http://" + r.onIP(home, trackerPort)},
+		tracker: {
+			"tracker", "--data", filepath.Join(r.Dir, "journal"), "--interval", "10s",
+			"--config-dir", r.network.ConfigDir(home),
+			"--listen", "scion://" + r.network.HostAddr(home, trackerPort),
+			"--listen", "http://" + r.onIP(home, trackerPort),
+		},
 		seeder1: seed(home, seeder1),
 		seeder2: seed(second, seeder2),
 	}
@@ -285,7 +293,10 @@ func (r *run) onSCION(ia pathsel.IA, name string, args ...string) []string {
 //  4. interrupt all processes, which must end
 func (r *run) course(ctx context.Context, plan Plan) (err error) {
 	r.work.Go(func() { r.watch(ctx) })
-	quiet := []Download{{Storage: "file"}, {Torrent: 1, Storage: "mmap"}, {Storage: "bolt", TCP: true}, {Torrent: 1, Storage: "file", SmallDisk: true}}
+	quiet := []Download{
+		{Storage: "file"}, {Torrent: 1, Storage: "mmap"}, {Storage: "bolt", TCP: true},
+		{Torrent: 1, Storage: "file", SmallDisk: true},
+	}
 	if err := r.stream(ctx, quiet, "quiet"); err != nil {
 		return err
 	}

@@ -119,7 +119,8 @@ func summary(kind string, size int64, results []result) Row {
 	rate := func(r result) float64 { return float64(size) / 1e6 / r.Seconds }
 	extent := bench.Range(results, rate)
 	return Row{
-		Storage: kind, Bytes: size, MBs: bench.Median(results, rate), Least: extent[0], Most: extent[1], Runs: len(results),
+		Storage: kind, Bytes: size, Runs: len(results),
+		MBs: bench.Median(results, rate), Least: extent[0], Most: extent[1],
 		Usage: medianUsage(results, func(r result) Usage { return r.Usage }),
 	}
 }

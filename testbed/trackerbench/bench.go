@@ -100,11 +100,14 @@ func (b Bench) startOpentracker(ctx context.Context) (*running, error) {
 		fmt.Fprintf(&list, "%X\n", peer(s*perSwarm).InfoHash)
 	}
 	const name = "whitelist"
-	err = errors.Join(os.Chmod(b.Dir, 0o755), os.WriteFile(filepath.Join(b.Dir, name), list.Bytes(), 0o644)) //nolint:gosec // nothing secret
-	if err != nil {
+	if err := errors.Join(
+		os.Chmod(b.Dir, 0o755), //nolint:gosec // nothing secret
+		os.WriteFile(filepath.Join(b.Dir, name), list.Bytes(), 0o644), //nolint:gosec // nothing secret
+	); err != nil {
 		return nil, err
 	}
-	p, err := bench.Start(ctx, b.TrackerCore, nil, b.Opentracker, "-i", "127.0.0.1", "-p", port, "-P", port, "-d", b.Dir, "-w", name)
+	p, err := bench.Start(ctx, b.TrackerCore, nil,
+		b.Opentracker, "-i", "127.0.0.1", "-p", port, "-P", port, "-d", b.Dir, "-w", name)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +135,8 @@ type Case struct {
 // busy; over http-close each of them has a connection of its own.
 func Cases(opentracker bool) []Case {
 	all := []Case{
-		{"braid", "http", 64}, {"braid", "http-close", 64}, {"braid", "udp", 256}, {"braid", "udp-apart", 256}, {"braid", "scion", 32},
+		{"braid", "http", 64}, {"braid", "http-close", 64},
+		{"braid", "udp", 256}, {"braid", "udp-apart", 256}, {"braid", "scion", 32},
 		{"opentracker", "http-close", 64}, {"opentracker", "udp", 256}, {"opentracker", "udp-apart", 256},
 	}
 	if !opentracker {
@@ -162,14 +166,19 @@ func (b Bench) Measure(ctx context.Context, c Case, d time.Duration) (Row, error
 		return Row{}, err
 	}
 	before := t.Usage().CPU
-	j := Job{Transport: c.Transport, Addr: t.addrs[c.Transport], ConfigDir: as, Swarms: benchSwarms, Time: d, Window: c.Window}
+	j := Job{
+		Transport: c.Transport, Addr: t.addrs[c.Transport], ConfigDir: as,
+		Swarms: benchSwarms, Time: d, Window: c.Window,
+	}
 	r, err := b.generate(ctx, j)
 	if err != nil {
 		return Row{}, fmt.Errorf("load on %s: %w", c.Tracker, err)
 	}
 	cpu := t.Usage().CPU - before
 	return Row{
-		Tracker: c.Tracker, Transport: c.Transport, Window: c.Window, Result: r, Rate: float64(r.Announces) / r.Seconds,
-		CPU: cpu, PerCPU: float64(r.Announces) / max(cpu, 0.01), TrackerCore: b.TrackerCore, GeneratorCore: b.GeneratorCore,
+		Tracker: c.Tracker, Transport: c.Transport, Window: c.Window,
+		Result: r, Rate: float64(r.Announces) / r.Seconds,
+		CPU: cpu, PerCPU: float64(r.Announces) / max(cpu, 0.01),
+		TrackerCore: b.TrackerCore, GeneratorCore: b.GeneratorCore,
 	}, nil
 }

@@ -153,7 +153,8 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 		c := <-free
 		return announce(ctx, choose, t, func(a wire.Announce) error {
 			to := u.Request(a.Query())
-			res, err := c.Do((&http.Request{Method: http.MethodGet, URL: to, Host: to.Host, Header: http.Header{}}).WithContext(ctx))
+			req := &http.Request{Method: http.MethodGet, URL: to, Host: to.Host, Header: http.Header{}}
+			res, err := c.Do(req.WithContext(ctx))
 			if err != nil {
 				return err
 			}

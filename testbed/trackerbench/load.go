@@ -53,7 +53,10 @@ const perSwarm = 10
 
 // peer returns the announce of peer n.
 func peer(n int) wire.Announce {
-	a := wire.Announce{Port: uint16(1 + n%60000), Left: 1, NumWant: wire.NoCount, Compact: true, Key: fmt.Sprintf("%08X", uint32(n))}
+	a := wire.Announce{
+		Port: uint16(1 + n%60000), Left: 1, NumWant: wire.NoCount, Compact: true,
+		Key: fmt.Sprintf("%08X", uint32(n)),
+	}
 	binary.BigEndian.PutUint32(a.InfoHash[:], uint32(n/perSwarm)*2654435761) // spread, as hashes are
 	binary.BigEndian.PutUint32(a.InfoHash[4:], uint32(n/perSwarm))
 	copy(a.PeerID[:], "-BENCH-")
@@ -115,7 +118,8 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 		return Result{}, errors.New("a load needs at least one swarm and one request under way")
 	}
 	run := map[string]func(context.Context, Job) (*tally, error){
-		"http": overHTTP, "http-close": overHTTP, "udp": overUDP, "udp-apart": overUDP, "scion": overSCION, "half": half,
+		"http": overHTTP, "http-close": overHTTP, "udp": overUDP, "udp-apart": overUDP,
+		"scion": overSCION, "half": half,
 	}[j.Transport]
 	if run == nil {
 		return Result{}, fmt.Errorf("transport %q: want http, http-close, udp, udp-apart, scion or half", j.Transport)
@@ -125,7 +129,10 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("load over %s on %s: %w", j.Transport, j.Addr, err)
 	}
-	return Result{Seconds: time.Since(began).Seconds(), Announces: len(t.latencies), Lost: t.lost, P50: t.within(0.5), P99: t.within(0.99)}, nil
+	return Result{
+		Seconds: time.Since(began).Seconds(), Announces: len(t.latencies), Lost: t.lost,
+		P50: t.within(0.5), P99: t.within(0.99),
+	}, nil
 }
 
 // Generate is a generator. It runs in a process of its own; see [bench.Work].

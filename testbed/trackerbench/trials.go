@@ -94,7 +94,8 @@ func (b Bench) Slow(ctx context.Context, slow, rounds int, d time.Duration) (Slo
 				})
 				time.Sleep(arrival)
 			}
-			r, err := b.generate(ctx, Job{Transport: "http", Addr: t.addrs["http"], Swarms: 1000, Time: d, Window: honest})
+			j := Job{Transport: "http", Addr: t.addrs["http"], Swarms: 1000, Time: d, Window: honest}
+			r, err := b.generate(ctx, j)
 			if err = errors.Join(err, others.Wait()); err != nil {
 				return SlowResult{}, err
 			}
@@ -185,7 +186,9 @@ type KillTrial struct {
 
 // pace announces new peers one after another at a rate per second, and returns when each was
 // answered.
-func pace(ctx context.Context, addr string, first int, rate float64, d time.Duration) (answered []time.Time, err error) {
+func pace(
+	ctx context.Context, addr string, first int, rate float64, d time.Duration,
+) (answered []time.Time, err error) {
 	c, id, err := dialUDP(addr)
 	if err != nil {
 		return nil, err
@@ -195,7 +198,9 @@ func pace(ctx context.Context, addr string, first int, rate float64, d time.Dura
 	b := make([]byte, wire.MaxUDP)
 	for n := 0; time.Since(began) < d && ctx.Err() == nil; n++ {
 		time.Sleep(time.Until(began.Add(time.Duration(float64(n) / rate * float64(time.Second)))))
-		r := wire.UDPRequest{Action: wire.AnnounceUDP, Connection: id, Transaction: uint32(n), Announce: peer(first + n)}
+		r := wire.UDPRequest{
+			Action: wire.AnnounceUDP, Connection: id, Transaction: uint32(n), Announce: peer(first + n),
+		}
 		if _, err := exchange(c, &r, b); err != nil {
 			return nil, err
 		}

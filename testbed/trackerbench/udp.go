@@ -22,7 +22,9 @@ func overUDP(ctx context.Context, j Job) (*tally, error) {
 	if j.Transport == "udp-apart" {
 		n = j.Window
 	}
-	return workers(j, n, func(choose *chooser, t *tally) error { return udpSocket(ctx, j, max(1, j.Window/n), choose, t) })
+	return workers(j, n, func(choose *chooser, t *tally) error {
+		return udpSocket(ctx, j, max(1, j.Window/n), choose, t)
+	})
 }
 
 // answerPatience is the time after which a packet counts as lost.

@@ -103,7 +103,8 @@ func cases(fast bool) []Row {
 		rows = append(rows, Row{Case: c, MTU: ordinaryMTU, Routers: "none", Paths: 1})
 	}
 	downloads := []Row{
-		{Case: caseAria2, MTU: ordinaryMTU, Routers: "none", Paths: 1}, {Case: caseTCP, MTU: ordinaryMTU, Routers: "none", Paths: 1},
+		{Case: caseAria2, MTU: ordinaryMTU, Routers: "none", Paths: 1},
+		{Case: caseTCP, MTU: ordinaryMTU, Routers: "none", Paths: 1},
 	}
 	routers := []string{"none", "stock"}
 	if fast {
