@@ -95,7 +95,10 @@ func (e *Evaluated) evaluate(file string, runs []scenario.RunDir) error {
 		e.Made, e.Figures = append(e.Made, b.Scenario), e.Figures+n
 	}
 	if made := d.String(); made != string(text) {
-		err := errors.Join(os.WriteFile(file+".new", []byte(made), 0o644), os.Rename(file+".new", file))
+		err := os.WriteFile(file+".new", []byte(made), 0o644)
+		if err == nil {
+			err = os.Rename(file+".new", file)
+		}
 		if err != nil {
 			return fmt.Errorf("write the evaluation: %w", err)
 		}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -207,6 +208,29 @@ func FuzzDocument(f *testing.F) {
 			t.Errorf("%q became %q", text, d.String())
 		}
 	})
+}
+
+// If the disk is full, a document stays as it was.
+func TestEvaluateFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full")
+	}
+	name := filepath.Join(t.TempDir(), "page.md")
+	err := errors.Join(os.WriteFile(name, []byte(madeDocument), 0o644), os.Symlink("/dev/full", name+".new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := []scenario.RunDir{open(t, made{leechers: 1, runs: 1, about: "x"})}
+	if _, err := Evaluate(name, runs); err == nil {
+		t.Error("a full disk is no error")
+	}
+	st, err := os.Lstat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !st.Mode().IsRegular() || read(t, name) != madeDocument {
+		t.Errorf("the document has changed; its mode is %v", st.Mode())
+	}
 }
 
 func TestEvaluatedString(t *testing.T) {
