@@ -80,60 +80,49 @@ func load(t testbed.Topology) (scenario.Scenario, error) {
 // Run downloads the data over one path and then over all of them, through real border routers.
 // Whatever it starts has ended when it returns.
 func Run(ctx context.Context, o Options) (Result, error) {
-	say := func(format string, args ...any) { o.Say(fmt.Sprintf(format, args...)) }
 	s, err := load(o.Topology)
 	if err != nil {
 		return Result{}, err
 	}
-	say("copying the data set from %s", o.Data)
+	o.say("copying the data set from %s", o.Data)
 	data := filepath.Join(o.WorkDir, "dataset")
 	var res Result
 	if res.Files, res.Bytes, err = testbed.CopyTree(o.Data, data, o.Size); err != nil {
 		return res, err
 	}
-	say("%d files, %.1f MB", res.Files, float64(res.Bytes)/1e6)
-	say("bringing up the SCION network %s (%d ASes, %d links)",
+	o.say("%d files, %.1f MB", res.Files, float64(res.Bytes)/1e6)
+	o.say("bringing up the SCION network %s (%d ASes, %d links)",
 		o.Topology.Name, len(o.Topology.ASes), len(o.Topology.Links))
 	var last event.Done
+	hooks := scenario.Hooks{
+		Network: func(p testbed.Progress) {
+			o.Show(fmt.Sprintf("%d processes, links up %d/%d, paths %d/%d",
+				p.Processes, p.Links, p.ImpliedLinks, p.Paths, p.ImpliedPaths))
+		},
+		Heard: func(v scenario.Variant, peer string, message any) {
+			if e, ok := message.(*event.Done); ok {
+				last = *e
+			}
+			o.heard(v, peer, message)
+		},
+		Finished: func(r scenario.Result) {
+			if r.Failed != "" || r.Verified != 1 {
+				return
+			}
+			o.say("%s: %d files compared with their originals, every byte is right", r.Variant, res.Files)
+			res.Candidates = append(res.Candidates, Candidate{
+				Name: r.Variant, Seconds: last.Seconds, PayloadMbitS: last.PayloadMbitS,
+				Verified: true, Paths: shares(last.Paths),
+			})
+		},
+	}
 	results, err := scenario.Run(ctx, []scenario.Scenario{s.Transferring(data, res.Bytes)}, scenario.Options{
-		Dir: filepath.Join(o.WorkDir, "runs"), Braid: o.Braid, SCIONBin: o.SCIONBin, RouterCommand: o.RouterCommand,
+		Dir: filepath.Join(o.WorkDir, "runs"), Braid: o.Braid, SCIONBin: o.SCIONBin,
+		RouterCommand: o.RouterCommand, Hooks: hooks,
 		Say: func(line string) {
 			if rest, ok := strings.CutPrefix(line, "demo: "); ok { // all but the figures of a run
 				o.Say(rest)
 			}
-		},
-		Hooks: scenario.Hooks{
-			Network: func(p testbed.Progress) {
-				o.Show(fmt.Sprintf("%d processes, links up %d/%d, paths %d/%d",
-					p.Processes, p.Links, p.ImpliedLinks, p.Paths, p.ImpliedPaths))
-			},
-			Heard: func(v scenario.Variant, peer string, message any) {
-				switch e := message.(type) {
-				case *event.Ready:
-					if len(e.Listen) > 0 && peer != "leecher" {
-						say("%s: %s at %s", v.Name, peer, e.Listen[0])
-					}
-					if peer == "seeder" {
-						say("%s: downloading in %s with --path-selection %s", v.Name, o.Topology.ASes[1].IA, v.Selector)
-					}
-				case *event.Progress:
-					if peer == "leecher" {
-						o.Show(progressLine(*e))
-					}
-				case *event.Done:
-					last = *e
-				}
-			},
-			Finished: func(r scenario.Result) {
-				if r.Failed != "" || r.Verified != 1 {
-					return
-				}
-				say("%s: %d files compared with their originals, every byte is right", r.Variant, res.Files)
-				res.Candidates = append(res.Candidates, Candidate{
-					Name: r.Variant, Seconds: last.Seconds, PayloadMbitS: last.PayloadMbitS,
-					Verified: true, Paths: shares(last.Paths),
-				})
-			},
 		},
 	})
 	if err != nil {
@@ -151,6 +140,26 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	res.Gain = res.Candidates[1].PayloadMbitS / res.Candidates[0].PayloadMbitS
 	res.LimitFraction = res.Candidates[1].PayloadMbitS / res.LimitMbitS
 	return res, nil
+}
+
+func (o Options) say(format string, args ...any) { o.Say(fmt.Sprintf(format, args...)) }
+
+// heard tells of a peer's message.
+func (o Options) heard(v scenario.Variant, peer string, message any) {
+	switch e := message.(type) {
+	case *event.Ready:
+		if len(e.Listen) > 0 && peer != "leecher" {
+			o.say("%s: %s at %s", v.Name, peer, e.Listen[0])
+		}
+		if peer == "seeder" {
+			o.say("%s: downloading in %s with --path-selection %s",
+				v.Name, o.Topology.ASes[1].IA, v.Selector)
+		}
+	case *event.Progress:
+		if peer == "leecher" {
+			o.Show(progressLine(*e))
+		}
+	}
 }
 
 // shares returns the part of the bytes that came over each path, without paths that carried

@@ -98,26 +98,30 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 	}
 	var lines []line
 	for i, v := range vs {
-		times := timesOf(v)
-		if len(times) == 0 {
-			continue
+		if times := timesOf(v); len(times) > 0 {
+			l := cdfLine(v.name, times, hi)
+			l.ink, l.dash = figure.SeriesInk(i)
+			lines = append(lines, l)
 		}
-		ink, dash := figure.SeriesInk(i)
-		r := scenario.RangeOf(times)
-		l := line{
-			name: v.name, more: fmt.Sprintf("median %.1f s, n = %d", r.Median, r.Runs),
-			ink: ink, dash: dash, width: 2, typical: 1,
-		}
-		for k, t := range times {
-			n := float64(len(times))
-			l.values = append(l.values, figure.Point{X: t, Y: float64(k) / n}, figure.Point{X: t, Y: float64(k+1) / n})
-		}
-		l.values = append(l.values, figure.Point{X: hi, Y: 1})
-		lines = append(lines, l)
 	}
 	drawLines(&f, at, lines, true)
 	f.H = at.Y.From + 28 + figure.TitleHeight
 	return f
+}
+
+// cdfLine climbs a step at each time, and goes on to the end of the axis.
+func cdfLine(name string, times []float64, end float64) line {
+	r := scenario.RangeOf(times)
+	l := line{
+		name: name, more: fmt.Sprintf("median %.1f s, n = %d", r.Median, r.Runs), width: 2, typical: 1,
+	}
+	n := float64(len(times))
+	for k, t := range times {
+		l.values = append(l.values,
+			figure.Point{X: t, Y: float64(k) / n}, figure.Point{X: t, Y: float64(k+1) / n})
+	}
+	l.values = append(l.values, figure.Point{X: end, Y: 1})
+	return l
 }
 
 // tStar returns the median of T* over all runs, if there is one.

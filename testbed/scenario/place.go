@@ -106,11 +106,25 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	if p.Role == Leech && p.Transport == Gateway {
 		return a.startBehindGateway(ctx, p, torrents)
 	}
-	var args []string
-	out, listen := "", "--listen"
+	out := ""
+	if p.Role == Leech {
+		out = filepath.Join(a.scratch, p.Name)
+	}
+	cmd, host, err := a.command(p, a.arguments(p, torrents, out))
+	if err != nil {
+		return err
+	}
+	ps, err := a.startProcess(cmd, host, p, out)
+	if err != nil || !a.serves(p) {
+		return err
+	}
+	return a.awaitReady(ctx, ps)
+}
+
+// arguments returns the arguments of a braid peer without its addresses and its own arguments.
+func (a *attempt) arguments(p Peer, torrents []string, out string) (args []string) {
 	switch {
 	case p.Role == Leech:
-		out = filepath.Join(a.scratch, p.Name)
 		args = append(a.download(p, torrents, out), "--path-selection", p.Selector)
 		for _, x := range a.peers {
 			if !a.introduced() && x.listen != "" && a.downloads(p, x.peer) {
@@ -119,7 +133,6 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		}
 	case p.Transport == Web:
 		args = append(append([]string{"serve"}, torrents...), "--data", a.data.dir)
-		listen = "--http"
 	default:
 		args = append(append([]string{"seed"}, torrents...), "--data", a.data.dir)
 	}
@@ -129,41 +142,39 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	case a.DHT:
 		args = append(args, "--dht-node", a.peers[0].listen)
 	}
-	serves := a.serves(p)
 	args = append(args, a.common(p.Name)...)
 	switch p.Transport {
 	case Web, Gateway: // on SCION, in their own way
-		args = append(args, "--transport", SCION)
+		return append(args, "--transport", SCION)
 	case WebRTC: // all addresses of the testbed are local ones
-		args = append(args, "--transport", WebRTC, "--ice-local", "--tracker", a.peers[0].listen)
-	default:
-		args = append(args, "--transport", p.Transport)
+		return append(args, "--transport", WebRTC, "--ice-local", "--tracker", a.peers[0].listen)
 	}
-	var cmd *exec.Cmd
-	var host *testbed.IPHost
-	if p.onIP() {
-		var err error
-		if host, err = a.ip.AddHost(p.AS); err != nil {
-			return err
-		}
-		if serves && p.Transport != WebRTC { // whose peers meet over the tracker
-			args = append(args, listen, host.Addr().String()+":0")
-		}
-		if cmd, err = host.Command(a.braid, a.braid, append(args, p.Args...)...); err != nil {
-			return err
-		}
-	} else {
+	return append(args, "--transport", p.Transport)
+}
+
+// command returns the command of a braid peer, which has its addresses and its own arguments beside
+// args. The host is nil on SCION.
+func (a *attempt) command(p Peer, args []string) (*exec.Cmd, *testbed.IPHost, error) {
+	listen, serves := "--listen", a.serves(p)
+	if p.Transport == Web {
+		listen = "--http"
+	}
+	if !p.onIP() {
 		args = append(args, a.network.HostFlags(p.AS)...)
 		if serves {
 			args = append(args, listen, a.network.HostAddr(p.AS, 0))
 		}
-		cmd = exec.Command(a.braid, append(args, p.Args...)...)
+		return exec.Command(a.braid, append(args, p.Args...)...), nil, nil
 	}
-	ps, err := a.startProcess(cmd, host, p, out)
-	if err != nil || !serves {
-		return err
+	host, err := a.ip.AddHost(p.AS)
+	if err != nil {
+		return nil, nil, err
 	}
-	return a.awaitReady(ctx, ps)
+	if serves && p.Transport != WebRTC { // whose peers meet over the tracker
+		args = append(args, listen, host.Addr().String()+":0")
+	}
+	cmd, err := host.Command(a.braid, a.braid, append(args, p.Args...)...)
+	return cmd, host, err
 }
 
 // download returns the arguments of a leecher that every way of transfer has.

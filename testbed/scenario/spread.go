@@ -142,7 +142,6 @@ func spreadRate(
 	ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64,
 ) (float64, error) {
 	node, n := nodesOf(ways, isSeed, receivers)
-	type arc struct{ from, to int }
 	var arcs []arc
 	var used []route
 	for _, w := range ways {
@@ -159,7 +158,6 @@ func spreadRate(
 		return 0, errUnbounded
 	}
 	bounds := boundsOf(used, capacity)
-	links := len(bounds.rates)
 	// A cut says which nodes are on the seeds' side. The first cuts are the seeds alone, and all
 	// nodes but one.
 	only := make([]bool, n)
@@ -172,30 +170,17 @@ func spreadRate(
 	}
 	const slack = 1e-6
 	for range 1000 {
-		// Variables are the rates of the arcs and R; rows are links and then cuts.
-		gain := make([]float64, len(arcs)+1)
-		gain[len(arcs)] = 1
-		x, err := maximise(gain, links+len(cuts), func(a *mat.Dense, b []float64) {
-			bounds.fill(a, b)
-			for i, c := range cuts {
-				a.Set(links+i, len(arcs), 1)
-				for j, e := range arcs {
-					if c[e.from] && !c[e.to] {
-						a.Set(links+i, j, -1)
-					}
-				}
-			}
-		})
+		rate, rates, err := mostWithCuts(arcs, bounds, cuts)
 		if err != nil {
-			return 0, fmt.Errorf("compute the limit of %d ways over %d links: %w", len(arcs), links, err)
+			return 0, fmt.Errorf("compute the limit of %d ways over %d links: %w",
+				len(arcs), len(bounds.rates), err)
 		}
-		rate := x[len(arcs)]
 		between := make([][]float64, n)
 		for i := range between {
 			between[i] = make([]float64, n)
 		}
 		for j, e := range arcs {
-			between[e.from][e.to] += x[j]
+			between[e.from][e.to] += rates[j]
 		}
 		before := len(cuts)
 		for _, r := range receivers {
@@ -210,6 +195,35 @@ func spreadRate(
 		}
 	}
 	return 0, errors.New("compute the limit: too many cuts")
+}
+
+// arc is a way between two nodes; see nodesOf.
+type arc struct{ from, to int }
+
+// mostWithCuts returns the largest R such that rates of the arcs, which it returns too, lead at
+// least R out of each cut within the bounds of the links.
+func mostWithCuts(
+	arcs []arc, bounds linkBounds, cuts [][]bool,
+) (rate float64, rates []float64, err error) {
+	// Variables are the rates of the arcs and R; rows are links and then cuts.
+	gain := make([]float64, len(arcs)+1)
+	gain[len(arcs)] = 1
+	links := len(bounds.rates)
+	x, err := maximise(gain, links+len(cuts), func(a *mat.Dense, b []float64) {
+		bounds.fill(a, b)
+		for i, c := range cuts {
+			a.Set(links+i, len(arcs), 1)
+			for j, e := range arcs {
+				if c[e.from] && !c[e.to] {
+					a.Set(links+i, j, -1)
+				}
+			}
+		}
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	return x[len(arcs)], x[:len(arcs)], nil
 }
 
 // nodesOf numbers the peers, below n. All seeds are node 0. Peers that reach each other without a
