@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 
 	"github.com/urfave/cli/v3"
 
@@ -58,28 +57,15 @@ func benchStorage(ctx context.Context, b benchmark) error {
 	}
 	runs = cmp.Or(runs, 3)
 	cases := storagebench.Cases(int64(size) << 20)
-	results := make([][]storagebench.Result, len(cases))
-	for run := range runs {
-		b.progress(fmt.Sprintf("run %d of %d: %d cases of %d MiB", run+1, runs, len(cases), size))
-		for i, c := range cases {
-			r, err := storagebench.Measure(ctx, c, b.dir)
-			if err != nil {
-				return fmt.Errorf("measure %s: %w", c, err)
-			}
-			results[i] = append(results[i], r)
-		}
-	}
 	rows := b.rows("storage\torder\tpiece KiB\twrite MB/s\tof limit\tread MB/s\tof limit\tCPU s/GB\tallocated MB\tpeak MiB\t")
 	var limit storagebench.Result
-	for i, c := range cases {
-		r := storagebench.MedianOf(results[i])
-		if c.Storage == "limit" {
+	return rows.End(storagebench.Compare(ctx, cases, runs, b.dir, b.progress, func(r storagebench.Result) {
+		if r.Storage == "limit" {
 			limit = r
 		}
-		rows.Add(r, "%s\t%s\t%d\t%.0f\t%.2f\t%.0f\t%.2f\t%.2f\t%.1f\t%.0f\t", c.Storage, c.Order, c.PieceLength>>10,
+		rows.Add(r, "%s\t%s\t%d\t%.0f\t%.2f\t%.0f\t%.2f\t%.2f\t%.1f\t%.0f\t", r.Storage, r.Order, r.PieceLength>>10,
 			r.WriteMBs, r.WriteMBs/limit.WriteMBs, r.ReadMBs, r.ReadMBs/limit.ReadMBs, r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB)
-	}
-	return rows.End(nil)
+	}))
 }
 
 func benchDownloads(ctx context.Context, b benchmark, sizes []int, runs int) error {

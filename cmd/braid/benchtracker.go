@@ -101,28 +101,23 @@ func benchTrackerRates(ctx context.Context, b benchmark, load trackerbench.Bench
 			load.TrackerCore, load.GeneratorCore, b.Int("runs"), b.Duration("duration"))
 	}
 	table := b.rows("tracker\ttransport\tunder way\tannounces/s\tper CPU second\tp50 ms\tp99 ms\tlost\t")
-	rows := map[trackerbench.Case][]trackerbench.Row{}
-	for range b.Int("runs") {
-		for _, c := range cases {
-			r, err := load.Measure(ctx, c, b.Duration("duration"))
-			if err != nil {
-				return err
-			}
-			if rows[c] = append(rows[c], r); b.Bool("json") {
-				table.Add(r, "")
-			}
+	rows, err := bench.Turns(ctx, b.Int("runs"), len(cases), func(_, i int) (trackerbench.Row, error) {
+		r, err := load.Measure(ctx, cases[i], b.Duration("duration"))
+		if err == nil && b.Bool("json") {
+			table.Add(r, "")
 		}
-	}
-	for _, c := range cases {
-		of := func(f func(trackerbench.Row) float64) float64 { return bench.Median(rows[c], f) }
-		if !b.Bool("json") {
+		return r, err
+	})
+	for i, c := range cases {
+		of := func(f func(trackerbench.Row) float64) float64 { return bench.Median(rows[i], f) }
+		if !b.Bool("json") && len(rows[i]) > 0 {
 			table.Add(nil, "%s\t%s\t%d\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t", c.Tracker, c.Transport, c.Window,
 				of(func(r trackerbench.Row) float64 { return r.Rate }), of(func(r trackerbench.Row) float64 { return r.PerCPU }),
 				of(func(r trackerbench.Row) float64 { return r.P50 }), of(func(r trackerbench.Row) float64 { return r.P99 }),
 				of(func(r trackerbench.Row) float64 { return float64(r.Lost) }))
 		}
 	}
-	return table.End(nil)
+	return table.End(err)
 }
 
 // benchTrackerTrial runs a trial, and returns its result and the result in words.

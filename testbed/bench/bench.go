@@ -5,6 +5,7 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,28 @@ func Median[T any](runs []T, figure func(T) float64) float64 {
 func Range[T any](runs []T, figure func(T) float64) [2]float64 {
 	v := Figures(runs, figure)
 	return [2]float64{v[0], v[len(v)-1]}
+}
+
+// Turns calls do for each of so many cases once in every run, so that changes on the machine affect
+// all cases alike. It stops at the first error, or when ctx ends, and returns the results of each
+// case so far.
+func Turns[R any](
+	ctx context.Context, runs, cases int, do func(run, i int) (R, error),
+) ([][]R, error) {
+	results := make([][]R, cases)
+	for run := range runs {
+		for i := range cases {
+			r, err := do(run, i)
+			if ctx.Err() != nil { // a process that was killed says nothing
+				err = ctx.Err()
+			}
+			if err != nil {
+				return results, err
+			}
+			results[i] = append(results[i], r)
+		}
+	}
+	return results, nil
 }
 
 // Rows writes results: as JSON each one at once, as a table all of them at the end.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,6 +118,43 @@ func TestFigures(t *testing.T) {
 	}
 	if m := Median(nil, length); !math.IsNaN(m) {
 		t.Errorf("the median of nothing is %v", m)
+	}
+}
+
+func TestTurns(t *testing.T) {
+	why := errors.New("why")
+	for _, tt := range []struct {
+		fails string // at this turn
+		want  [][]string
+	}{
+		{"", [][]string{{"00", "10"}, {"01", "11"}}},
+		{"11", [][]string{{"00", "10"}, {"01"}}},
+		{"00", [][]string{nil, nil}},
+	} {
+		got, err := Turns(t.Context(), 2, 2, func(run, i int) (string, error) {
+			turn := fmt.Sprint(run) + fmt.Sprint(i)
+			if turn == tt.fails {
+				return "", why
+			}
+			return turn, nil
+		})
+		if !slices.EqualFunc(got, tt.want, slices.Equal) || errors.Is(err, why) != (tt.fails != "") {
+			t.Errorf("fails at %q: %q, %v", tt.fails, got, err)
+		}
+	}
+}
+
+func TestTurnsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	got, err := Turns(ctx, 2, 2, func(run, i int) (int, error) {
+		if run == 1 {
+			cancel()
+			return 0, errors.New("killed")
+		}
+		return i, nil
+	})
+	if want := [][]int{{0}, {1}}; !errors.Is(err, context.Canceled) || !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

@@ -52,8 +52,31 @@ func Cases(bytes int64) (out []Case) {
 	return out
 }
 
-// MedianOf is the result of several runs of a case: the median of each figure.
-func MedianOf(runs []Result) Result {
+// Compare measures each case once in every run, and calls emit with the medians of each case. If a
+// case fails or ctx ends, emit gets the results that are there.
+func Compare(
+	ctx context.Context, cases []Case, runs int, dir string, progress func(string), emit func(Result),
+) error {
+	results, err := bench.Turns(ctx, runs, len(cases), func(run, i int) (Result, error) {
+		if i == 0 {
+			progress(fmt.Sprintf("run %d of %d: %d cases of %d MiB", run+1, runs, len(cases), cases[0].Bytes>>20))
+		}
+		r, err := Measure(ctx, cases[i], dir)
+		if err != nil {
+			err = fmt.Errorf("measure %s: %w", cases[i], err)
+		}
+		return r, err
+	})
+	for _, r := range results {
+		if len(r) > 0 {
+			emit(medianOf(r))
+		}
+	}
+	return err
+}
+
+// medianOf is the result of several runs of a case: the median of each figure.
+func medianOf(runs []Result) Result {
 	return Result{
 		Case:     runs[0].Case,
 		WriteMBs: bench.Median(runs, func(r Result) float64 { return r.WriteMBs }),

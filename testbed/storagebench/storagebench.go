@@ -65,7 +65,8 @@ type result struct {
 	Usage
 }
 
-// Run makes the torrents and downloads them. Every download is compared with the data.
+// Run makes the torrents and downloads them. Every download is compared with the data. If a download
+// fails or ctx ends, emit gets the results that are there.
 func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 	kinds := cfg.Only
 	if len(kinds) == 0 {
@@ -96,23 +97,22 @@ func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit f
 		return err
 	}
 	defer seeder.Stop()
-	results := map[string][]result{}
-	for run := range cfg.Runs {
-		for _, kind := range kinds {
-			cfg.Progress(fmt.Sprintf("%d MB into %s, run %d of %d", size/1e6, kind, run+1, cfg.Runs))
-			j := job{kind, payload.Torrent, filepath.Join(payload.Dir, "out"), peer}
-			var r result
-			err := bench.Call(ctx, bench.AnyCore, j, &r, cfg.Leech...)
-			if err = errors.Join(err, os.RemoveAll(j.Dir)); err != nil {
-				return fmt.Errorf("download into %s: %w", kind, err)
-			}
-			results[kind] = append(results[kind], r)
+	results, err := bench.Turns(ctx, cfg.Runs, len(kinds), func(run, i int) (r result, err error) {
+		kind := kinds[i]
+		cfg.Progress(fmt.Sprintf("%d MB into %s, run %d of %d", size/1e6, kind, run+1, cfg.Runs))
+		j := job{kind, payload.Torrent, filepath.Join(payload.Dir, "out"), peer}
+		err = bench.Call(ctx, bench.AnyCore, j, &r, cfg.Leech...)
+		if err = errors.Join(err, os.RemoveAll(j.Dir)); err != nil {
+			return r, fmt.Errorf("download into %s: %w", kind, err)
+		}
+		return r, nil
+	})
+	for i, kind := range kinds {
+		if len(results[i]) > 0 {
+			emit(summary(kind, size, results[i]))
 		}
 	}
-	for _, kind := range kinds {
-		emit(summary(kind, size, results[kind]))
-	}
-	return nil
+	return err
 }
 
 func summary(kind string, size int64, results []result) Row {

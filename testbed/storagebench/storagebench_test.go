@@ -1,7 +1,11 @@
 package storagebench
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +25,21 @@ func BenchmarkStorage(b *testing.B) {
 				b.ReportMetric(r.PeakAnonMiB, "peak-MiB")
 			}
 		})
+	}
+}
+
+// A comparison that is interrupted keeps the results that it has.
+func TestCompareInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cases := Cases(1 << 20)[:3]
+	var got []string
+	err := Compare(ctx, cases, 2, t.TempDir(), func(next string) {
+		if strings.HasPrefix(next, "run 2 of 2") {
+			cancel()
+		}
+	}, func(r Result) { got = append(got, r.Storage) })
+	if !errors.Is(err, context.Canceled) || !slices.Equal(got, []string{"limit", "file", "mmap"}) {
+		t.Errorf("results of %q, %v", got, err)
 	}
 }
 

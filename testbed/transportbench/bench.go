@@ -178,14 +178,43 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 			return err
 		}
 	}
-	samples := make([][]sample, len(rows))
-	err = takeTurns(ctx, cfg, rows, places, samples)
+	results, err := bench.Turns(ctx, cfg.Runs, len(rows), func(run, i int) (outcome, error) {
+		cfg.Progress(fmt.Sprintf("run %d of %d: %s", run+1, cfg.Runs, rows[i]))
+		s, err := transfer(ctx, cfg, rows[i], places[rows[i].place()])
+		return outcome{s, err}, nil
+	})
+	failed := []error{err}
 	for i, r := range rows {
-		if r = summary(r, samples[i]); ctx.Err() == nil || r.Runs+r.Failed > 0 {
-			emit(r)
+		var samples []sample
+		for _, o := range results[i] {
+			if o.err != nil {
+				r.Failed++
+				failed = append(failed, fmt.Errorf("%s: %w", r, o.err))
+			} else {
+				samples = append(samples, o.sample)
+			}
+		}
+		if len(results[i]) > 0 {
+			emit(summary(r, samples))
 		}
 	}
-	return err
+	return errors.Join(failed...)
+}
+
+// outcome is that of one run of a case.
+type outcome struct {
+	sample
+	err error
+}
+
+// transfer makes one run of a case.
+func transfer(ctx context.Context, cfg Config, r Row, at place) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if isDownload(r.Case) {
+		return download(ctx, cfg, r, at)
+	}
+	return measure(ctx, cfg, r, at)
 }
 
 // rows returns the cases of the run, in the order of the table.
@@ -200,36 +229,6 @@ func (cfg Config) rows() ([]Row, error) {
 		cfg.Progress("without " + caseAria2 + ": " + err.Error())
 	}
 	return rows, nil
-}
-
-// takeTurns runs each case once in every round. It appends to the samples of the row, or counts the
-// failure there. If ctx ends, it stops.
-func takeTurns(
-	ctx context.Context, cfg Config, rows []Row, places map[string]place, samples [][]sample,
-) error {
-	var failed []error
-	for run := range cfg.Runs {
-		for i, r := range rows {
-			cfg.Progress(fmt.Sprintf("run %d of %d: %s", run+1, cfg.Runs, r))
-			do := measure
-			if isDownload(r.Case) {
-				do = download
-			}
-			limited, cancel := context.WithTimeout(ctx, patience)
-			s, err := do(limited, cfg, r, places[r.place()])
-			cancel()
-			switch {
-			case ctx.Err() != nil:
-				return errors.Join(append(failed, ctx.Err())...)
-			case err != nil:
-				rows[i].Failed++
-				failed = append(failed, fmt.Errorf("%s: %w", r, err))
-			default:
-				samples[i] = append(samples[i], s)
-			}
-		}
-	}
-	return errors.Join(failed...)
 }
 
 // place names where a case runs: inside one AS, whose MTU counts, or through routers, with links of
