@@ -47,26 +47,25 @@ func (n *Network) setLink(at pathsel.Interface, direction string, change func(*l
 	if !slices.Contains([]string{"", "both", "out", "in"}, direction) {
 		return fmt.Errorf("direction %q: want in, out or both", direction)
 	}
-	for i, l := range n.opts.Topology.Links {
-		if l.A.Interface != at && l.B.Interface != at {
-			continue
-		}
-		ab, ba := n.links[i].Config()
-		out, in := &ab, &ba // out leaves the AS of the interface
-		if l.B.Interface == at {
-			out, in = in, out
-		}
-		if direction != "in" {
-			change(out)
-		}
-		if direction != "out" {
-			change(in)
-		}
-		if err := n.links[i].Set(ab, ba); err != nil {
-			return fmt.Errorf("change link %s to %s: %w", l.A.Interface, l.B.Interface, err)
-		}
-		n.log.Info("link changed", "a", l.A.Interface, "b", l.B.Interface, "ab", ab.String(), "ba", ba.String())
-		return nil
+	i := n.opts.Topology.LinkAt(at)
+	if i < 0 {
+		return fmt.Errorf("no link of topology %s ends at %s", n.opts.Topology.Name, at)
 	}
-	return fmt.Errorf("no link of topology %s ends at %s", n.opts.Topology.Name, at)
+	l := n.opts.Topology.Links[i]
+	ab, ba := n.links[i].Config()
+	out, in := &ab, &ba // out leaves the AS of the interface
+	if l.B.Interface == at {
+		out, in = in, out
+	}
+	if direction != "in" {
+		change(out)
+	}
+	if direction != "out" {
+		change(in)
+	}
+	if err := n.links[i].Set(ab, ba); err != nil {
+		return fmt.Errorf("change link %s to %s: %w", l.A.Interface, l.B.Interface, err)
+	}
+	n.log.Info("link changed", "a", l.A.Interface, "b", l.B.Interface, "ab", ab.String(), "ba", ba.String())
+	return nil
 }

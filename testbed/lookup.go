@@ -81,10 +81,8 @@ func wayOf(src asPlan, p combinator.Path) Way {
 	for _, i := range p.Metadata.Interfaces {
 		w.Interfaces = append(w.Interfaces, pathsel.Interface{IA: pathsel.IA(i.IA), ID: uint64(i.ID)})
 	}
-	for _, r := range src.routers {
-		if r.has(w.Interfaces[0].ID) {
-			w.Router = r.internal
-		}
+	if r := src.routerAt(w.Interfaces[0].ID); r != nil {
+		w.Router = r.internal
 	}
 	return w
 }

@@ -244,11 +244,10 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.opts.Timeout)
 	defer cancel()
-	commands, err := n.routerCommands(bin.router)
-	if err != nil {
+	if err := n.chooseRouters(bin.router); err != nil {
 		return err
 	}
-	if err := n.startRouters(commands); err != nil {
+	if err := n.startRouters(); err != nil {
 		return err
 	}
 	if n.opts.BFD != NoBFD {

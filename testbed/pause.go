@@ -26,31 +26,29 @@ func (n *Network) Resume(at pathsel.Interface) error {
 
 func (n *Network) signalRouter(at pathsel.Interface, s syscall.Signal) ([]pathsel.Interface, error) {
 	a, _ := n.as(at.IA)
-	for _, r := range a.routers {
-		if !r.has(at.ID) {
-			continue
-		}
-		var all []pathsel.Interface
-		for _, i := range r.interfaces {
-			all = append(all, pathsel.Interface{IA: at.IA, ID: i.id})
-		}
-		for _, p := range n.all() {
-			if p.ia != at.IA || p.name != r.name {
-				continue
-			}
-			if err := p.cmd.Process.Signal(s); err != nil {
-				return nil, fmt.Errorf("send %v to %s: %w", s, p, err)
-			}
-			if s == syscall.SIGSTOP {
-				if err := awaitStop(p.cmd.Process.Pid); err != nil {
-					return nil, fmt.Errorf("stop %s: %w", p, err)
-				}
-			}
-			n.log.Info("router signalled", "router", p.String(), "signal", s.String())
-			return all, nil
+	r := a.routerAt(at.ID)
+	processes := n.all()
+	i := slices.IndexFunc(processes, func(p *process) bool {
+		return r != nil && p.ia == at.IA && p.name == r.name
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("no router of topology %s has the interface %s", n.opts.Topology.Name, at)
+	}
+	p := processes[i]
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return nil, fmt.Errorf("send %v to %s: %w", s, p, err)
+	}
+	if s == syscall.SIGSTOP {
+		if err := awaitStop(p.cmd.Process.Pid); err != nil {
+			return nil, fmt.Errorf("stop %s: %w", p, err)
 		}
 	}
-	return nil, fmt.Errorf("no router of topology %s has the interface %s", n.opts.Topology.Name, at)
+	n.log.Info("router signalled", "router", p.String(), "signal", s.String())
+	var all []pathsel.Interface
+	for _, i := range r.interfaces {
+		all = append(all, pathsel.Interface{IA: at.IA, ID: i.id})
+	}
+	return all, nil
 }
 
 // awaitStop returns when no thread of a process runs any more. A signal only asks for that: a

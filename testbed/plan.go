@@ -58,8 +58,18 @@ type asPlan struct {
 
 type routerPlan struct {
 	name              string
+	command           []string // see Network.chooseRouters
 	internal, metrics netip.AddrPort
 	interfaces        []interfacePlan
+}
+
+// routerAt returns the router of an AS that has the interface; nil if there is none.
+func (a asPlan) routerAt(id uint64) *routerPlan {
+	i := slices.IndexFunc(a.routers, func(r routerPlan) bool { return r.has(id) })
+	if i < 0 {
+		return nil
+	}
+	return &a.routers[i]
 }
 
 type interfacePlan struct {

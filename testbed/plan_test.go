@@ -158,14 +158,19 @@ func TestRouterCommands(t *testing.T) {
 		{nil, []RouterOf{at(9, 0, "fast")}, "", "no router of topology two-paths"},
 	} {
 		n := Network{opts: Options{Topology: topology, RouterCommand: tt.all, RoutersOf: tt.of}, plan: p}
-		got, err := n.routerCommands("stock")
+		err := n.chooseRouters("stock")
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%+v: error %v, want one with %q", tt.of, err, tt.err)
 			}
 			continue
 		}
-		list := [][]string{got[routerKey{a, "br-1"}], got[routerKey{a, "br-2"}], got[routerKey{b, "br-1"}], got[routerKey{b, "br-2"}]}
+		var list [][]string
+		for _, as := range n.plan.ases {
+			for _, r := range as.routers {
+				list = append(list, r.command)
+			}
+		}
 		if err != nil || fmt.Sprint(list) != tt.want {
 			t.Errorf("%+v: %v, %v; want %s", tt.of, list, err, tt.want)
 		}

@@ -7,44 +7,35 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"braid/pathsel"
 )
 
-// routerKey is an AS and the name of a router of it.
-type routerKey struct {
-	ia   pathsel.IA
-	name string
-}
-
-// routerCommands says how each router is run.
-func (n *Network) routerCommands(stock string) (map[routerKey][]string, error) {
+// chooseRouters sets the command of each router.
+func (n *Network) chooseRouters(stock string) error {
 	orStock := func(command []string) []string {
 		if len(command) == 0 {
 			return []string{stock}
 		}
 		return command
 	}
-	commands := map[routerKey][]string{}
 	used := make([]bool, len(n.opts.RoutersOf))
 	for _, a := range n.plan.ases {
-		for _, r := range a.routers {
-			k := routerKey{a.IA, r.name}
-			commands[k] = orStock(n.opts.RouterCommand)
+		for j := range a.routers {
+			r := &a.routers[j]
+			r.command = orStock(n.opts.RouterCommand)
 			for i, of := range n.opts.RoutersOf {
 				if of.Interface.IA == a.IA && (of.Interface.ID == 0 || r.has(of.Interface.ID)) {
-					commands[k], used[i] = orStock(of.Command), true
+					r.command, used[i] = orStock(of.Command), true
 				}
 			}
 		}
 	}
 	if i := slices.Index(used, false); i >= 0 {
-		return nil, fmt.Errorf("no router of topology %s is at %s", n.opts.Topology.Name, n.opts.RoutersOf[i].Interface)
+		return fmt.Errorf("no router of topology %s is at %s", n.opts.Topology.Name, n.opts.RoutersOf[i].Interface)
 	}
-	return commands, nil
+	return nil
 }
 
-func (n *Network) startRouters(commands map[routerKey][]string) error {
+func (n *Network) startRouters() error {
 	logs := n.logDir()
 	if err := os.RemoveAll(logs); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
@@ -57,7 +48,7 @@ func (n *Network) startRouters(commands map[routerKey][]string) error {
 	defer n.mu.Unlock()
 	for _, a := range n.plan.ases {
 		for _, r := range a.routers {
-			if err := n.startProcess(a, r.name, commands[routerKey{a.IA, r.name}]); err != nil {
+			if err := n.startProcess(a, r.name, r.command); err != nil {
 				return err
 			}
 		}

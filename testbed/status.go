@@ -165,10 +165,8 @@ func (n *Network) endStatus(
 ) LinkEndStatus {
 	st := LinkEndStatus{Interface: e.Interface, State: "unknown", Config: c, Properties: c.String(), Counters: k}
 	a, _ := n.as(e.Interface.IA)
-	for _, r := range a.routers {
-		if r.has(e.Interface.ID) {
-			st.Router = r.name
-		}
+	if r := a.routerAt(e.Interface.ID); r != nil {
+		st.Router = r.name
 	}
 	if n.opts.BFD == NoBFD || n.opts.LinksOnly {
 		st.State = "unwatched"
