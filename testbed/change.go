@@ -104,9 +104,9 @@ func (c *LinkChange) Set(name, value string) (err error) {
 	case "rate":
 		c.Rate, err = read(value, ParseRate)
 	case "delay":
-		c.Delay, err = read(value, ParseDelay)
+		c.Delay, err = read(value, parseDelay)
 	case "jitter":
-		c.Jitter, err = read(value, ParseDelay)
+		c.Jitter, err = read(value, parseDelay)
 	case "loss":
 		c.Loss, err = read(value, linkemu.ParseLoss)
 	case "queue":

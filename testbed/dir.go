@@ -21,11 +21,11 @@ const (
 	socketFile = "control.sock"
 )
 
-// ErrRunning is returned when the directory already has a running testbed.
-var ErrRunning = errors.New("a testbed is already running here")
+// errRunning is returned when the directory already has a running testbed.
+var errRunning = errors.New("a testbed is already running here")
 
-// ErrNotRunning is returned when the directory has no running testbed.
-var ErrNotRunning = errors.New("no testbed is running here")
+// errNotRunning is returned when the directory has no running testbed.
+var errNotRunning = errors.New("no testbed is running here")
 
 // lockDir creates the directory and takes it for this testbed.
 func lockDir(dir string) (*os.File, error) {
@@ -35,7 +35,7 @@ func lockDir(dir string) (*os.File, error) {
 	f, err := durable.OpenLocked(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644, 0)
 	if errors.Is(err, durable.ErrInUse) {
 		return nil, fmt.Errorf("%s: %w (process %s): "+
-			"take it down with 'braid testbed down' or choose another directory", dir, ErrRunning, owner(dir))
+			"take it down with 'braid testbed down' or choose another directory", dir, errRunning, owner(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock testbed directory: %w", err)
@@ -135,9 +135,9 @@ func WriteJSON(name string, v any) error {
 func notRunning(dir string) error {
 	s, err := StateOf(dir)
 	if err != nil {
-		return fmt.Errorf("%s: %w: start one with 'braid testbed up'", dir, ErrNotRunning)
+		return fmt.Errorf("%s: %w: start one with 'braid testbed up'", dir, errNotRunning)
 	}
 	return fmt.Errorf("%s: %w: the one with process %d, started %s, died without cleaning up "+
 		"(its routers and services died with it); start it again with 'braid testbed up'",
-		dir, ErrNotRunning, s.PID, s.Started.Format(time.DateTime))
+		dir, errNotRunning, s.PID, s.Started.Format(time.DateTime))
 }

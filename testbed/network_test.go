@@ -118,8 +118,8 @@ func TestTwoPaths(t *testing.T) {
 
 	t.Run("a second one in the same directory", func(t *testing.T) {
 		_, err := Start(t.Context(), Options{Topology: topo, Dir: dir, SCIONBin: scionBin})
-		if !errors.Is(err, ErrRunning) {
-			t.Errorf("error %v, want %v", err, ErrRunning)
+		if !errors.Is(err, errRunning) {
+			t.Errorf("error %v, want %v", err, errRunning)
 		}
 		if s := n.Status(t.Context(), false); !s.Healthy() {
 			t.Error("the first one suffered")
@@ -209,11 +209,11 @@ func TestTwoPaths(t *testing.T) {
 		}
 		<-n.Done()
 		gone(t, processes)
-		if _, err := StatusOf(t.Context(), dir, false); !errors.Is(err, ErrNotRunning) {
-			t.Errorf("status: error %v, want %v", err, ErrNotRunning)
+		if _, err := StatusOf(t.Context(), dir, false); !errors.Is(err, errNotRunning) {
+			t.Errorf("status: error %v, want %v", err, errNotRunning)
 		}
-		if err := Down(t.Context(), dir); !errors.Is(err, ErrNotRunning) {
-			t.Errorf("down again: error %v, want %v", err, ErrNotRunning)
+		if err := Down(t.Context(), dir); !errors.Is(err, errNotRunning) {
+			t.Errorf("down again: error %v, want %v", err, errNotRunning)
 		}
 		if err := n.plan.probe(); err != nil {
 			t.Errorf("an address is still in use: %v", err)

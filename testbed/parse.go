@@ -31,7 +31,7 @@ const (
 )
 
 // ParseTopology reads the YAML that scionproto's topology generator reads (.topo), with additional
-// keys for each link: rate, delay, jitter, loss, queue (as linkemu and ParseDelay read them). An
+// keys for each link: rate, delay, jitter, loss, queue (as linkemu and parseDelay read them). An
 // interface without an ID gets the lowest free one. Keys that only other parts of scionproto's
 // generator use are accepted and have no effect; unknown keys are errors. Errors start with name
 // and line.
@@ -298,8 +298,8 @@ func ParseRate(s string) (int64, error) {
 	return v, nil
 }
 
-// ParseDelay reads a delay or jitter of a link, such as 30ms.
-func ParseDelay(s string) (time.Duration, error) {
+// parseDelay reads a delay or jitter of a link, such as 30ms.
+func parseDelay(s string) (time.Duration, error) {
 	d, err := units.ParseDuration(s)
 	if err != nil || d > linkemu.MaxDelay {
 		return 0, fmt.Errorf("delay %q: want a time from 0 to %v, such as 30ms", s, linkemu.MaxDelay)

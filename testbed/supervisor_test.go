@@ -52,8 +52,8 @@ func TestSupervisor(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { syscall.Kill(state.PID, syscall.SIGKILL) })
-		if err := launch(t.Context(), t, opts, nil); !errors.Is(err, ErrRunning) {
-			t.Errorf("%s: launch again: error %v, want %v", round, err, ErrRunning)
+		if err := launch(t.Context(), t, opts, nil); !errors.Is(err, errRunning) {
+			t.Errorf("%s: launch again: error %v, want %v", round, err, errRunning)
 		}
 		if s, err := StatusOf(t.Context(), opts.Dir, true); err != nil || !s.Healthy() || s.PID != state.PID {
 			t.Errorf("%s: status %+v, %v", round, s, err)
@@ -67,7 +67,7 @@ func TestSupervisor(t *testing.T) {
 			return err == nil && !alive
 		})
 		_, err = StatusOf(t.Context(), opts.Dir, false)
-		if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "died without cleaning up") {
+		if !errors.Is(err, errNotRunning) || !strings.Contains(err.Error(), "died without cleaning up") {
 			t.Errorf("%s: status of a killed one: %v", round, err)
 		}
 	}

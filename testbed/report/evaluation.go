@@ -180,7 +180,7 @@ func originOf(run scenario.RunDir, f scenario.ScenarioFile) string {
 	if run.Load > 0 {
 		s += fmt.Sprintf("; load before %.1f", run.Load)
 	}
-	if f.Scale != 0 && f.Scale != 1 {
+	if f.Scale != 1 {
 		s += fmt.Sprintf("; at %.3g of data and times", f.Scale)
 	}
 	return s + "."
@@ -306,8 +306,8 @@ func meanCell(s scenario.Summary, name string) cell {
 	if ok && f.Runs < s.Runs {
 		c.Text += fmt.Sprintf(" in %d", f.Runs)
 	}
-	for _, e := range s.Expected {
-		if e.Figure == name && !e.Met {
+	for _, e := range s.Missed() {
+		if e.Figure == name {
 			c.Mark = "missed"
 		}
 	}
@@ -362,21 +362,14 @@ func runFigure(run scenario.RunDir, r scenario.Result, kind, of string) (figure.
 	return figure.Figure{}, fmt.Errorf("draw: there is no figure %q of a run", kind)
 }
 
-// missed returns a row for each expectation that the variant missed.
-func (v variant) missed() (rows [][]cell) {
-	for _, e := range v.summary.Expected {
-		if e.Met {
-			continue
-		}
-		got := "-"
-		if f, ok := v.summary.Figures[e.Figure]; ok {
-			got = value(f.Median)
-		}
-		runs := v.summary.Runs
-		busy := fmt.Sprintf("%d of %d", v.summary.CPUBound, runs)
-		rows = append(rows, cells(e.Figure, e.Want, got, strconv.Itoa(runs), busy))
+// missedRow is the row of an expectation that a variant missed.
+func missedRow(s scenario.Summary, e scenario.Expected) []cell {
+	got := "-"
+	if f, ok := s.Figures[e.Figure]; ok {
+		got = value(f.Median)
 	}
-	return rows
+	busy := fmt.Sprintf("%d of %d", s.CPUBound, s.Runs)
+	return cells(s.Scenario, s.Variant, e.Figure, e.Want, got, strconv.Itoa(s.Runs), busy)
 }
 
 // missedTable lists all missed expectations, of the last directory that has each scenario.
@@ -395,10 +388,10 @@ func missedTable(runs []scenario.RunDir) table {
 			}
 			seen = append(seen, s.Name)
 			for _, v := range variantsOf(run, s) {
-				missed := v.missed()
+				missed := v.summary.Missed()
 				met += len(v.summary.Expected) - len(missed)
-				for _, row := range missed {
-					t.Rows = append(t.Rows, append(cells(s.Name, v.name), row...))
+				for _, e := range missed {
+					t.Rows = append(t.Rows, missedRow(v.summary, e))
 				}
 			}
 		}

@@ -116,7 +116,7 @@ func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) st
 			}
 		}
 	}
-	if f.Scale != 0 && f.Scale != 1 {
+	if f.Scale != 1 {
 		c += fmt.Sprintf(" --scale %g", f.Scale)
 	}
 	return c + " -o DIR"
@@ -141,10 +141,8 @@ func summaryTable(sections []section) table {
 			}
 			if n := len(x.Expected); n > 0 {
 				var missed []string
-				for _, e := range x.Expected {
-					if !e.Met {
-						missed = append(missed, e.Figure+" "+e.Want)
-					}
+				for _, e := range x.Missed() {
+					missed = append(missed, e.Figure+" "+e.Want)
 				}
 				expected = cell{fmt.Sprintf("%d of %d met", n-len(missed), n), "met"}
 				if len(missed) > 0 {

@@ -61,11 +61,7 @@ func Make(run scenario.RunDir, o Options) (Made, error) {
 		for _, v := range s.variants {
 			m.Scenario = append(m.Scenario, v.summary)
 			m.CPUBound += v.summary.CPUBound
-			for _, e := range v.summary.Expected {
-				if !e.Met {
-					m.Missed++
-				}
-			}
+			m.Missed += len(v.summary.Missed())
 		}
 	}
 	return m, p.write(&m)
@@ -208,7 +204,7 @@ func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, 
 
 // scaleNote returns the name of the scenario, with the scale of its runs.
 func scaleNote(f scenario.ScenarioFile, name string) string {
-	if f.Scale != 0 && f.Scale != 1 {
+	if f.Scale != 1 {
 		return fmt.Sprintf("%s at %g of its data and times", name, f.Scale)
 	}
 	return name

@@ -56,6 +56,11 @@ type Expected struct {
 	Met    bool   `json:"met"`
 }
 
+// Missed returns the expectations that are not met.
+func (s Summary) Missed() []Expected {
+	return slices.DeleteFunc(slices.Clone(s.Expected), func(e Expected) bool { return e.Met })
+}
+
 // Summarise summarises the results by scenario and variant, in the order of the scenarios.
 func Summarise(scenarios []Scenario, results []Result) []Summary {
 	var out []Summary
@@ -208,7 +213,7 @@ func table(w io.Writer, variants []Summary) error {
 			if f.Runs < v.Runs {
 				s += fmt.Sprintf(" in %d", f.Runs)
 			}
-			if slices.ContainsFunc(v.Expected, func(e Expected) bool { return e.Figure == n && !e.Met }) {
+			if slices.ContainsFunc(v.Missed(), func(e Expected) bool { return e.Figure == n }) {
 				s += " missed"
 			}
 			return s

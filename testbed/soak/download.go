@@ -222,13 +222,8 @@ func (r *run) compare(ctx context.Context, s storage.Stored) error {
 	if s.Kind == storage.KindBolt {
 		return nil
 	}
-	for _, f := range s.Layout.Files {
-		name := filepath.FromSlash(f.Path)
-		if err := testbed.SameFile(filepath.Join(r.data(), name), filepath.Join(s.Dir, name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err = testbed.SameTree(filepath.Join(r.data(), s.Layout.Name), filepath.Join(s.Dir, s.Layout.Name))
+	return err
 }
 
 // recordIsRight opens the storage as the next download does. Pieces that the record calls complete
