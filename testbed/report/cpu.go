@@ -90,7 +90,7 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 			words = append(words, fmt.Sprintf("%s: %s s%s", v.name, value(all), text))
 		}
 	}
-	f.Text = strings.Join(words, "; ") + "."
+	f.Text += strings.Join(words, "; ") + "."
 	if most == 0 {
 		f.H = y + 20
 		f.Add(note(0, y+12, "Not recorded.", figure.Muted))

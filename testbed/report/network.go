@@ -108,7 +108,7 @@ func (c *course) networkFigure() figure.Figure {
 		who.Size = figure.Small
 		f.Add(box, in, name, who)
 	}
-	f.Text = strings.Join(words, "; ") + "."
+	f.Text += strings.Join(words, "; ") + "."
 	return f
 }
 

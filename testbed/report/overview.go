@@ -68,7 +68,7 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		lo, hi = min(lo, star), max(hi, star)
 		words = append(words, fmt.Sprintf("the limit is T* = %.1f s", star))
 	}
-	f.Text = strings.Join(words, "; ") + "."
+	f.Text += strings.Join(words, "; ") + "."
 	if math.IsInf(lo, 1) {
 		f.H = y + 20
 		f.Add(note(0, y+12, "No download was completed.", figure.Bad))
@@ -232,7 +232,7 @@ func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
 	f := figure.Figure{Name: "reached", Data: figure.Data{Head: []string{"variant", "e"}}}
 	y := head(&f, "Part of the computed limit that was reached (e)", of, bound(vs))
 	rows, medians := dotsOf(vs, "e", func(e float64) string { return fmt.Sprintf("%.3f", e) })
-	f.Text = medians + "; 1 is the limit."
+	f.Text += medians + "; 1 is the limit."
 	limits := []limit{{"limit", 1}}
 	from := 0.0
 	if lowest := slices.Min(append(allValues(rows), 1)); lowest > .5 {
@@ -249,7 +249,7 @@ func valuesFigure(s scenario.Scenario, vs []variant, name, of string) figure.Fig
 	f := figure.Figure{Name: name, Data: figure.Data{Head: []string{"variant", name}}}
 	y := head(&f, name+" of each run", of, bound(vs))
 	rows, medians := dotsOf(vs, name, value)
-	f.Text = medians + "."
+	f.Text += medians + "."
 	with0 := append(allValues(rows), 0)
 	lo, hi := slices.Min(with0), slices.Max(with0)
 	if hi == lo {

@@ -12,8 +12,8 @@ import (
 
 const width = 760.0 // of figures
 
-// head draws the title of a figure, a caption, and a warning if the machine was the limit. It
-// returns where the drawing can begin.
+// head draws the title of a figure, a caption, and a warning if the machine was the limit. The
+// warning also goes before the figure's text. head returns where the drawing can begin.
 func head(f *figure.Figure, title, of string, bound []string) float64 {
 	f.Title, f.W = title, width
 	t := figure.Words(0, 16, figure.Fit(title, 14, width), figure.Text, figure.Start)

@@ -456,3 +456,37 @@ func TestLabelsApart(t *testing.T) {
 		}
 	}
 }
+
+// People who cannot see a figure hear of its doubt, too.
+func TestTextsNameTheMachine(t *testing.T) {
+	run := open(t, made{leechers: 2, runs: 2, about: "x", bound: true})
+	p, err := buildPage(run, Options{EveryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doubtful []figure.Figure
+	runs := 0
+	for _, s := range p.Sections {
+		for _, f := range s.Figures {
+			doubtful = append(doubtful, f.Figure)
+		}
+		doubtful = append(doubtful, valuesFigure(run.Scenarios[0], s.variants, "seconds", "x"))
+		for _, r := range s.Runs {
+			if len(r.Bound) == 0 {
+				continue
+			}
+			runs++
+			for _, f := range r.Figures {
+				doubtful = append(doubtful, f.Figure)
+			}
+		}
+	}
+	if runs == 0 {
+		t.Fatal("no run is CPU-bound")
+	}
+	for _, f := range doubtful {
+		if !strings.HasPrefix(f.Text, "CPU-bound, the machine was the limit: ") {
+			t.Errorf("%s: %q", f.Name, f.Text)
+		}
+	}
+}
