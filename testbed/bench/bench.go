@@ -1,7 +1,7 @@
 // Package bench has what braid's benchmarks share: processes whose CPU time is known (process.go),
-// data and a seeder for whole downloads (payload.go), medians over runs, rows as a table or as
-// JSON, and an AS that needs no process. It measures nothing itself; the benchmarks are the
-// packages dhtbench to transportbench beside it, and linkemu.
+// data and a seeder for whole downloads (payload.go), the turns of cases, medians over runs, rows
+// as a table or as JSON, and an AS that needs no process. It measures nothing itself; the
+// benchmarks are the packages dhtbench to transportbench beside it, and linkemu.
 package bench
 
 import (

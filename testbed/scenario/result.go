@@ -81,7 +81,7 @@ func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
 			}
 		}
 		for _, f := range files {
-			if _, err := testbed.SameTree(filepath.Join(a.data.dir, f), filepath.Join(p.out, f)); err != nil {
+			if err := testbed.SameTree(filepath.Join(a.data.dir, f), filepath.Join(p.out, f)); err != nil {
 				return res, fmt.Errorf("peer %s: %w", p.peer.Name, err)
 			}
 		}

@@ -222,8 +222,7 @@ func (r *run) compare(ctx context.Context, s storage.Stored) error {
 	if s.Kind == storage.KindBolt {
 		return nil
 	}
-	_, err = testbed.SameTree(filepath.Join(r.data(), s.Layout.Name), filepath.Join(s.Dir, s.Layout.Name))
-	return err
+	return testbed.SameTree(filepath.Join(r.data(), s.Layout.Name), filepath.Join(s.Dir, s.Layout.Name))
 }
 
 // recordIsRight opens the storage as the next download does. Pieces that the record calls complete
