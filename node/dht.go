@@ -279,6 +279,14 @@ func (d *DHT) Listening() (out []string) {
 	return out
 }
 
+// Nodes returns how many other nodes these nodes know.
+func (d *DHT) Nodes() (known int) {
+	for _, s := range d.server.Status() {
+		known += s.Nodes
+	}
+	return known
+}
+
 // Status is the event that describes the nodes.
 func (d *DHT) Status() event.DHT {
 	out := event.DHT{Event: "dht"}

@@ -286,6 +286,9 @@ func (n *Node) Close() error {
 // Listening returns the addresses at which peers may connect.
 func (n *Node) Listening() []client.Peer { return n.session.Listening() }
 
+// DHT is the node's part in DHTs; nil if it takes part in none.
+func (n *Node) DHT() *DHT { return n.dht }
+
 // HTTP carries requests to servers on SCION; nil if the node is not on SCION.
 func (n *Node) HTTP() *scionnet.HTTP { return n.http }
 

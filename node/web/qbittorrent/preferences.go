@@ -180,7 +180,7 @@ var preferences = slices.Concat(
 var fixedPreferences = map[string]any{
 	"queueing_enabled": true, "max_active_torrents": -1, "dont_count_slow_torrents": true,
 	"max_ratio_act": 0, // the torrent is stopped
-	"dht":           false, "upnp": false, "random_port": false, "proxy_type": "None",
+	"upnp":          false, "random_port": false, "proxy_type": "None",
 	"bittorrent_protocol": 1, "encryption": 0, "anonymous_mode": false, "ip_filter_enabled": false,
 	"max_connec": -1, "max_uploads": -1, "max_uploads_per_torrent": -1,
 	"auto_tmm_enabled": false, "preallocate_all": false, "incomplete_files_ext": false,
@@ -207,8 +207,15 @@ func daysOf(n int) (days [7]bool) { // Sunday first
 	return days
 }
 
+// fixedPreferences adds what a running daemon cannot change either.
+func (c *call) fixedPreferences() map[string]any {
+	fixed := maps.Clone(fixedPreferences)
+	fixed["dht"] = c.node.DHT() != nil
+	return fixed
+}
+
 func (c *call) preferences() (any, error) {
-	s, out := c.node.Settings(), maps.Clone(fixedPreferences)
+	s, out := c.node.Settings(), c.fixedPreferences()
 	for _, p := range preferences {
 		out[p.name] = p.get(&s)
 	}
@@ -237,7 +244,7 @@ func (c *call) setPreferences() (any, error) {
 				}
 			}
 		}
-		for name, v := range fixedPreferences {
+		for name, v := range c.fixedPreferences() {
 			if raw, ok := wanted[name]; ok && !same(raw, v) {
 				return lacking("other value for " + name)
 			}
@@ -261,10 +268,22 @@ func (c *call) buildInfo() (any, error) {
 func (c *call) transferInfo() (any, error) {
 	s, now := c.node.Settings(), c.node.Stats()
 	rates, alternative := s.RatesAt(time.Now())
+	dhtNodes := 0
+	if d := c.node.DHT(); d != nil {
+		dhtNodes = d.Nodes()
+	}
 	return map[string]any{
-		"connection_status": "connected", "dht_nodes": 0, "dl_info_data": now.Fetched, "dl_info_speed": int64(now.ReadRate / 8),
-		"dl_rate_limit": limitOf(rates, true), "up_info_data": now.Sent, "up_info_speed": int64(now.WriteRate / 8),
-		"up_rate_limit": limitOf(rates, false), "use_alt_speed_limits": alternative, "queueing": true, "refresh_interval": 1500,
+		"connection_status":    "connected",
+		"dht_nodes":            dhtNodes,
+		"dl_info_data":         now.Fetched,
+		"dl_info_speed":        int64(now.ReadRate / 8),
+		"dl_rate_limit":        limitOf(rates, true),
+		"queueing":             true,
+		"refresh_interval":     1500,
+		"up_info_data":         now.Sent,
+		"up_info_speed":        int64(now.WriteRate / 8),
+		"up_rate_limit":        limitOf(rates, false),
+		"use_alt_speed_limits": alternative,
 	}, nil
 }
 

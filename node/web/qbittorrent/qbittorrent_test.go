@@ -85,6 +85,11 @@ type service struct {
 func serve(t *testing.T) *service {
 	t.Helper()
 	n, downloads := webtest.Service(t)
+	return serveNode(t, n, downloads)
+}
+
+func serveNode(t *testing.T, n *node.Node, downloads string) *service {
+	t.Helper()
 	s := &service{T: t, node: n, downloads: downloads, ended: make(chan struct{}, 1)}
 	h, err := Handler(n, Options{Access: &door{}, State: t.TempDir(), Shutdown: func() { s.ended <- struct{}{} }})
 	if err != nil {
@@ -103,9 +108,13 @@ func serve(t *testing.T) *service {
 // in is a service with a session.
 func in(t *testing.T) *service {
 	t.Helper()
-	s := serve(t)
+	return serve(t).loggedIn()
+}
+
+func (s *service) loggedIn() *service {
+	s.Helper()
 	if code, said := s.post("auth/login", "username", "admin", "password", "secret"); code != http.StatusOK || said != "Ok." {
-		t.Fatalf("login: %d %s", code, said)
+		s.Fatalf("login: %d %s", code, said)
 	}
 	return s
 }
@@ -404,6 +413,24 @@ func TestPreferences(t *testing.T) {
 	s.must("transfer/toggleSpeedLimitsMode")
 	if got := s.must("transfer/speedLimitsMode"); got != "1" {
 		t.Error(got)
+	}
+}
+
+// The daemon says whether it takes part in the DHT, and refuses to change that.
+func TestDHT(t *testing.T) {
+	t.Parallel()
+	s := serveNode(t, webtest.ServiceInDHT(t), "").loggedIn()
+	if got := get[map[string]any](s, "app/preferences")["dht"]; got != true {
+		t.Errorf("in the DHT: dht is %v", got)
+	}
+	if got := get[map[string]any](s, "transfer/info")["dht_nodes"]; got != 0.0 {
+		t.Errorf("before it knows other nodes: dht_nodes is %v", got)
+	}
+	if code, said := s.post("app/setPreferences", "json", `{"dht":true}`); code != http.StatusOK {
+		t.Errorf("what was read is not accepted: %s", said)
+	}
+	if code, _ := s.post("app/setPreferences", "json", `{"dht":false}`); code != http.StatusConflict {
+		t.Errorf("switched the DHT off: %d", code)
 	}
 }
 

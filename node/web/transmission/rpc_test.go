@@ -346,6 +346,19 @@ func TestSessionSet(t *testing.T) {
 	is("default-trackers", "http://127.0.0.1:1/announce\nudp://127.0.0.1:2")
 }
 
+// The daemon says whether it takes part in the DHT, and refuses to change that.
+func TestDHT(t *testing.T) {
+	t.Parallel()
+	s := serveNode(t, webtest.ServiceInDHT(t), "")
+	if got := s.setting("dht-enabled"); got != true {
+		t.Errorf("in the DHT: dht-enabled is %v", got)
+	}
+	s.must("session-set", map[string]any{"dht-enabled": true})
+	if _, result := s.ask("session-set", map[string]any{"dht-enabled": false}); result == "success" {
+		t.Error("switched the DHT off")
+	}
+}
+
 func without(m map[string]any, name string) map[string]any { delete(m, name); return m }
 
 func TestTorrentSet(t *testing.T) {

@@ -29,6 +29,11 @@ type service struct {
 
 func serve(t *testing.T) *service {
 	n, downloads := webtest.Service(t)
+	return serveNode(t, n, downloads)
+}
+
+func serveNode(t *testing.T, n *node.Node, downloads string) *service {
+	t.Helper()
 	s := &service{T: t, node: n, downloads: downloads, ended: make(chan struct{}, 1)}
 	rpc := Handler(n, Options{Version: "braid 1", State: "/state", Shutdown: func() { s.ended <- struct{}{} }})
 	mux := http.NewServeMux()

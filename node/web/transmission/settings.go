@@ -30,7 +30,7 @@ type setting struct {
 	get   func(*session) any
 	// put changes the settings by the arguments of session_set; nil: the field is read only.
 	put func(*session, *reader)
-	// lacks says what braid lacks. The field then has one value, and no other can be set.
+	// lacks, if not empty, says what braid lacks. The field then refuses every value but its own.
 	lacks string
 }
 
@@ -328,7 +328,11 @@ var lacking = []setting{
 	lacks("blocklist_url", "", "blocklist"),
 	readOnly("blocklist_size", func(*session) any { return 0 }),
 	lacks("cache_size_mb", 0, "cache of its own: the operating system has one"),
-	lacks("dht_enabled", false, "DHT"),
+	{
+		name: "dht_enabled", style: kebab,
+		get:   func(x *session) any { return x.node.DHT() != nil },
+		lacks: "switch for the DHT while it runs: restart it with another --dht",
+	},
 	lacks("encryption", "tolerated", "other order than plain connections first, and encrypted ones to peers that refuse those"),
 	lacks("peer_limit_global", 0, "limit of peers for all torrents together"),
 	lacks("peer_port_random_on_start", false, "random port: restart it with --listen and port 0"),

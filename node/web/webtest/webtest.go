@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,18 @@ func Service(t testing.TB) (n *node.Node, downloads string) {
 	t.Helper()
 	downloads = t.TempDir()
 	return Open(t, node.Config{Service: true, State: t.TempDir(), Settings: node.Settings{Dir: downloads}}), downloads
+}
+
+// ServiceInDHT is Service with a node of a DHT on loopback.
+func ServiceInDHT(t testing.TB) *node.Node {
+	t.Helper()
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+	return Open(t, node.Config{
+		Service:  true,
+		State:    t.TempDir(),
+		Settings: node.Settings{Dir: t.TempDir()},
+		DHT:      &node.DHTConfig{IP: []netip.AddrPort{at}},
+	})
 }
 
 // Open opens a node that listens on loopback, until the end of the test.

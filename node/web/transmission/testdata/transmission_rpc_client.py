@@ -126,7 +126,7 @@ assert not s.start_added_torrents
 for name in dir(type(s)):
     if not name.startswith("_") and isinstance(getattr(type(s), name), property):
         getattr(s, name)
-refused("no DHT", c.set_session, dht_enabled=True)
+refused("no switch for the DHT", c.set_session, dht_enabled=True)
 refused("other order", c.set_session, encryption="required")
 refused("no blocklist", c.blocklist_update)
 refused("tests its port", c.port_test)
