@@ -8,8 +8,8 @@ import (
 	"braid/client"
 )
 
-// The regular work of a node: one goroutine looks at all torrents once a second, and at once after
-// poke. So an idle torrent has no timer and, apart from this look, costs nothing.
+// The regular work of a node: one goroutine looks at all torrents once a second, and at the queue
+// immediately after poke. So idle torrents need no timers of their own.
 
 const (
 	// saveEvery bounds how much of the counters a killed process loses.
@@ -19,7 +19,7 @@ const (
 	startsAtOnce = 4
 )
 
-// poke has the regular work done at once.
+// poke makes beat look at the queue now.
 func (n *Node) poke() {
 	select {
 	case n.wake <- struct{}{}:
@@ -27,7 +27,7 @@ func (n *Node) poke() {
 	}
 }
 
-// background has Close wait for f. Once the node is closed, it is not called.
+// background runs f in a goroutine, for which Close waits. After Close it does nothing.
 func (n *Node) background(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -36,8 +36,8 @@ func (n *Node) background(f func()) {
 	}
 }
 
-// announceMoves announces all torrents again when peers must dial other addresses than before: a
-// NAT has given this host another one. Only the goroutine of beat calls it.
+// announceMoves announces all torrents again if the node's addresses have changed, for example
+// because a NAT has given this host another address. Only the goroutine of beat calls it.
 func (n *Node) announceMoves() {
 	now := n.Listening()
 	if slices.Equal(now, n.listened) {
@@ -114,8 +114,8 @@ func (t *Torrent) beat(now time.Time) {
 	}
 }
 
-// observe notes whether payload has come or gone. It returns when the run was complete, and for how
-// long no payload has moved since.
+// observe notes the time if payload has been transferred since the last look. It returns when the
+// run became complete, and for how long it has transferred no payload since then.
 func (r *run) observe(p client.Progress, now time.Time) (completed time.Time, idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +125,7 @@ func (r *run) observe(p client.Progress, now time.Time) (completed time.Time, id
 	return r.completed, now.Sub(later(r.completed, r.active))
 }
 
-// beyondGoal returns how much was sent after the look at which the goal was reached.
+// beyondGoal returns the number of bytes sent since the goal was reached.
 func (r *run) beyondGoal(sent int64, reached bool) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,14 +147,14 @@ func (r *run) tellHungry(hungry bool) {
 	}
 }
 
-// goal is the node's.
+// goal returns the seeding goal in the node's settings.
 func (n *Node) goal() Goal {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.settings.Goal
 }
 
-// conduct starts and stops torrents of a service as the queue has it.
+// conduct starts and stops the torrents of a service according to the queue.
 func (n *Node) conduct() {
 	if !n.service {
 		return
@@ -175,8 +175,8 @@ func (n *Node) conduct() {
 	}
 }
 
-// decide starts or stops a torrent in the background. If too much is under way, a later look does
-// it.
+// decide starts or stops a torrent in the background. If too many starts and stops are under way, it
+// does nothing, and a later look tries again.
 func (n *Node) decide(t *Torrent, run bool) {
 	if !t.deciding.CompareAndSwap(false, true) {
 		return
@@ -255,7 +255,7 @@ func (t *Torrent) takeTurn() {
 	t.abort = nil
 	cancelled := ctx.Err() != nil
 	if err != nil {
-		t.state = Queued // whoever has cancelled it says what it is from now on
+		t.state = Queued // if the start was cancelled, the canceller sets the final state
 	}
 	t.mu.Unlock()
 	if err != nil && !cancelled {

@@ -28,9 +28,19 @@ func getCommand() *cli.Command {
 			"same command resumes; it waits for a sender that is away.\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
-			&cli.BoolFlag{Name: "follow", Usage: "go on fetching what changes, of a sender with --watch; files of an earlier state are overwritten, none is deleted"},
-			&durationFlag{Name: "stop-timeout", Usage: "give up after `TIME` without data, and say why (default: never)"},
-			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
+			&cli.BoolFlag{
+				Name: "follow",
+				Usage: "if the sender runs with --watch: keep running and fetch each change. It overwrites " +
+					"changed files, and deletes none",
+			},
+			&durationFlag{
+				Name:  "stop-timeout",
+				Usage: "give up after `TIME` without data, and say why (default: never)",
+			},
+			&cli.BoolFlag{
+				Name:  "piece-events",
+				Usage: "with --json: print an event for each verified piece",
+			},
 		}, withoutFlags(keepFlags(), "list"), writeFlags(), groupFlags()),
 		Action: session(false, runGet),
 	}
@@ -61,11 +71,11 @@ func (t *task) fetchLine(ctx context.Context, l send.Line) error {
 	}
 	o := all[0]
 	if t.Bool("follow") && o.Storage.Existing != storage.RenameExisting {
-		o.Storage.Existing = storage.ReplaceExisting // it is of an earlier state
+		o.Storage.Existing = storage.ReplaceExisting // existing files are an earlier state
 	}
 	var later []client.Peer
 	n, err := t.openGroup(ctx, l.Key, anyOnSCION(l.Peers), func(cfg *node.Config, host *scionnet.Host) {
-		o.Source.Peers = nil // those of a magnet link may be less
+		o.Source.Peers = nil // inTurn chooses among l.Peers instead
 		o.Peers, later = inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
 		cfg.Torrents = []node.Options{o}
 	})
@@ -87,15 +97,17 @@ func (t *task) fetchLine(ctx context.Context, l send.Line) error {
 	return t.fetch(ctx, added)
 }
 
-var errUnreachable = errors.New("no address in the line can be reached from this host: the sender is only on SCION, and this host is not")
+var errUnreachable = errors.New("no address in the line can be reached from this host: " +
+	"the sender is only on SCION, and this host is not")
 
 // readLine reads the line from the command line or from standard input.
 func readLine(cmd *cli.Command, stdin io.Reader) (send.Line, error) {
 	if cmd.Args().Len() == 0 {
-		return send.Line{}, usageErrorf("name the line that braid send has printed, or - to read it from standard input")
+		return send.Line{}, usageErrorf("name the line that braid send has printed, " +
+			"or - to read it from standard input")
 	}
 	text := ""
-	for _, a := range cmd.Args().Slice() { // a mail program may have broken it
+	for _, a := range cmd.Args().Slice() { // a mail program may have broken the line
 		text += a
 	}
 	if text == "-" {
@@ -112,8 +124,8 @@ func readLine(cmd *cli.Command, stdin io.Reader) (send.Line, error) {
 	return l, nil
 }
 
-// inTurn says which addresses of a sender are tried at once, and which later if nothing comes: TCP
-// is for where SCION leads nowhere.
+// inTurn says which addresses of a sender to try now, and which later if no data comes: TCP is tried
+// if SCION does not work.
 func inTurn(peers []client.Peer, scion, ip bool) (first, later []client.Peer) {
 	for _, p := range peers {
 		switch {
@@ -129,8 +141,8 @@ func inTurn(peers []client.Peer, scion, ip bool) (first, later []client.Peer) {
 	return first, later
 }
 
-// scionPatience is how long a download waits for data over SCION before TCP is tried as well: a
-// lookup of paths takes seconds at worst.
+// scionPatience is how long a download waits for a connection over SCION before it tries TCP as
+// well. A lookup of paths may take seconds.
 const scionPatience = 5 * time.Second
 
 // askLater adds the peers if nobody is connected after a while.

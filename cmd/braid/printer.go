@@ -16,50 +16,51 @@ import (
 	"braid/tracker"
 )
 
-// printer is the only way of text from braid to standard output or standard error. What it prints
-// is visible: nothing that a stranger has written can make a terminal obey. JSON goes through it
-// too, and stays valid. It is safe for concurrent use.
+// printer writes all text that braid sends to standard output or standard error. It replaces control
+// characters with visible escapes, so that text from strangers, such as a torrent's name, cannot
+// control the terminal. JSON goes through it, too, and stays valid. A printer is safe for concurrent
+// use.
 type printer struct {
 	w io.Writer
 	// private hides the keys of announce URLs: standard error is what people paste into bug
 	// reports.
 	private bool
-	// lost, if not nil, is called after the first error of writing. Nothing more is printed then:
-	// half a line of JSON and the rest of another make no sense. If it is nil, errors are
-	// forgotten.
+	// lost, if not nil, is called after the first write error. After that the printer prints
+	// nothing more, since a line of JSON may have been cut off. If lost is nil, write errors are
+	// ignored.
 	lost func()
-	// dumb is a terminal that only prints; colour one that knows colours, if the user likes them.
+	// dumb: the terminal cannot move its cursor. colour: it knows colours, and the user wants them.
 	dumb, colour bool
 
 	mu    sync.Mutex
-	err   error    // the first one, if lost is not nil
-	frame frame    // what stands at the end of a terminal, nil: nothing
+	err   error    // the first write error, if lost is not nil
+	frame frame    // the text at the end of the terminal that is drawn again and again; nil: none
 	drawn []string // its lines as they were last drawn, without colours
-	// Until this moment the terminal may be changing its size, and nothing is drawn; text waits in
-	// held.
+	// unsettled is the end of a change of the terminal's size. Until then nothing is drawn, and
+	// text waits in held.
 	unsettled time.Time
 	held      string
 }
 
-// settling is how long a terminal is left alone after its size has changed. tmux breaks lines anew
-// at once, but tells of no second change for a quarter of a second: what is drawn meanwhile is
-// drawn in the wrong place.
+// settling is how long the printer waits after the terminal's size has changed. tmux wraps lines
+// anew at once, but reports a second change only after a quarter of a second. A frame drawn
+// meanwhile would be in the wrong place.
 const settling = 300 * time.Millisecond
 
-// frame is what is drawn on a terminal of this size.
+// frame returns the lines to draw on a terminal of the given size.
 type frame func(columns, rows int) []line
 
-// stdout prints results. Whoever asked for them must know if they are lost: see outcome.
+// stdout prints results. If they cannot be written, the command fails: see outcome.
 func stdout(c *cli.Command) *printer { return c.Root().Writer.(*printer) }
 
-// stderr prints progress, the log and errors. A terminal that has gone does not stop a transfer.
+// stderr prints progress, the log and errors. If they cannot be written, transfers go on.
 func stderr(c *cli.Command) *printer { return c.Root().ErrWriter.(*printer) }
 
-// pipes are standard input and output of a process that another braid has started and reads: no
-// text for people.
+// pipes returns the raw standard input and output, for a process that another braid has started:
+// what it writes is data for that braid, not text for people.
 func pipes() (io.Reader, io.Writer) { return os.Stdin, os.Stdout }
 
-// Write prints whole lines, or the beginning of one, without cutting characters in two.
+// Write prints text. Callers pass whole characters, and usually whole lines.
 func (p *printer) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,18 +73,17 @@ func (p *printer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// printf prints text in which the arguments are made visible. They cannot end a line; only the
-// format can.
+// printf makes control characters in the arguments visible. So only the format can end a line.
 func (p *printer) printf(format string, args ...any) {
 	text := visiblef(format, args...)
 	if p.private {
 		text = tracker.Redact(text)
 	}
-	_, _ = p.Write([]byte(text)) // kept in err
+	_, _ = p.Write([]byte(text)) // err keeps the error
 }
 
-// say prints a message of one or more lines, such as an error. Further lines are indented, so that
-// none of them passes for a message of its own.
+// say prints a message of one or more lines, such as an error. It indents all lines but the first,
+// so that none of them looks like another message.
 func (p *printer) say(who, message string) {
 	first, rest, more := strings.Cut(strings.TrimSpace(message), "\n")
 	p.printf("%s: %s\n", who, first)
@@ -93,8 +93,8 @@ func (p *printer) say(who, message string) {
 	}
 }
 
-// draw replaces what was drawn before by this frame, which stays at the end of the terminal until
-// the next one.
+// draw replaces the previous frame with this one, which stays at the end of the terminal until the
+// next call.
 func (p *printer) draw(f frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,12 +102,12 @@ func (p *printer) draw(f frame) {
 	p.repaint()
 }
 
-// drawText is draw for one line.
+// drawText draws a frame of one line.
 func (p *printer) drawText(text string) {
 	p.draw(func(int, int) []line { return []line{textLine(text)} })
 }
 
-// resized has the frame drawn again, in the new size of the terminal.
+// resized draws the frame again, in the new size of the terminal, once that is stable.
 func (p *printer) resized() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,12 +119,12 @@ func (p *printer) resized() {
 	})
 }
 
-// resizing tells whether something is drawn that should not be touched yet.
+// resizing tells whether a frame is on the terminal while the terminal's size may be changing.
 func (p *printer) resizing() bool {
 	return len(p.drawn) > 0 && p.frame != nil && time.Now().Before(p.unsettled)
 }
 
-// clear takes away what was drawn before.
+// clear erases the frame.
 func (p *printer) clear() { p.draw(nil) }
 
 func (p *printer) repaint() {
@@ -136,10 +136,10 @@ func (p *printer) repaint() {
 	}
 }
 
-// erased takes the cursor back to the first line that was drawn, and prints what was held back.
-// Terminals break lines anew when they get narrower: what was a line may be two rows by now. Rows
-// are erased one by one: of a screen that is erased whole tmux keeps a copy in what has scrolled
-// off.
+// erased returns text that erases the drawn frame, moves the cursor to its first line, and prints
+// the held text. A terminal wraps its lines anew when it gets narrower, so a drawn line may take
+// several rows by now. Rows are erased one by one: if the whole screen is erased, tmux copies it
+// into the scrollback.
 func (p *printer) erased() string {
 	held := p.held
 	p.held = ""
@@ -155,8 +155,8 @@ func (p *printer) erased() string {
 	return "\r\x1b[K" + strings.Repeat("\x1b[A\x1b[K", rows) + held
 }
 
-// drawing is the frame, in the size and the colours of the terminal: nothing while another job has
-// it.
+// drawing returns text that draws the frame in the terminal's size and colours. It is empty while
+// another job of the shell has the terminal.
 func (p *printer) drawing() string {
 	if f, ok := p.w.(*os.File); p.frame == nil || ok && !foreground(f) {
 		return ""
@@ -172,7 +172,7 @@ func (p *printer) drawing() string {
 	return b.String()
 }
 
-// painted is a line as it goes to the terminal, without its colours and with them.
+// painted returns a line as it is drawn, cut to the columns: without colours, and with them.
 func (p *printer) painted(l line, columns int) (text, coloured string) {
 	for _, s := range l {
 		t := visible(s.text)
@@ -204,7 +204,7 @@ func (p *printer) send(text string) error {
 	return err
 }
 
-// lostOutput is the error that the printer met, if any.
+// lostOutput returns the first write error, if lost is not nil.
 func (p *printer) lostOutput() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +219,7 @@ func (p *printer) isTerminal() bool {
 // live tells whether lines can be drawn and replaced.
 func (p *printer) live() bool { return p.isTerminal() && !p.dumb }
 
-// obey takes over what the environment says of the terminal: see no-color.org.
+// obey reads the terminal's abilities from the environment: see no-color.org.
 func (p *printer) obey(getenv func(string) string) {
 	p.dumb = getenv("TERM") == "dumb"
 	p.colour = p.live() && getenv("NO_COLOR") == ""
@@ -230,34 +230,36 @@ func (p *printer) size() (columns, rows int) {
 	if f, ok := p.w.(*os.File); ok {
 		columns, rows, _ = term.GetSize(int(f.Fd()))
 	}
-	if columns <= 0 || rows <= 0 { // some terminals do not know
+	if columns <= 0 || rows <= 0 { // some terminals do not tell
 		columns, rows = 80, 24
 	}
 	return columns, rows
 }
 
-// lend lets a command of the user write past the printer: what it writes is the user's.
+// lend lets a command of the user write past the printer, since its output is not braid's.
 func (p *printer) lend(c *exec.Cmd) { c.Stdout, c.Stderr = p.w, p.w }
 
-// handler is a log in lines. It quotes what is not printable, and hides the keys of announce URLs.
+// handler returns a log handler that prints lines, quotes unprintable characters, and hides the keys
+// in announce URLs.
 func (p *printer) handler(level slog.Level) slog.Handler {
-	return slog.NewTextHandler(p, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	redact := func(_ []string, a slog.Attr) slog.Attr {
 		if k := a.Value.Kind(); k == slog.KindString || k == slog.KindAny {
 			if text := a.Value.String(); tracker.Redact(text) != text {
 				a.Value = slog.StringValue(tracker.Redact(text))
 			}
 		}
 		return a
-	}})
+	}
+	return slog.NewTextHandler(p, &slog.HandlerOptions{Level: level, ReplaceAttr: redact})
 }
 
-// fprintf is Fprintf whose arguments are made visible.
+// fprintf is fmt.Fprintf that makes control characters in the arguments visible.
 func fprintf(w io.Writer, format string, args ...any) error {
 	_, err := io.WriteString(w, visiblef(format, args...))
 	return err
 }
 
-// table lines up cells. Arguments can end neither a line nor a cell; only the format can.
+// table aligns cells. Only the format can end a line or a cell; arguments cannot.
 type table struct{ *tabwriter.Writer }
 
 func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)} }

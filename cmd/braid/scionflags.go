@@ -13,30 +13,72 @@ import (
 	"braid/scionnet"
 )
 
-// scionFlags say where the SCION control plane of the local AS is found, as the scion tool's flags
-// do.
+// scionFlags say where the SCION configuration is. They have the names of the scion tool's flags.
 func scionFlags() []cli.Flag {
 	const category = "SCION"
 	return []cli.Flag{
-		&cli.StringFlag{Name: "config-dir", Category: category, Usage: "`DIR` with topology.json and certs/ (default /etc/scion on Linux); --sciond and SCION_DAEMON win over it"},
-		&cli.StringFlag{Name: "sciond", Category: category, Usage: "use the SCION daemon at `HOST:PORT`, or \"default\" for 127.0.0.1:30255"},
-		&cli.StringFlag{Name: "local", Aliases: []string{"l"}, Category: category, Usage: "local `IP` address to send from (also SCION_LOCAL_ADDR)"},
-		&cli.StringFlag{Name: "nat", Value: "auto", Category: category, Usage: "`MODE` auto: ask the routers of the AS at which address they see this host, and go on while that is another one; on: always go on; off: do not ask"},
-		&cli.BoolFlag{Name: "epic", Category: category, Usage: "send with EPIC along paths that offer it (see braid paths --json): the routers of their last two ASes then check each packet. The clock must be right to a second"},
-		&cli.StringFlag{Name: "bootstrap", Value: "auto", Category: category, Usage: "where a host without SCION configuration gets one: `SERVER` is the URL of a discovery server, auto (ask the network for one, as braid bootstrap does), or off"},
-		&cli.StringFlag{Name: "isd-as", Category: category, Usage: "the local `ISD-AS`, where the environment file names several"},
+		&cli.StringFlag{
+			Name:     "config-dir",
+			Category: category,
+			Usage: "`DIR` with topology.json and certs/ (default /etc/scion on Linux); --sciond and " +
+				"SCION_DAEMON win over it",
+		},
+		&cli.StringFlag{
+			Name:     "sciond",
+			Category: category,
+			Usage:    "use the SCION daemon at `HOST:PORT`, or \"default\" for 127.0.0.1:30255",
+		},
+		&cli.StringFlag{
+			Name:     "local",
+			Aliases:  []string{"l"},
+			Category: category,
+			Usage:    "local `IP` address to send from (also SCION_LOCAL_ADDR)",
+		},
+		&cli.StringFlag{
+			Name:     "nat",
+			Value:    "auto",
+			Category: category,
+			Usage: "whether to find this host's address behind a NAT by asking the routers of the AS: " +
+				"`MODE` is auto (ask once, and repeatedly if there is a NAT), on (ask repeatedly), or off",
+		},
+		&cli.BoolFlag{
+			Name:     "epic",
+			Category: category,
+			Usage: "send with EPIC along paths that offer it (see braid paths --json): the routers of " +
+				"their last two ASes then check each packet. The clock must be right to a second",
+		},
+		&cli.StringFlag{
+			Name:     "bootstrap",
+			Value:    "auto",
+			Category: category,
+			Usage: "where a host without SCION configuration gets one: `SERVER` is the URL of a discovery " +
+				"server, auto (ask the network for one, as braid bootstrap does), or off",
+		},
+		&cli.StringFlag{
+			Name:     "isd-as",
+			Category: category,
+			Usage:    "the local `ISD-AS`, if the environment file names several",
+		},
 	}
 }
 
 // forceFlag is for the commands that listen on SCION.
 func forceFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "force", Category: "SCION", Usage: "listen at a SCION port to which the AS does not deliver, too: for hosts with a shim dispatcher"}
+	return &cli.BoolFlag{
+		Name:     "force",
+		Category: "SCION",
+		Usage: "allow SCION ports to which the AS does not deliver packets: for hosts with a shim " +
+			"dispatcher",
+	}
 }
 
-// environment is the configuration that the flags, the environment and /etc/scion give together.
+// environment reads the SCION configuration from the flags, the environment and /etc/scion.
 func environment(cmd *cli.Command) (scionnet.Config, error) {
 	c, err := scionnet.Environment(scionnet.Flags{
-		ConfigDir: cmd.String("config-dir"), Daemon: cmd.String("sciond"), Local: cmd.String("local"), IA: cmd.String("isd-as"),
+		ConfigDir: cmd.String("config-dir"),
+		Daemon:    cmd.String("sciond"),
+		Local:     cmd.String("local"),
+		IA:        cmd.String("isd-as"),
 	}, os.LookupEnv, os.ReadFile)
 	if err != nil {
 		return c, fmt.Errorf("%w; see --config-dir, --sciond, --local and --isd-as", err)
@@ -44,8 +86,8 @@ func environment(cmd *cli.Command) (scionnet.Config, error) {
 	return c, nil
 }
 
-// scionConfig is the environment with braid's own settings, and braid's own configuration if there
-// is no other.
+// scionConfig adds braid's own flags to the environment. If there is no other configuration, it is
+// the one that braid has got by bootstrapping.
 func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 	c, err := environment(cmd)
 	if err != nil {
@@ -72,9 +114,11 @@ func openHost(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*scionne
 	return openListening(ctx, cmd, nil, log)
 }
 
-// openListening opens the SCION host that the flags and the addresses of --listen describe: without
-// --local the first address says where to send from.
-func openListening(ctx context.Context, cmd *cli.Command, listen []scionnet.Addr, log *slog.Logger) (*scionnet.Host, error) {
+// openListening opens the SCION host that the flags and the addresses of --listen describe. Without
+// --local it sends from the first address of --listen.
+func openListening(
+	ctx context.Context, cmd *cli.Command, listen []scionnet.Addr, log *slog.Logger,
+) (*scionnet.Host, error) {
 	setUp(ctx, cmd, log)
 	c, err := scionConfig(cmd, log)
 	if err != nil {
@@ -99,13 +143,15 @@ func fits(h *scionnet.Host, a scionnet.Addr) error {
 	if a.IA == h.IA() && a.Host == h.LocalIP() {
 		return nil
 	}
-	return usageErrorf("cannot listen on %s: this host is in AS %s, with the address %s", a, h.IA(), h.LocalIP())
+	return usageErrorf("cannot listen on %s: this host is in AS %s, with the address %s",
+		a, h.IA(), h.LocalIP())
 }
 
 // listenError says what to do if an address to listen on does not fit the host or its AS.
 func listenError(err error) error {
 	if port := (*scionnet.PortError)(nil); errors.As(err, &port) {
-		return usageErrorf("%w; choose another port or, if a shim dispatcher runs on this host, give --force", err)
+		return usageErrorf("%w; choose another port or, "+
+			"if a shim dispatcher runs on this host, give --force", err)
 	}
 	return err
 }

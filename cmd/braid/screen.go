@@ -13,8 +13,9 @@ import (
 	"braid/pathsel"
 )
 
-// What a terminal shows of transfers is a function of their progress and of its size: lines of
-// spans. The printer makes them visible, adds the colours and replaces those of the last look.
+// The display of running transfers is a function of their progress and of the terminal's size. It
+// returns lines of spans. The printer escapes control characters in them, adds colours, and draws
+// the lines over the previous ones.
 
 // line is one row of a terminal.
 type line []span
@@ -25,7 +26,7 @@ type span struct {
 	style style
 }
 
-// style is what SGR (ECMA-48) makes of text.
+// style is the parameter of an SGR sequence (ECMA-48).
 type style string
 
 const (
@@ -37,21 +38,21 @@ const (
 	amber style = "33"
 )
 
-// textLine is a line in no style.
+// textLine is a line without style.
 func textLine(text string) line { return line{{text, plain}} }
 
 const (
-	minBar, maxBar = 10, 24 // columns between the brackets; below it is no bar
-	minName        = 16     // columns that a name has before a bar is drawn
-	maxReason      = 2      // lines of a reason, so that it does not push transfers off the screen
+	minBar, maxBar = 10, 24 // columns between the brackets; there is no bar below minBar
+	minName        = 16     // columns of a name; a bar is drawn only if it leaves that many
+	maxReason      = 2      // lines of a reason; more would push transfers off the screen
 )
 
-// screen shows transfers on a terminal, and in full if they fit. If not, it shows as many as fit,
-// from the first on, and says how many more there are; none moves because of another one's
-// progress. The last line sums up.
+// screen returns the display of transfers. If not all of them fit, it shows the first ones and says
+// how many more there are. The order does not depend on progress, so transfers keep their places.
+// The last line is the sum.
 func screen(all []client.Progress, uploads, verbose bool, width, height int) []line {
 	one, sum, nameWidth := len(all) == 1, sumOf(all), nameColumns(all, width)
-	if !one && !uploads { // the end of a download was told above
+	if !one && !uploads { // a line above the display has said that a download is complete
 		all = slices.DeleteFunc(slices.Clone(all), func(p client.Progress) bool { return p.Phase == client.Complete })
 	}
 	room := max(1, height-1) // the cursor stands below
@@ -78,7 +79,7 @@ func screen(all []client.Progress, uploads, verbose bool, width, height int) []l
 	return append(lines, headline(sum, uploads, width, nameWidth))
 }
 
-// nameColumns is how wide names are: as the longest, as far as the figures leave room.
+// nameColumns returns the width of names: that of the longest, unless the figures need the room.
 func nameColumns(all []client.Progress, width int) int {
 	longest := 0
 	for _, p := range all {
@@ -90,18 +91,18 @@ func nameColumns(all []client.Progress, width int) int {
 	const figures = len("  100% of 1023.9 MiB  999.9 Mbit/s  23h59m left")
 	room := max(minName, width-figures)
 	if longest+minBar+4 > room && room >= minName+minBar+4 {
-		room -= minBar + 4 // rather a shorter name than no bar
+		room -= minBar + 4 // a shorter name is better than no bar
 	}
 	return min(longest, room)
 }
 
-// area is what a screen shows of a transfer, and the columns and lines that it has for that.
+// area says what to show of a transfer, and how many columns and lines there are for it.
 type area struct {
 	uploads, verbose       bool
 	width, nameWidth, room int
 }
 
-// block is one transfer: its headline, what it waits for, and its paths.
+// block shows one transfer: its headline, why it waits, and its paths.
 func block(p client.Progress, a area) []line {
 	lines := []line{headline(p, a.uploads, a.width, a.nameWidth)}
 	if why := whyWaiting(p); why != "" && !a.uploads {
@@ -139,7 +140,7 @@ func headline(p client.Progress, uploads bool, width, nameWidth int) line {
 	return append(out, span{figures, plain}, left)
 }
 
-// phaseText says what a transfer does if it does not download.
+// phaseText describes a transfer in a phase other than downloading.
 func phaseText(p client.Progress) (string, style) {
 	switch p.Phase {
 	case client.Metadata:
@@ -154,15 +155,15 @@ func phaseText(p client.Progress) (string, style) {
 	return "", plain
 }
 
-// pathLines are the paths of a transfer that matter, each with the reason below it if it has failed
-// and the line is too short. Their order is that of the progress: see places.
+// pathLines shows the paths of a transfer that are or were in use, in the order of p.Paths (see
+// places). A failed path has its reason beside it or below it.
 func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 	var sum uint64
 	var shown []client.PathProgress
 	for _, x := range p.Paths {
 		sum += moved(x, uploads)
 		if uploads && x.State != pathsel.Active || x.State == pathsel.Idle && x.BytesRead == 0 && x.Err == nil && x.Path.Fingerprint != "" {
-			continue // one of many paths that are not tried yet
+			continue // there may be many paths that were not tried yet
 		}
 		shown = append(shown, x)
 	}
@@ -174,7 +175,7 @@ func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 		peerWidth, pathWidth = max(peerWidth, columnsOfText(peers[i])), max(pathWidth, columnsOfText(paths[i]))
 	}
 	const figures = len("    330 ms  999.9 Mbit/s  100%  probing")
-	if over := 2 + peerWidth + 2 + pathWidth + figures - width; over > 0 { // the address is what a user knows already
+	if over := 2 + peerWidth + 2 + pathWidth + figures - width; over > 0 { // shorten the address first: users know it already
 		cutOff := min(over, max(0, peerWidth-minName))
 		most := max(8, pathWidth-(over-cutOff))
 		peerWidth, pathWidth = peerWidth-cutOff, 0
@@ -213,7 +214,7 @@ func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 	return out
 }
 
-// failedLines are a path that has failed, with the reason beside it or, if it is too long, below.
+// failedLines shows a failed path, with the reason beside it or, if it is too long, below it.
 func failedLines(head span, x client.PathProgress, width int) []line {
 	reason := reasonOf(x)
 	first := line{head, {"  " + x.State.String(), red}}
@@ -230,7 +231,7 @@ func failedLines(head span, x client.PathProgress, width int) []line {
 	return lines
 }
 
-// reasonOf is why a path has failed, without the peer's name, which stands beside it.
+// reasonOf returns why a path has failed. It leaves out the peer's name, which the line begins with.
 func reasonOf(x client.PathProgress) string {
 	err := x.Err
 	for err != nil && strings.Contains(err.Error(), x.Peer) && errors.Unwrap(err) != nil {
@@ -242,7 +243,7 @@ func reasonOf(x client.PathProgress) string {
 	return oneLine(err.Error())
 }
 
-// peerName is a peer's address. The AS is left out where the path ends with it.
+// peerName returns a peer's address, without the AS if the path shows it.
 func peerName(x client.PathProgress, verbose bool) string {
 	if !verbose && len(x.Path.Interfaces) > 0 {
 		return withoutAS(x.Peer)
@@ -250,7 +251,7 @@ func peerName(x client.PathProgress, verbose bool) string {
 	return x.Peer
 }
 
-// withoutAS is the address of a host in its AS.
+// withoutAS removes the ISD-AS from an address.
 func withoutAS(peer string) string {
 	_, host, ok := strings.Cut(peer, ",")
 	if !ok {
@@ -262,8 +263,8 @@ func withoutAS(peer string) string {
 	return host
 }
 
-// pathName is a path as its interfaces, 111#1 > 120#3,4 > 110#2, from our AS on; with its
-// fingerprint for those who want all of it.
+// pathName shows a path as its interfaces, from our AS on: 111#1 > 120#3,4 > 110#2. If verbose, the
+// fingerprint follows.
 func pathName(x client.PathProgress, short func(pathsel.IA) string, verbose bool) string {
 	hops := x.Path.Interfaces
 	if len(hops) == 0 {
@@ -290,7 +291,7 @@ func pathName(x client.PathProgress, short func(pathsel.IA) string, verbose bool
 
 const pathArrow = " > "
 
-// shortPath shortens a path in its middle: where it leaves our AS and enters the peer's tells most.
+// shortPath shortens a path in its middle. Its ends, which differ most, stay.
 func shortPath(name string, width int) string {
 	parts := strings.Split(name, pathArrow)
 	for columnsOfText(name) > width && len(parts) > 2 {
@@ -304,8 +305,8 @@ func shortPath(name string, width int) string {
 	return name
 }
 
-// shortASes writes ASes as short as those of these paths can be told apart: 110 for 1-ff00:0:110,
-// if all are in ISD 1 and begin with ff00:0.
+// shortASes returns a function that leaves out the parts that all ASes of these paths have in
+// common: it returns 110 for 1-ff00:0:110 if all are in ISD 1 and begin with ff00:0.
 func shortASes(paths []client.PathProgress) func(pathsel.IA) string {
 	isds, heads := map[uint16]bool{}, map[string]bool{}
 	split := func(ia pathsel.IA) (head, last string) {
@@ -338,7 +339,7 @@ func shortASes(paths []client.PathProgress) func(pathsel.IA) string {
 	}
 }
 
-// sumOf adds transfers up, as one with a name that counts them.
+// sumOf adds transfers up. The sum's name is their number.
 func sumOf(all []client.Progress) client.Progress {
 	sum := client.Progress{Name: plural(len(all), "torrent"), Phase: client.Downloading}
 	for _, p := range all {
@@ -350,7 +351,7 @@ func sumOf(all []client.Progress) client.Progress {
 	return sum
 }
 
-// phases counts what transfers do: 30 downloading, 3 stalled.
+// phases counts transfers by what they do: 30 downloading, 3 stalled.
 func phases(all []client.Progress, uploads bool) string {
 	counts := map[string]int{}
 	order := []string{"downloading", stalled, "checking", "waiting for a description", "failed", "complete", "sending", "idle"}
@@ -377,7 +378,8 @@ func phases(all []client.Progress, uploads bool) string {
 	return strings.Join(parts, ", ")
 }
 
-// places keep the rows of a transfer where they are: the order in which its paths were first seen.
+// places keeps each path of a transfer in its row: rows are in the order in which paths were first
+// seen.
 type places struct {
 	at   map[placeKey]int
 	next int
@@ -393,7 +395,7 @@ func keyOf(x client.PathProgress) placeKey {
 	return placeKey{x.Peer, x.Path.Fingerprint, x.Accepted}
 }
 
-// order puts paths in their places, and forgets the places of those that are gone.
+// order sorts paths by their places, and forgets the places of other paths.
 func (o *places) order(paths []client.PathProgress) {
 	at := make(map[placeKey]int, len(paths))
 	for _, x := range paths {
@@ -409,8 +411,8 @@ func (o *places) order(paths []client.PathProgress) {
 	slices.SortStableFunc(paths, func(a, b client.PathProgress) int { return cmp.Compare(at[keyOf(a)], at[keyOf(b)]) })
 }
 
-// fit is text in so many columns: shortened in the middle, since names differ at their ends, or
-// filled up.
+// fit returns text that is exactly width columns wide. It fills up short text, and shortens long
+// text in the middle, since names differ at their ends.
 func fit(s string, width int) string {
 	s = visible(s)
 	n := columnsOfText(s)
@@ -429,8 +431,8 @@ func fit(s string, width int) string {
 	return out + strings.Repeat(" ", max(0, width-columnsOfText(out)))
 }
 
-// wrapText breaks text between words into lines of so many columns, at most so many; the last one
-// is shortened.
+// wrapText breaks text between words into at most most lines of width columns. If the text is
+// longer, the last line is shortened.
 func wrapText(s string, width, most int) []string {
 	var out []string
 	used := ""

@@ -25,17 +25,20 @@ func seedCommand() *cli.Command {
 		ArgsUsage: "TORRENT|URL|DIR|MAGNET...",
 		Description: "Checks the data (what braid has downloaded and nobody has touched since is trusted), then serves it until\n" +
 			"interrupted, or until --ratio or --seed-time. A directory stands for the .torrent files in it; those whose data is\n" +
-			"not complete are passed over. What is in a magnet link is known from its download, or peers are asked.\n" +
-			"Nothing is written. When it is ready it says so on standard error, and with --json as\n" +
+			"not complete are skipped. For a magnet link, braid reads the description that its download has kept, or asks peers\n" +
+			"for it. braid seed writes no files. When it is ready it says so on standard error, and with --json as\n" +
 			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
 			storageFlag(),
 			&cli.StringFlag{
-				Name: "super-seeding", Value: "off",
-				Usage: "show each piece to one peer first, so that each is sent once before one is sent twice: `WHEN` is auto (until another peer has everything), on or off. For a seed of many peers that know each other; one that is alone is slower with it",
+				Name:  "super-seeding",
+				Value: "off",
+				Usage: "offer each piece to one peer first, so that each is sent once before one is sent " +
+					"twice: `WHEN` is auto (until another peer has everything), on or off. Use it if many " +
+					"peers know each other; a single peer downloads more slowly",
 			},
-			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
+			recheckFlag(),
 			debugFlag(),
 		}, slices.Concat(seedGoalFlags(), sessionFlags())...),
 		Action: session(true, seed),
@@ -61,7 +64,7 @@ func seed(ctx context.Context, t *task) error {
 	t.out.ready(n.Listening())
 	t.tellReach(n, torrents)
 	t.out.watch(ctx, added)
-	return nil // to be interrupted is how a seed ends
+	return nil // an interrupted seed has ended as expected
 }
 
 // seeds returns the torrents that the command line names and whose data is complete.
@@ -91,27 +94,31 @@ func (t *task) seeds(ctx context.Context) ([]node.Options, error) {
 		err := checkComplete(ctx, t.out, o)
 		switch {
 		case errors.As(err, new(codedError)) && s.listed:
-			t.log.Warn("torrent passed over: its data is not complete and right", "torrent", s.Name, "data", o.Storage.Dir)
+			t.log.Warn("torrent skipped: its data is incomplete or wrong",
+				"torrent", s.Name, "data", o.Storage.Dir)
 			continue
 		case err != nil:
 			return nil, err
 		}
 		o.Trackers = t.trackers(o.Source, t.log)
-		t.want(t.IsSet("listen") || slices.ContainsFunc(slices.Concat(o.Trackers...), tracker.URL.WebSocket),
-			"nobody can reach a seed of %s: give --tracker ws://HOST:PORT, through which browsers find it, or --listen", s.Name)
+		forBrowsers := slices.ContainsFunc(slices.Concat(o.Trackers...), tracker.URL.WebSocket)
+		t.want(t.IsSet("listen") || forBrowsers, "nobody can reach a seed of %s: "+
+			"give --listen, or --tracker ws://HOST:PORT, through which browsers find it", s.Name)
 		if t.err != nil {
 			return nil, t.err
 		}
 		all = append(all, o)
 	}
 	if len(all) == 0 {
-		return nil, codedError{fmt.Errorf("the data of none of the %d torrents is complete and right in %s", len(named), o.Storage.Dir), exitData}
+		err := fmt.Errorf("none of the %d torrents is complete, with the right data, in %s",
+			len(named), o.Storage.Dir)
+		return nil, codedError{err, exitData}
 	}
 	return all, nil
 }
 
-// checkComplete returns an error, with an exit code of its own, if the data of a torrent is not
-// complete. Of a magnet link it is not known yet.
+// checkComplete returns an error with the exit code exitData if the data of a torrent is not
+// complete. It accepts magnet links, whose data is not known yet.
 func checkComplete(ctx context.Context, out *display, o node.Options) error {
 	if o.Source.IsMagnet() {
 		return nil
@@ -120,12 +127,14 @@ func checkComplete(ctx context.Context, out *display, o node.Options) error {
 	ok, err := node.IsComplete(ctx, o.Source, o.Storage, c.raise)
 	stop()
 	if err == nil && !ok {
-		err = codedError{fmt.Errorf("%s in %s is not complete and right: braid verify says what is wrong, braid download completes it", o.Source.Name, o.Storage.Dir), exitData}
+		err = codedError{fmt.Errorf("%s in %s is not complete, or parts of it are wrong: braid verify says what is wrong, "+
+			"braid download completes it", o.Source.Name, o.Storage.Dir), exitData}
 	}
 	return err
 }
 
-// describeSeeds asks peers what is in magnet links, and checks that it is complete.
+// describeSeeds asks peers for the descriptions of magnet links, and checks that their data is
+// complete.
 func describeSeeds(ctx context.Context, out *display, n *node.Node, torrents []node.Options) (err error) {
 	for i := range torrents {
 		o := &torrents[i]
@@ -134,9 +143,10 @@ func describeSeeds(ctx context.Context, out *display, n *node.Node, torrents []n
 		}
 		name := cmp.Or(o.Source.Name, o.Source.InfoHash.HexString())
 		if len(o.Source.Peers)+len(o.Trackers) == 0 {
-			return usageErrorf("nobody to ask what is in the magnet link of %s: name a tracker with --tracker, or the .torrent file", name)
+			return usageErrorf("nobody to ask what is in the magnet link of %s: "+
+				"name a tracker with --tracker, or the .torrent file", name)
 		}
-		out.say("asking peers what is in " + name)
+		out.say("asking peers for the description of " + name)
 		ask := *o
 		ask.MustFind = len(o.Source.Peers) == 0
 		if o.Source, err = n.Describe(ctx, ask); err != nil {
@@ -149,7 +159,7 @@ func describeSeeds(ctx context.Context, out *display, n *node.Node, torrents []n
 	return nil
 }
 
-// tellReach says who can connect.
+// tellReach prints which peers can connect.
 func (t *task) tellReach(n *node.Node, torrents []node.Options) {
 	over := t.transports()
 	if listening := n.Listening(); len(listening) > 0 {
@@ -165,10 +175,10 @@ func (t *task) tellReach(n *node.Node, torrents []node.Options) {
 // seedSource is a torrent to be seeded.
 type seedSource struct {
 	client.Source
-	listed bool // one of those in a directory: it may be incomplete
+	listed bool // it was found in a directory, and is skipped if its data is incomplete
 }
 
-// readSources reads torrents, and those in directories.
+// readSources reads the named torrents, and all torrents in the named directories.
 func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedSource, error) {
 	var out []seedSource
 	add := func(s seedSource) bool {
@@ -184,16 +194,18 @@ func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedS
 			if err != nil {
 				return nil, fmt.Errorf("list torrents: %w", err)
 			}
-			files = slices.DeleteFunc(files, func(f os.DirEntry) bool { return !strings.EqualFold(filepath.Ext(f.Name()), ".torrent") })
+			files = slices.DeleteFunc(files, func(f os.DirEntry) bool {
+				return !strings.EqualFold(filepath.Ext(f.Name()), ".torrent")
+			})
 			if len(files) == 0 {
 				return nil, usageErrorf("%s: there is no .torrent file in this directory", name)
 			}
 			for _, f := range files {
 				s, err := client.OpenSource(ctx, filepath.Join(name, f.Name()))
 				if err != nil {
-					log.Warn("torrent passed over", "error", err)
+					log.Warn("torrent skipped", "error", err)
 				} else if !add(seedSource{s, true}) {
-					log.Warn("torrent passed over: it is there twice", "file", f.Name())
+					log.Warn("torrent skipped: it is there twice", "file", f.Name())
 				}
 			}
 			continue

@@ -20,8 +20,8 @@ func serveCommand() *cli.Command {
 		Usage:     "serve the files of torrents over HTTP, as a web seed and for browsers and players",
 		ArgsUsage: "TORRENT|URL|MAGNET...",
 		Description: "Answers GET and HEAD of /torrent/INFO HASH/PATH, with ranges; http://ADDR/torrent/INFO HASH/ is a web seed\n" +
-			"for braid create --web-seed. What is missing below --data is downloaded from peers, first the pieces that\n" +
-			"somebody reads. If all data of a torrent is there, nothing is written. It is a seed, too: see --listen.\n" +
+			"for braid create --web-seed. Data that is missing below --data is downloaded from peers; pieces that somebody\n" +
+			"reads come first. A torrent with complete data is only read. With --listen, braid serve is also a seed.\n" +
 			"Everybody who can connect and knows an info hash may read. It runs until it is interrupted.\n" +
 			"When it is ready it says so on standard error, and with --json as\n" +
 			`{"event":"ready","listen":[...],"http":[...]}.` + "\n\n" + exitCodes,
@@ -29,9 +29,14 @@ func serveCommand() *cli.Command {
 			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
 		}, filesFlags(), []cli.Flag{
 			storageFlag(),
-			&cli.StringSliceFlag{Name: "peer", Usage: "download missing data from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringSliceFlag{
+				Name: "peer",
+				Usage: "download missing data from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, " +
+					"scion://name:31000, or host:port for TCP or QUIC (repeatable)",
+				Config: cli.StringConfig{TrimSpace: true},
+			},
 			webSeedFlag(),
-			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, whatever is recorded of it"},
+			recheckFlag(),
 		}, sessionFlags()),
 		Action: session(true, serve),
 	}
@@ -40,13 +45,20 @@ func serveCommand() *cli.Command {
 // filesFlags say where files are served.
 func filesFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "http", Config: cli.StringConfig{TrimSpace: true},
-			Usage: "serve the files of torrents at `ADDR`: HOST:PORT for HTTP, or 1-ff00:0:110,[127.0.0.1]:31080 for HTTP/3 on SCION (repeatable)"},
-		&cli.BoolFlag{Name: "http-private", Usage: "with --http: serve the files of private torrents, too, to everybody who knows their info hash"},
+		&cli.StringSliceFlag{
+			Name:   "http",
+			Config: cli.StringConfig{TrimSpace: true},
+			Usage: "serve the files of torrents at `ADDR`: HOST:PORT for HTTP, or " +
+				"1-ff00:0:110,[127.0.0.1]:31080 for HTTP/3 on SCION (repeatable)",
+		},
+		&cli.BoolFlag{
+			Name:  "http-private",
+			Usage: "with --http: also serve private torrents, to everybody who knows their info hash",
+		},
 	}
 }
 
-// openFiles serves the files of a node where --http says; nowhere without it.
+// openFiles serves the files of a node at the addresses of --http.
 func (t *task) openFiles(ctx context.Context, n *node.Node) (*files.Server, error) {
 	s, err := files.Serve(ctx, n, t.StringSlice("http"), files.Options{Private: t.Bool("http-private")}, t.log)
 	if err != nil {
@@ -78,11 +90,11 @@ func serve(ctx context.Context, t *task) error {
 	}
 	sayServing(t.out, n, web)
 	t.out.watch(ctx, added)
-	return nil // to be interrupted is how it ends
+	return nil // an interrupted server has ended as expected
 }
 
-// served returns the torrents that the command line names. Those whose data is complete are only
-// read.
+// served returns the torrents that the command line names. If a torrent's data is complete, its
+// files are opened for reading only.
 func (t *task) served(ctx context.Context) ([]node.Options, error) {
 	sources, err := openSources(ctx, t.Command)
 	if err != nil {
@@ -108,7 +120,7 @@ func (t *task) served(ctx context.Context) ([]node.Options, error) {
 	return all, t.err
 }
 
-// sayServing tells where files are served, and which ones.
+// sayServing prints the addresses of the server and the served torrents.
 func sayServing(out *display, n *node.Node, web *files.Server) {
 	e := node.NewReady(n.Listening())
 	e.HTTP = web.Addresses()
@@ -139,8 +151,12 @@ func (f *flags) filesOnSCION() (out []scionnet.Addr) {
 
 // webSeedFlag names servers with the data.
 func webSeedFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "web-seed", Config: cli.StringConfig{TrimSpace: true},
-		Usage: "download from the HTTP server at `URL` as well, also if it is on the local network: http, https, or scion://1-ff00:0:110,[127.0.0.1]:31080/PATH (repeatable)"}
+	return &cli.StringSliceFlag{
+		Name:   "web-seed",
+		Config: cli.StringConfig{TrimSpace: true},
+		Usage: "download also from the HTTP server at `URL`, which may be on the local network: http, " +
+			"https, or scion://1-ff00:0:110,[127.0.0.1]:31080/PATH (repeatable)",
+	}
 }
 
 // webSeeds reads --web-seed.

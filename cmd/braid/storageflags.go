@@ -18,17 +18,37 @@ import (
 )
 
 func storageFlag() cli.Flag {
-	return &cli.StringFlag{Name: "storage", Value: "file", Usage: "`KIND` of storage: file, mmap (files mapped into memory), or bolt (a database in .braid; see braid export)"}
+	return &cli.StringFlag{
+		Name:  "storage",
+		Value: "file",
+		Usage: "`KIND` of storage: file, mmap (files mapped into memory), or bolt (a database in " +
+			".braid; see braid export)",
+	}
+}
+
+func recheckFlag() cli.Flag {
+	return &cli.BoolFlag{
+		Name:  "recheck",
+		Usage: "hash all existing data, even if braid has recorded it as verified",
+	}
 }
 
 func (f *flags) storageKind() storage.Kind { return read(f, "storage", storage.ParseKind) }
 
-// writeFlags say what data may be written over.
+// writeFlags say what a download may do to existing files.
 func writeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "overwrite", Usage: "delete files that are in the way and hold nothing of the torrent, unless they are write-protected"},
-		&cli.BoolFlag{Name: "rename", Usage: "give what is in the way and holds nothing of the torrent another name, ending in .before-download"},
-		&cli.BoolFlag{Name: "allow-dotfiles", Usage: "write a torrent whose name begins with a dot"},
+		&cli.BoolFlag{
+			Name: "overwrite",
+			Usage: "delete existing files that have a name of the torrent but none of its data, " +
+				"unless they are write-protected",
+		},
+		&cli.BoolFlag{
+			Name: "rename",
+			Usage: "rename existing files and directories that have a name of the torrent but none of " +
+				"its data: add .before-download",
+		},
+		&cli.BoolFlag{Name: "allow-dotfiles", Usage: "accept a torrent whose name begins with a dot"},
 	}
 }
 
@@ -45,7 +65,7 @@ func (f *flags) existingFiles() storage.Existing {
 	return storage.KeepExisting
 }
 
-// storage reads how a download keeps its data.
+// storage reads the flags for a download's data.
 func (f *flags) storage() node.Storage {
 	return node.Storage{
 		Kind: f.storageKind(), Dir: f.String("output"), Existing: f.existingFiles(),
@@ -53,21 +73,21 @@ func (f *flags) storage() node.Storage {
 	}
 }
 
-// storageAdvice adds to an error of the storage which flag lets the user go on.
+// storageAdvice adds the flag that helps to an error of the storage.
 func storageAdvice(err error) error {
 	switch {
 	case errors.Is(err, storage.ErrDotName):
 		return fmt.Errorf("%w (--allow-dotfiles accepts it)", err)
 	case errors.Is(err, storage.ErrReplaceable):
-		return fmt.Errorf("%w (--rename sets aside what is in the way, --overwrite replaces files; or use another directory)", err)
+		return fmt.Errorf("%w (--rename renames it, --overwrite replaces files; "+
+			"or use another directory)", err)
 	case errors.Is(err, storage.ErrInTheWay):
-		return fmt.Errorf("%w (--rename sets aside what is in the way; or use another directory)", err)
+		return fmt.Errorf("%w (--rename renames it; or use another directory)", err)
 	}
 	return err
 }
 
-// moved tells of a file that was in the way of a download. An empty new name says that it was
-// deleted.
+// moved reports that a file in a download's way was renamed or, if aside is empty, deleted.
 func (d *display) moved(path, aside string) {
 	if aside == "" {
 		d.say(fmt.Sprintf("%s was in the way and is deleted", path))
@@ -76,22 +96,46 @@ func (d *display) moved(path, aside string) {
 	d.say(fmt.Sprintf("%s was in the way and is now %s", path, aside))
 }
 
-// keepFlags say what a download takes and how it keeps it.
+// keepFlags say which files a download fetches, in which order, and how it stores them.
 func keepFlags() []cli.Flag {
 	return []cli.Flag{
 		storageFlag(),
-		&cli.StringSliceFlag{Name: "select", Usage: "download only files that match `GLOB`: a name (*.iso), directory (docs) or path (docs/*.pdf), or the numbers of --list (#3,7-9) (repeatable)"},
-		&cli.StringSliceFlag{Name: "priority", Usage: "`GLOB=LEVEL` is high, normal, low or skip for files that match, as in --select; the last that matches counts (repeatable)"},
-		&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data, rather than rare pieces first"},
-		&cli.StringFlag{Name: "request-strategy", Value: "fastest", Usage: "which pieces are asked for: `NAME` is fastest (rare ones first, the fastest connection has first choice), strict (in the order of the data), or fuzzy (nearly in that order)"},
-		&cli.BoolFlag{Name: "list", Usage: "show the files with their numbers, and which of them --select and --priority take, and end"},
-		&cli.BoolFlag{Name: "recheck", Usage: "hash all data that is there, whatever is recorded of it"},
-		&cli.StringFlag{Name: "on-done", Usage: "run `CMD` with the shell when a torrent is complete; BRAID_NAME, BRAID_INFO_HASH, BRAID_DIR and BRAID_BYTES are set"},
+		&cli.StringSliceFlag{
+			Name: "select",
+			Usage: "download only files that match `GLOB`: a name (*.iso), directory (docs) or path " +
+				"(docs/*.pdf), or the numbers of --list (#3,7-9) (repeatable)",
+		},
+		&cli.StringSliceFlag{
+			Name: "priority",
+			Usage: "give files that match GLOB (as in --select) a priority: `GLOB=LEVEL`, with high, " +
+				"normal, low or skip; the last match counts (repeatable)",
+		},
+		&cli.BoolFlag{
+			Name:  "sequential",
+			Usage: "download pieces in the order of the data; without it, rare pieces come first",
+		},
+		&cli.StringFlag{
+			Name:  "request-strategy",
+			Value: "fastest",
+			Usage: "`NAME` of the order of pieces: fastest (rare ones first, the fastest connection has " +
+				"first choice), strict (in the order of the data), or fuzzy (nearly in that order)",
+		},
+		&cli.BoolFlag{
+			Name: "list",
+			Usage: "list the files with their numbers and the priorities that --select and --priority " +
+				"give them, and exit",
+		},
+		recheckFlag(),
+		&cli.StringFlag{
+			Name: "on-done",
+			Usage: "run `CMD` with the shell when a torrent is complete; BRAID_NAME, BRAID_INFO_HASH, " +
+				"BRAID_DIR and BRAID_BYTES are set",
+		},
 	}
 }
 
-// selection is what the flags take of the torrents. A pattern that matches no file is wrong as soon
-// as the files are known.
+// selection reads which files to download. A pattern that matches no file becomes an error once the
+// files are known.
 func (f *flags) selection(sources []client.Source) client.Selection {
 	s := client.Selection{
 		Select: f.StringSlice("select"), Sequential: f.Bool("sequential"), Shared: len(sources) > 1,
@@ -106,16 +150,16 @@ func (f *flags) selection(sources []client.Source) client.Selection {
 	return s
 }
 
-// checkSelection finds a pattern that matches no file of the torrents.
+// checkSelection returns an error if a pattern matches no file of the torrents.
 func checkSelection(s client.Selection, sources []client.Source) error {
 	var layouts []storage.Layout
 	for _, src := range sources {
 		if src.IsMagnet() {
-			return nil // the transfer does it when it knows the files
+			return nil // the transfer checks the patterns when it knows the files
 		}
 		layouts = append(layouts, src.Layout)
 	}
-	s.Shared = false // these are all of them
+	s.Shared = false // layouts has all torrents, so each pattern must match in one of them
 	if err := s.Check(layouts...); err != nil {
 		return usageErrorf("%w; --list shows the files", err)
 	}
@@ -129,7 +173,12 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 	if out.json {
 		files := []event.File{}
 		for i, f := range l.Files {
-			files = append(files, event.File{Number: i + 1, Path: f.Path, Length: f.Length, Priority: levels[priorities[i]]})
+			files = append(files, event.File{
+				Number:   i + 1,
+				Path:     f.Path,
+				Length:   f.Length,
+				Priority: levels[priorities[i]],
+			})
 		}
 		out.emit(event.Files{Event: "files", Torrent: l.Name, Files: files})
 		return nil
@@ -148,7 +197,7 @@ func onDone(ctx context.Context, out *display, command, dir string, torrents []*
 		c := exec.CommandContext(ctx, "sh", "-c", command)
 		c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 		c.WaitDelay = 5 * time.Second
-		out.people.lend(c) // standard output is braid's own
+		out.people.lend(c) // standard output is for braid's results
 		c.Env = append(os.Environ(), "BRAID_NAME="+p.Name, "BRAID_INFO_HASH="+t.InfoHash(),
 			"BRAID_DIR="+dir, "BRAID_BYTES="+strconv.FormatInt(p.Total, 10))
 		if err := c.Run(); err != nil {

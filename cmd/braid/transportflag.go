@@ -17,15 +17,29 @@ type transports struct {
 }
 
 func transportFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "transport", Value: []string{"scion", "tcp"}, Config: cli.StringConfig{TrimSpace: true},
-		Usage: "reach peers over `NAME`: scion; either tcp or quic, which is what addresses on IP then mean; webrtc, for peers in browsers, of trackers at ws:// and wss:// (repeatable)"}
+	return &cli.StringSliceFlag{
+		Name:   "transport",
+		Value:  []string{"scion", "tcp"},
+		Config: cli.StringConfig{TrimSpace: true},
+		Usage: "reach peers over `NAME`: scion; tcp or quic, one of the two for all peers on IP; webrtc, " +
+			"for peers in browsers, which trackers at ws:// and wss:// name (repeatable)",
+	}
 }
 
-// iceFlags say how connections over WebRTC are made.
+// iceFlags say how WebRTC connections get through NATs.
 func iceFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "ice", Usage: "webrtc: ask the server at `URL`, stun:HOST:PORT or turn:USER:PASSWORD@HOST:PORT, for a way through NATs (repeatable; default: none)", Config: cli.StringConfig{TrimSpace: true}},
-		&cli.BoolFlag{Name: "ice-local", Usage: "webrtc: tell peers the addresses of this host on local networks, and contact theirs"},
+		&cli.StringSliceFlag{
+			Name: "ice",
+			Usage: "webrtc: ask the server at `URL`, stun:HOST:PORT or turn:USER:PASSWORD@HOST:PORT, for a " +
+				"way through NATs (repeatable; default: none)",
+			Config: cli.StringConfig{TrimSpace: true},
+		},
+		&cli.BoolFlag{
+			Name: "ice-local",
+			Usage: "webrtc: tell peers this host's addresses on local networks, and contact peers at " +
+				"such addresses",
+		},
 	}
 }
 
@@ -46,7 +60,8 @@ func (f *flags) transports() (t transports) {
 	}
 	switch {
 	case has("tcp") && has("quic"):
-		f.wrong("--transport: tcp or quic, not both: nothing in the address of a peer tells which one it speaks")
+		f.wrong("--transport: give tcp or quic, not both: " +
+			"the address of a peer does not tell which one it speaks")
 	case has("quic"):
 		t.ip = client.QUIC
 	case !has("tcp"):
@@ -56,6 +71,9 @@ func (f *flags) transports() (t transports) {
 }
 
 func congestionFlag() cli.Flag {
-	return &cli.StringFlag{Name: "congestion", Value: string(scionnet.DefaultCongestion),
-		Usage: "congestion controller of connections over SCION and QUIC: `NAME` is bbr or newreno"}
+	return &cli.StringFlag{
+		Name:  "congestion",
+		Value: string(scionnet.DefaultCongestion),
+		Usage: "`NAME` of the congestion controller of connections over SCION and QUIC: bbr or newreno",
+	}
 }

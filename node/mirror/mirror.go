@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// newTorrents bounds the descriptions that are fetched in one look, so that the first torrents
-	// of a long list are there soon. The rest follows at the next look.
+	// newTorrents bounds the descriptions that one look fetches, so that the first torrents of a
+	// long list are added soon. The next look fetches more.
 	newTorrents = 256
-	// asking bounds the requests at a time; describing how long peers are asked what is in a magnet
-	// link.
+	// asking bounds the requests at a time. describing bounds the wait for a peer that describes a
+	// magnet link.
 	asking     = 4
 	describing = time.Minute
 )
@@ -50,10 +50,10 @@ type Config struct {
 type Mirror struct {
 	Config
 	source   source
-	offered  map[string]Torrent       // what is in the offers, by link
-	ready    map[string]client.Source // torrents that were read in this look, by info hash
-	misses   map[string]int           // looks in a row that did not find out what is in an offer
-	reported map[string]string        // the last event of each torrent or link
+	offered  map[string]Torrent       // by the offer's link
+	ready    map[string]client.Source // read in this look, by info hash
+	misses   map[string]int           // by link: looks in a row that failed to read the torrent
+	reported map[string]string        // the last event, by info hash or link
 }
 
 // saved is the content of the state file.
@@ -63,7 +63,7 @@ type saved struct {
 	Known  map[string]Torrent `json:"known"`
 }
 
-// Open returns a mirror with the offers that an earlier one has seen.
+// Open returns a mirror that knows the offers in its state file.
 func Open(cfg Config) (*Mirror, error) {
 	if err := cfg.Filter.Check(); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func Open(cfg Config) (*Mirror, error) {
 	return m, nil
 }
 
-// Look reads the list once, and adds and removes torrents. The error is that of the list or of the
-// state; those of single torrents are events.
+// Look reads the list once, and adds and removes torrents. It returns errors of the list and of the
+// state file. Errors of single torrents are events.
 func (m *Mirror) Look(ctx context.Context) error {
 	unchanged, err := m.source.look(ctx)
 	if err != nil {
@@ -118,7 +118,8 @@ func (m *Mirror) Look(ctx context.Context) error {
 		free = -1
 		m.Logger.Warn("the free space is not known, so it is not limited", "directory", m.Dir, "error", err)
 	}
-	// What the filter leaves out is offered all the same.
+	// The filter decides what is added, not what is kept: an offered torrent that this node has
+	// stays, even if the filter does not want it any more.
 	for _, o := range m.source.asked.Offers {
 		if t, ok := m.offered[o.Link]; ok && !m.Filter.Wants(o.Title) && m.holds(t.Hash) {
 			offered = append(offered, t)
@@ -133,7 +134,7 @@ func (m *Mirror) Look(ctx context.Context) error {
 	return m.save()
 }
 
-// found says what is on the list.
+// found describes the list for the event.
 func found(all, wanted, unknown int, unchanged bool) string {
 	text := fmt.Sprintf("%d torrents are offered, %d of them wanted", all, wanted)
 	if unknown > 0 {
@@ -145,7 +146,8 @@ func found(all, wanted, unknown int, unchanged bool) string {
 	return text
 }
 
-// resolve finds out what is in the offers. unknown counts those of which that is not known.
+// resolve reads the torrents of the offers. unknown counts the offers whose torrent could not be
+// read yet.
 func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent, unknown int, err error) {
 	var open []Offer
 	for _, o := range wanted {
@@ -153,7 +155,7 @@ func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent
 			open = append(open, o)
 		}
 	}
-	// Those that have failed before come last, so that they hold up no others.
+	// Offers that have failed before come last, so that the others need not wait for them.
 	slices.SortStableFunc(open, func(a, b Offer) int { return m.misses[a.Link] - m.misses[b.Link] })
 	var mu sync.Mutex
 	var all errgroup.Group
@@ -183,7 +185,8 @@ func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent
 	return offered, unknown, ctx.Err()
 }
 
-// describe reads the torrent of an offer, and asks peers for what is in a magnet link.
+// describe reads the torrent of an offer. If it is a magnet link, peers are asked for the
+// description.
 func (m *Mirror) describe(ctx context.Context, o Offer) (client.Source, error) {
 	src, err := m.source.torrent(ctx, o)
 	if err != nil || !src.IsMagnet() {
@@ -246,7 +249,7 @@ func (m *Mirror) held() (all []Torrent) {
 	return all
 }
 
-// carryOut does one step. An error is that of this process: the step is not to blame.
+// carryOut does one step. A step that fails is an event; carryOut returns only the context's error.
 func (m *Mirror) carryOut(ctx context.Context, s Step) (err error) {
 	e := event.Mirror{Torrent: s.Torrent.Name, InfoHash: s.Torrent.Hash, Bytes: s.Torrent.Size, Reason: s.Reason}
 	switch s.Action {
@@ -282,12 +285,13 @@ func (m *Mirror) remove(hash string) error {
 		return err
 	}
 	if dir != m.Dir {
-		_ = os.Remove(dir) // files of others keep it
+		_ = os.Remove(dir) // fails, rightly, if other files are in it
 	}
 	return nil
 }
 
-// add adds a torrent to the node. Its description may be of an earlier look.
+// add adds a torrent to the node. If an earlier look has read the torrent, it is read again: only
+// its name and size were kept.
 func (m *Mirror) add(ctx context.Context, s Step) (dir string, err error) {
 	src, ok := m.ready[s.Torrent.Hash]
 	if !ok {
@@ -300,7 +304,7 @@ func (m *Mirror) add(ctx context.Context, s Step) (dir string, err error) {
 		}
 		if src.InfoHash.HexString() != s.Torrent.Hash {
 			delete(m.offered, m.source.asked.Offers[i].Link)
-			return "", errors.New("another torrent is at its link now; it comes at the next look")
+			return "", errors.New("its link now leads to another torrent, which the next look adds")
 		}
 	}
 	o, err := m.Options(src)
@@ -317,19 +321,19 @@ func (m *Mirror) add(ctx context.Context, s Step) (dir string, err error) {
 	return o.Storage.Dir, err
 }
 
-// retry starts torrents again that have failed.
+// retry restarts failed torrents.
 func (m *Mirror) retry(ctx context.Context) {
 	for _, t := range m.Node.Torrents() {
 		if err := t.Progress().Err; err == nil {
 			continue
 		}
 		if err := t.Resume(ctx); err != nil {
-			m.Logger.Info("a torrent that has failed is not started again", "torrent", t.InfoHash(), "error", err)
+			m.Logger.Info("a failed torrent cannot be restarted", "torrent", t.InfoHash(), "error", err)
 		}
 	}
 }
 
-// say tells an event, unless the last one of that torrent was the same.
+// say reports an event, unless the last event with this key was the same.
 func (m *Mirror) say(key string, e event.Mirror) {
 	e.Event = "mirror"
 	if text := e.Action + e.Reason; m.reported[key] != text {
@@ -351,7 +355,7 @@ func (m *Mirror) Run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		_ = m.Look(ctx) // it was told
+		_ = m.Look(ctx) // Look has reported the error
 		select {
 		case <-ctx.Done():
 			return
