@@ -203,7 +203,11 @@ func (n *Node) decide(t *Torrent, run bool) {
 func (t *Torrent) turn(now time.Time, stalled time.Duration) (turn, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x := turn{forced: t.forced, priority: t.options.Priority, seeds: t.complete || !t.completed.IsZero()}
+	x := turn{
+		forced:   t.forced,
+		priority: t.options.Priority,
+		seeds:    t.complete || !t.completed.IsZero(),
+	}
 	switch t.state {
 	case Queued:
 	case Starting:

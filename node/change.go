@@ -135,7 +135,10 @@ func withFiles(o Options, files map[int]client.Priority) (client.Selection, erro
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(byPriority)) {
-		s.Priorities = append(s.Priorities, client.FilePriority{Pattern: numbersPattern(byPriority[p]), Priority: p})
+		s.Priorities = append(s.Priorities, client.FilePriority{
+			Pattern:  numbersPattern(byPriority[p]),
+			Priority: p,
+		})
 	}
 	return s, s.Check(o.Source.Layout)
 }
@@ -242,7 +245,8 @@ func (t *Torrent) carryOut(c Change, r *run, before, o Options) {
 		if wantsMore(o, before.Selection) {
 			again = true
 		} else if err := r.transfer.Select(o.Selection); err != nil {
-			t.node.log.Warn("the priorities of files hold after the next start", "torrent", o.title(), "error", err)
+			t.node.log.Warn("the priorities of files hold after the next start",
+				"torrent", o.title(), "error", err)
 		}
 	}
 	if again {

@@ -175,7 +175,8 @@ func (t *Torrent) remember(r *run) {
 		return
 	}
 	if err := ReplaceFile(t.node.stateFile(t.InfoHash(), ".peers"), []byte(strings.Join(lines, "\n")), false); err != nil {
-		t.node.log.Warn("the peers of a torrent cannot be saved", "torrent", t.Options().title(), "error", err)
+		t.node.log.Warn("the peers of a torrent cannot be saved",
+			"torrent", t.Options().title(), "error", err)
 	}
 }
 

@@ -84,7 +84,13 @@ type keptPeers struct {
 // OpenDHT opens the nodes that the configuration describes; host is nil without SCION. It returns
 // nil if there are none.
 func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, err error) {
-	d := &DHT{file: cfg.File, log: cfg.Logger, host: host, heard: make(chan dht.Addr, 16), kept: map[dht.ID]keptPeers{}}
+	d := &DHT{
+		file:  cfg.File,
+		log:   cfg.Logger,
+		host:  host,
+		heard: make(chan dht.Addr, 16),
+		kept:  map[dht.ID]keptPeers{},
+	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -152,7 +158,9 @@ func (d *DHT) ports() client.DHT {
 }
 
 // openDHTPort opens the port of the last run, so that others find the node again, or another one.
-func openDHTPort(ctx context.Context, cfg DHTConfig, host *scionnet.Host, last dhtFile) (dht.Socket, error) {
+func openDHTPort(
+	ctx context.Context, cfg DHTConfig, host *scionnet.Host, last dhtFile,
+) (dht.Socket, error) {
 	allow := func(paths []pathsel.Path) []pathsel.Path {
 		allowed, _ := cfg.Policy.Apply(paths)
 		return allowed
@@ -292,10 +300,23 @@ func (d *DHT) Status() event.DHT {
 	out := event.DHT{Event: "dht"}
 	for _, s := range d.server.Status() {
 		out.Networks = append(out.Networks, event.DHTNode{
-			Network: s.Network, Listen: s.Listen, ID: s.ID.String(), Nodes: s.Nodes, ByAS: s.ByAS,
-			Torrents: s.Torrents, Peers: s.Peers, Items: s.Items,
-			Queries: s.Queries, Refused: s.Refused, Dropped: s.Dropped, Asked: s.Asked, Answers: s.Answers, Timeouts: s.Timeouts,
-			Searches: s.Searches, ReceivedBytes: s.Received, SentBytes: s.Sent,
+			Network:       s.Network,
+			Listen:        s.Listen,
+			ID:            s.ID.String(),
+			Nodes:         s.Nodes,
+			ByAS:          s.ByAS,
+			Torrents:      s.Torrents,
+			Peers:         s.Peers,
+			Items:         s.Items,
+			Queries:       s.Queries,
+			Refused:       s.Refused,
+			Dropped:       s.Dropped,
+			Asked:         s.Asked,
+			Answers:       s.Answers,
+			Timeouts:      s.Timeouts,
+			Searches:      s.Searches,
+			ReceivedBytes: s.Received,
+			SentBytes:     s.Sent,
 		})
 	}
 	return out

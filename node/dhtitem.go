@@ -32,7 +32,8 @@ func (d *DHT) publish(key ed25519.PrivateKey) {
 		for _, r := range found.Results {
 			answers += r.Answers
 		}
-		d.log.Debug("nodes on SCION are published", "nodes", len(own)+len(others), "answers", answers, "error", err)
+		d.log.Debug("nodes on SCION are published",
+			"nodes", len(own)+len(others), "answers", answers, "error", err)
 	})
 }
 
@@ -49,7 +50,8 @@ func (d *DHT) readItems(owners []ed25519.PublicKey) {
 				nodes, err = found.Item.FirstNodes()
 				d.server.AddNodes(nodes...)
 			}
-			d.log.Debug("an item was looked for that names nodes on SCION", "nodes", len(nodes), "error", err)
+			d.log.Debug("an item was looked for that names nodes on SCION",
+				"nodes", len(nodes), "error", err)
 		}
 	})
 }

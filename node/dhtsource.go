@@ -22,7 +22,9 @@ const (
 )
 
 // openDHT opens the nodes of a session's DHTs, or none.
-func (c Config) openDHT(ctx context.Context, host *scionnet.Host, listening []client.Peer) (*DHT, error) {
+func (c Config) openDHT(
+	ctx context.Context, host *scionnet.Host, listening []client.Peer,
+) (*DHT, error) {
 	if c.DHT == nil {
 		return nil, nil
 	}

@@ -26,30 +26,64 @@ func NewReady(listen []client.Peer) event.Ready {
 // NewProgress is the state of a torrent.
 func NewProgress(s client.Source, p client.Progress) event.Progress {
 	return event.Progress{
-		Event: "progress", Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Phase: string(p.Phase), T: p.Since.Seconds(),
-		Bytes: p.Have, Total: p.Total, Pieces: p.Pieces, PiecesDone: p.Done, Checked: p.Checked,
-		Fetched: p.Fetched, Sent: p.Sent, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
-		Wasted: p.Wasted, Dropped: p.Dropped, Waiting: p.Waiting, Cause: NewCause(p.Cause), Paths: newPaths(p.Paths),
+		Event:      "progress",
+		Torrent:    p.Name,
+		InfoHash:   s.InfoHash.HexString(),
+		Phase:      string(p.Phase),
+		T:          p.Since.Seconds(),
+		Bytes:      p.Have,
+		Total:      p.Total,
+		Pieces:     p.Pieces,
+		PiecesDone: p.Done,
+		Checked:    p.Checked,
+		Fetched:    p.Fetched,
+		Sent:       p.Sent,
+		MbitS:      p.ReadRate / mega,
+		UpMbitS:    p.WriteRate / mega,
+		Wasted:     p.Wasted,
+		Dropped:    p.Dropped,
+		Waiting:    p.Waiting,
+		Cause:      NewCause(p.Cause),
+		Paths:      newPaths(p.Paths),
 	}
 }
 
 // newDone is the event of a complete download.
 func newDone(s client.Source, p client.Progress) event.Done {
 	return event.Done{
-		Event: "done", Torrent: p.Name, InfoHash: s.InfoHash.HexString(), Seconds: p.Since.Seconds(),
-		Bytes: p.Total, Fetched: p.Fetched, PayloadMbitS: float64(p.Fetched) * 8 / mega / p.Since.Seconds(),
-		Wasted: p.Wasted, Dropped: p.Dropped, Paths: newPaths(p.Paths),
+		Event:        "done",
+		Torrent:      p.Name,
+		InfoHash:     s.InfoHash.HexString(),
+		Seconds:      p.Since.Seconds(),
+		Bytes:        p.Total,
+		Fetched:      p.Fetched,
+		PayloadMbitS: float64(p.Fetched) * 8 / mega / p.Since.Seconds(),
+		Wasted:       p.Wasted,
+		Dropped:      p.Dropped,
+		Paths:        newPaths(p.Paths),
 	}
 }
 
 // NewFailed is the last event of a torrent or, if it has no name and no hash, of a command.
 func NewFailed(torrent, infoHash string, err error) event.Failed {
-	return event.Failed{Event: "failed", Torrent: torrent, InfoHash: infoHash, Error: err.Error(), Cause: causeOf(err)}
+	return event.Failed{
+		Event:    "failed",
+		Torrent:  torrent,
+		InfoHash: infoHash,
+		Error:    err.Error(),
+		Cause:    causeOf(err),
+	}
 }
 
 // newCauseChange says why no data of a torrent comes or, with nil, that data comes again.
 func newCauseChange(s client.Source, c *client.Cause, since time.Duration) event.CauseChange {
-	return event.CauseChange{Event: "cause", Torrent: s.Name, InfoHash: s.InfoHash.HexString(), T: since.Seconds(), Cause: NewCause(c)}
+	return event.CauseChange{
+		Event:    "cause",
+		Torrent:  s.Name,
+		InfoHash: s.InfoHash.HexString(),
+		T:        since.Seconds(),
+		Cause:    NewCause(c),
+	}
 }
 
 // newPathStep is a step in the life of a path-level peer.
@@ -62,7 +96,12 @@ func newPathStep(s client.Source, e client.PathEvent) event.PathStep {
 
 // newPiece says that a piece was verified.
 func newPiece(s client.Source, p client.VerifiedPiece) event.Piece {
-	return event.Piece{Event: "piece", InfoHash: s.InfoHash.HexString(), T: p.Since.Seconds(), Piece: p.Index}
+	return event.Piece{
+		Event:    "piece",
+		InfoHash: s.InfoHash.HexString(),
+		T:        p.Since.Seconds(),
+		Piece:    p.Index,
+	}
 }
 
 // NewCause is why no data comes; nil if data comes or the cause is not known.
@@ -96,13 +135,27 @@ func newPaths(paths []client.PathProgress) []event.Path {
 	out := make([]event.Path, 0, len(paths)) // [] rather than null
 	for _, p := range paths {
 		e := event.Path{
-			Peer: p.Peer, Source: string(p.Source), Fingerprint: p.Path.Fingerprint, Transport: p.Transport, Accepted: p.Accepted,
-			Hops: p.Path.Hops(), State: p.State.String(),
-			RTT: ms(p.RTT), MinRTT: ms(p.MinRTT), Handshake: ms(p.Handshake),
-			BytesRead: p.BytesRead, BytesSent: p.BytesWritten, MbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega,
-			PacketsSent: p.PacketsSent, PacketsLost: p.PacketsLost, Failures: p.Failures,
-			Congestion: p.Congestion.State, Window: p.Window,
-			DeliveryMbitS: 8 * p.DeliveryRate / mega, PacingMbitS: 8 * p.PacingRate / mega,
+			Peer:          p.Peer,
+			Source:        string(p.Source),
+			Fingerprint:   p.Path.Fingerprint,
+			Transport:     p.Transport,
+			Accepted:      p.Accepted,
+			Hops:          p.Path.Hops(),
+			State:         p.State.String(),
+			RTT:           ms(p.RTT),
+			MinRTT:        ms(p.MinRTT),
+			Handshake:     ms(p.Handshake),
+			BytesRead:     p.BytesRead,
+			BytesSent:     p.BytesWritten,
+			MbitS:         p.ReadRate / mega,
+			UpMbitS:       p.WriteRate / mega,
+			PacketsSent:   p.PacketsSent,
+			PacketsLost:   p.PacketsLost,
+			Failures:      p.Failures,
+			Congestion:    p.Congestion.State,
+			Window:        p.Window,
+			DeliveryMbitS: 8 * p.DeliveryRate / mega,
+			PacingMbitS:   8 * p.PacingRate / mega,
 		}
 		if p.Err != nil {
 			e.Error = p.Err.Error()

@@ -35,7 +35,11 @@ func (g Goal) check() error {
 
 // or returns the goal with the other one's parts where it has none.
 func (g Goal) or(other Goal) Goal {
-	return Goal{Ratio: cmp.Or(g.Ratio, other.Ratio), Time: cmp.Or(g.Time, other.Time), Idle: cmp.Or(g.Idle, other.Idle)}
+	return Goal{
+		Ratio: cmp.Or(g.Ratio, other.Ratio),
+		Time:  cmp.Or(g.Time, other.Time),
+		Idle:  cmp.Or(g.Idle, other.Idle),
+	}
 }
 
 // reached returns the reason to stop serving a complete torrent, or "" to go on. It was served for
@@ -61,5 +65,6 @@ const deliverTime = 30 * time.Second
 // not have what was sent last, which would be lost with its connection. Data that was sent beyond
 // the goal shows that the peer is in the middle of its download.
 func delivers(peers []client.PeerProgress, beyond int64, idle time.Duration) bool {
-	return beyond == 0 && idle < deliverTime && slices.ContainsFunc(peers, func(p client.PeerProgress) bool { return p.PeerInterested })
+	wantsData := func(p client.PeerProgress) bool { return p.PeerInterested }
+	return beyond == 0 && idle < deliverTime && slices.ContainsFunc(peers, wantsData)
 }

@@ -22,8 +22,12 @@ func (c Config) openNeighbours(n *Node) *neighbours {
 	x := &neighbours{node: n}
 	tcp := c.Client.IP == client.TCP // an announce does not say that its sender speaks QUIC
 	x.server = lsd.Serve(lsd.Config{
-		Listening: func() []scionnet.Addr { return localAddresses(n.session.ListeningInside(), tcp) },
-		TCP:       tcp, SCION: n.host != nil, Logger: n.log,
+		Listening: func() []scionnet.Addr {
+			return localAddresses(n.session.ListeningInside(), tcp)
+		},
+		TCP:    tcp,
+		SCION:  n.host != nil,
+		Logger: n.log,
 	})
 	x.server.Switch(n.Settings().LSD)
 	return x

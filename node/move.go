@@ -21,7 +21,9 @@ import (
 // Files of others are never overwritten. Without data, it is expected there already, and is
 // verified.
 func (t *Torrent) Move(dir string, data bool) error {
-	failed := func(err error) error { return fmt.Errorf("move torrent %s: %w", t.Options().title(), err) }
+	failed := func(err error) error {
+		return fmt.Errorf("move torrent %s: %w", t.Options().title(), err)
+	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return failed(err)

@@ -122,8 +122,13 @@ var (
 // Open opens a node. The context bounds the opening only.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n := &Node{
-		log: cfg.Logger, state: cfg.State, service: cfg.Service, stream: stream{all: map[*Subscription]struct{}{}},
-		wake: make(chan struct{}, 1), starts: make(chan struct{}, startsAtOnce), opened: time.Now(),
+		log:     cfg.Logger,
+		state:   cfg.State,
+		service: cfg.Service,
+		stream:  stream{all: map[*Subscription]struct{}{}},
+		wake:    make(chan struct{}, 1),
+		starts:  make(chan struct{}, startsAtOnce),
+		opened:  time.Now(),
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	if n.log == nil {
@@ -335,7 +340,9 @@ func (n *Node) withDefaults(o Options) Options {
 }
 
 func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
-	failed := func(err error) error { return fmt.Errorf("add torrent %s: %w", t.options.title(), err) }
+	failed := func(err error) error {
+		return fmt.Errorf("add torrent %s: %w", t.options.title(), err)
+	}
 	if err := t.options.check(); err != nil {
 		return nil, failed(err)
 	}
@@ -372,7 +379,8 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 			n.forget(t)
 			return nil, failed(err)
 		}
-		n.log.Warn("the state of a torrent cannot be saved", "torrent", t.options.title(), "error", err)
+		n.log.Warn("the state of a torrent cannot be saved",
+			"torrent", t.options.title(), "error", err)
 	}
 	t.changed("added")
 	n.poke()

@@ -23,7 +23,8 @@ func (q Queue) stalled() time.Duration { return cmp.Or(q.Stalled, defaultStalled
 
 func (q Queue) check() error {
 	if q.Downloads < 0 || q.Seeds < 0 || q.Stalled < 0 {
-		return fmt.Errorf("a queue with %d downloads, %d seeds and a time of %v: want 0 or more", q.Downloads, q.Seeds, q.Stalled)
+		return fmt.Errorf("a queue with %d downloads, %d seeds and a time of %v: want 0 or more",
+			q.Downloads, q.Seeds, q.Stalled)
 	}
 	return nil
 }
@@ -47,7 +48,9 @@ func (q Queue) plan(all []turn) (run []bool) {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(all[j].priority, all[i].priority) })
+	slices.SortStableFunc(order, func(i, j int) int {
+		return cmp.Compare(all[j].priority, all[i].priority)
+	})
 	used := map[bool]int{}
 	most := map[bool]int{false: q.Downloads, true: q.Seeds}
 	for _, i := range order {

@@ -132,7 +132,8 @@ func (a Alternative) holds(now time.Time) bool {
 func (a Alternative) check() error {
 	s := a.Schedule
 	if s.From < 0 || s.From >= dayMinutes || s.To < 0 || s.To >= dayMinutes {
-		return fmt.Errorf("a schedule from minute %d to %d of the day: want 0 to %d", s.From, s.To, dayMinutes-1)
+		return fmt.Errorf("a schedule from minute %d to %d of the day: want 0 to %d",
+			s.From, s.To, dayMinutes-1)
 	}
 	_, err := a.Rates.Limits()
 	return err

@@ -18,7 +18,8 @@ var ErrNotRunning = errors.New("the torrent does not run")
 func (t *Torrent) OpenFile(ctx context.Context, file int) (io.ReadSeekCloser, error) {
 	r := t.current()
 	if r == nil {
-		return nil, fmt.Errorf("torrent %s is %s: %w", t.Options().title(), t.State(), ErrNotRunning)
+		return nil, fmt.Errorf("torrent %s is %s: %w",
+			t.Options().title(), t.State(), ErrNotRunning)
 	}
 	f, err := r.transfer.OpenFile(ctx, file)
 	if err != nil {

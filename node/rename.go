@@ -152,7 +152,8 @@ const maxName = 255
 
 func checkName(name string) error {
 	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("name %q: want at most %d bytes of text without control characters", name, maxName)
+		return fmt.Errorf("name %q: want at most %d bytes of text without control characters",
+			name, maxName)
 	}
 	return nil
 }

@@ -160,8 +160,14 @@ func (t *Torrent) setState(s State) {
 func (t *Torrent) transferOptions(o Options, offset time.Duration) (out client.Options, err error) {
 	s := &t.node.stream
 	out = client.Options{
-		Peers: o.Peers, WebSeeds: o.WebSeeds, Selection: o.Selection, SuperSeeding: o.SuperSeeding, StopTimeout: o.StopTimeout, Trace: o.Trace,
-		Limiter: t.limiter, Logger: t.logger(),
+		Peers:        o.Peers,
+		WebSeeds:     o.WebSeeds,
+		Selection:    o.Selection,
+		SuperSeeding: o.SuperSeeding,
+		StopTimeout:  o.StopTimeout,
+		Trace:        o.Trace,
+		Limiter:      t.limiter,
+		Logger:       t.logger(),
 		Decided: func(e client.PathEvent) {
 			t.history.note(e, time.Now())
 			e.Since += offset
@@ -289,7 +295,13 @@ func (t *Torrent) serve(r *run, reason string) {
 	t.mu.Lock()
 	t.reason = reason
 	t.mu.Unlock()
-	e := event.Served{Event: "served", Torrent: p.Name, InfoHash: t.InfoHash(), Sent: p.Sent, Reason: reason}
+	e := event.Served{
+		Event:    "served",
+		Torrent:  p.Name,
+		InfoHash: t.InfoHash(),
+		Sent:     p.Sent,
+		Reason:   reason,
+	}
 	if p.Total > 0 {
 		e.Ratio = float64(p.Sent) / float64(p.Total)
 	}
@@ -323,7 +335,8 @@ func (t *Torrent) stop(next State) error {
 // end is stop for those who can do nothing about an error.
 func (t *Torrent) end(next State) {
 	if err := t.stop(next); err != nil {
-		t.logger().Warn("the storage of a torrent cannot be closed", "torrent", t.Options().title(), "error", err)
+		t.logger().Warn("the storage of a torrent cannot be closed",
+			"torrent", t.Options().title(), "error", err)
 	}
 }
 

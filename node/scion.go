@@ -65,7 +65,8 @@ func (c Config) openHost(ctx context.Context, log *slog.Logger) (*scionnet.Host,
 	case err != nil && required:
 		return nil, err
 	case err != nil && onSCION:
-		log.Warn("trackers and web seeds on SCION are not asked: this host has no SCION", "error", err)
+		log.Warn("trackers and web seeds on SCION are not asked: this host has no SCION",
+			"error", err)
 		return nil, nil
 	case err != nil:
 		log.Info("SCION is not used", "error", err)
@@ -88,7 +89,9 @@ const lookupPatience = 10 * time.Second
 //
 // A policy that allows no path to any of these peers is an error, because the download would wait
 // for a path that most likely never comes. It is none if peers can connect in another way.
-func (c Config) fitPolicy(ctx context.Context, h *scionnet.Host, log *slog.Logger) (pathsel.Policy, error) {
+func (c Config) fitPolicy(
+	ctx context.Context, h *scionnet.Host, log *slog.Logger,
+) (pathsel.Policy, error) {
 	policy, choose := c.Client.Policy, c.SCION.Choose
 	if policy.IsZero() && choose == nil {
 		return policy, nil
@@ -117,11 +120,13 @@ func (c Config) fitPolicy(ctx context.Context, h *scionnet.Host, log *slog.Logge
 		}
 		allowed, refused := policy.Apply(paths)
 		if len(allowed) == 0 {
-			none = append(none, fmt.Errorf("none of the %d paths to %s is allowed: %s", len(refused), to, pathsel.Summary(refused)))
+			none = append(none, fmt.Errorf("none of the %d paths to %s is allowed: %s",
+				len(refused), to, pathsel.Summary(refused)))
 			continue
 		}
 		if n := policy.Unjudged(allowed); n > 0 {
-			log.Warn("paths are allowed although not all of their latency is announced", "to", to, "paths", n)
+			log.Warn("paths are allowed although not all of their latency is announced",
+				"to", to, "paths", n)
 		}
 		if choose == nil {
 			continue

@@ -72,9 +72,15 @@ func (t *Torrent) trackerErrorLocked() (url, text string) {
 func (t *Torrent) search(r *run) (out []Search, err error) {
 	o, n := t.Options(), t.node
 	s := Swarm{
-		InfoHash: t.hash, PeerID: n.session.PeerID(), Trackers: o.Trackers, Listen: n.Listening(),
-		Nodes: parseNodes(o.Source.Nodes), Private: func() bool { return isPrivate(o.Source, r.transfer) },
-		Progress: r.transfer.Progress, Found: r.transfer.Found, Hint: r.transfer.Hint,
+		InfoHash: t.hash,
+		PeerID:   n.session.PeerID(),
+		Trackers: o.Trackers,
+		Listen:   n.Listening(),
+		Nodes:    parseNodes(o.Source.Nodes),
+		Private:  func() bool { return isPrivate(o.Source, r.transfer) },
+		Progress: r.transfer.Progress,
+		Found:    r.transfer.Found,
+		Hint:     r.transfer.Hint,
 		Asked: func(x TrackerStatus) {
 			t.mu.Lock()
 			before := t.trackers[x.URL]

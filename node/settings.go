@@ -160,7 +160,8 @@ func (n *Node) loadSettings(defaults Settings) (Settings, error) {
 		err = kept.Validate()
 	}
 	if err != nil {
-		return defaults, fmt.Errorf("read the settings: %w; repair or remove %s", err, filepath.Join(n.state, settingsFile))
+		return defaults, fmt.Errorf("read the settings: %w; repair or remove %s",
+			err, filepath.Join(n.state, settingsFile))
 	}
 	return *kept, nil
 }

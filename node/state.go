@@ -88,7 +88,8 @@ func (n *Node) write(name string, v any) error {
 // save is keep for those who can do nothing about an error: the torrent runs without its files.
 func (t *Torrent) save() {
 	if err := t.keep(); err != nil {
-		t.node.log.Warn("the state of a torrent cannot be saved", "torrent", t.Options().title(), "error", err)
+		t.node.log.Warn("the state of a torrent cannot be saved",
+			"torrent", t.Options().title(), "error", err)
 	}
 }
 

@@ -57,7 +57,9 @@ func (s *sharedStore) user(hash metainfo.Hash) storeUser {
 }
 
 // open returns the store for a torrent. The caller gives it back with release.
-func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logger) (*sharedStore, error) {
+func (s *stores) open(
+	o Options, moved func(path, aside string), log *slog.Logger,
+) (*sharedStore, error) {
 	want := o.Storage
 	dir, err := filepath.Abs(want.Dir)
 	if err != nil {
@@ -72,7 +74,8 @@ func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logge
 			continue
 		}
 		if x.options != want {
-			return nil, fmt.Errorf("open storage in %s: another torrent uses it with other options", o.Storage.Dir)
+			return nil, fmt.Errorf("open storage in %s: another torrent uses it with other options",
+				o.Storage.Dir)
 		}
 		x.mu.Lock()
 		x.users[o.Source.InfoHash] = user
@@ -86,7 +89,9 @@ func (s *stores) open(o Options, moved func(path, aside string), log *slog.Logge
 	} else {
 		opts := []storage.Option{
 			named, storage.OnExisting(want.Existing, moved),
-			storage.Wanted(func(h metainfo.Hash, l storage.Layout) []bool { return x.user(h).selection.Wants(l) }),
+			storage.Wanted(func(h metainfo.Hash, l storage.Layout) []bool {
+				return x.user(h).selection.Wants(l)
+			}),
 			storage.Recheck(func(h metainfo.Hash) bool { return x.user(h).recheck }),
 		}
 		if want.AllowDotfiles {
@@ -133,7 +138,9 @@ func (s *stores) close() error {
 // IsComplete tells whether the data of a torrent is complete and right. Data that the record
 // vouches for is trusted unless all is to be hashed again; progress may be nil and gets the bytes
 // hashed.
-func IsComplete(ctx context.Context, src client.Source, s Storage, progress func(bytes int64)) (bool, error) {
+func IsComplete(
+	ctx context.Context, src client.Source, s Storage, progress func(bytes int64),
+) (bool, error) {
 	stored := storage.Stored{Kind: s.Kind, Dir: s.Dir, Hash: src.InfoHash, Layout: src.Layout}
 	if !s.Recheck && stored.Trusted() {
 		return true, nil
@@ -144,7 +151,12 @@ func IsComplete(ctx context.Context, src client.Source, s Storage, progress func
 
 // stored is where the data of the torrent lies.
 func (o Options) stored() storage.Stored {
-	return storage.Stored{Kind: o.Storage.Kind, Dir: o.Storage.Dir, Hash: o.Source.InfoHash, Layout: o.Source.Layout}
+	return storage.Stored{
+		Kind:   o.Storage.Kind,
+		Dir:    o.Storage.Dir,
+		Hash:   o.Source.InfoHash,
+		Layout: o.Source.Layout,
+	}
 }
 
 // deleteData deletes the data of a torrent that was removed.

@@ -127,8 +127,15 @@ type Torrent struct {
 
 func newTorrent(n *Node, o Options) *Torrent {
 	t := &Torrent{
-		node: n, hash: o.Source.InfoHash, added: time.Now(), events: &torrentLog{}, options: o, state: Starting,
-		trackers: map[string]TrackerStatus{}, done: make(chan struct{}), ended: make(chan struct{}),
+		node:     n,
+		hash:     o.Source.InfoHash,
+		added:    time.Now(),
+		events:   &torrentLog{},
+		options:  o,
+		state:    Starting,
+		trackers: map[string]TrackerStatus{},
+		done:     make(chan struct{}),
+		ended:    make(chan struct{}),
 	}
 	t.last.Name, t.last.Phase = o.title(), client.Checking
 	t.last.Total, t.last.Missing, t.last.Pieces = o.wanted()
@@ -218,7 +225,11 @@ func (t *Torrent) Progress() client.Progress {
 
 // phases are what torrents without a transfer do, for users.
 var phases = map[State]client.Phase{
-	Paused: "paused", Queued: "queued", Moving: "moving", Failed: client.Broken, Starting: client.Checking,
+	Paused:   "paused",
+	Queued:   "queued",
+	Moving:   "moving",
+	Failed:   client.Broken,
+	Starting: client.Checking,
 }
 
 // Pause ends the torrent's connections and searches for peers. What was received stays on disk.
@@ -305,5 +316,9 @@ func (t *Torrent) resume(ctx context.Context, now bool) error {
 }
 
 func (t *Torrent) changed(how string) {
-	t.node.stream.publish(event.Changed{Event: how, Torrent: t.Options().title(), InfoHash: t.InfoHash()})
+	t.node.stream.publish(event.Changed{
+		Event:    how,
+		Torrent:  t.Options().title(),
+		InfoHash: t.InfoHash(),
+	})
 }

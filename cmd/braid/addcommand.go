@@ -15,20 +15,47 @@ import (
 
 func addCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "add", Usage: "add torrents to the daemon", ArgsUsage: "TORRENT|URL|MAGNET...",
-		Description: "Adds .torrent files, their http or https URLs, and magnet links. The daemon downloads them, or serves them if\n" +
-			"their data is there.",
+		Name:      "add",
+		Usage:     "add torrents to the daemon",
+		ArgsUsage: "TORRENT|URL|MAGNET...",
+		Description: "Adds .torrent files, their http or https URLs, and magnet links. The " +
+			"daemon downloads them, or serves them if their data is there.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "directory", Aliases: []string{"o"}, Usage: "keep the data in `DIR` (default: the daemon's --directory)"},
+			&cli.StringFlag{
+				Name:    "directory",
+				Aliases: []string{"o"},
+				Usage:   "keep the data in `DIR` (default: the daemon's --directory)",
+			},
 			&cli.BoolFlag{Name: "paused", Usage: "do not start yet"},
-			&cli.BoolFlag{Name: "complete", Usage: "the data is there: check it and serve it, and write nothing"},
-			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, or host:port (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-			&cli.StringSliceFlag{Name: "tracker", Usage: "ask the tracker at `URL`, too (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.BoolFlag{
+				Name:  "complete",
+				Usage: "the data is there: check it and serve it, and write nothing",
+			},
+			&cli.StringSliceFlag{
+				Name: "peer",
+				Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, or host:port " +
+					"(repeatable)",
+				Config: cli.StringConfig{TrimSpace: true},
+			},
+			&cli.StringSliceFlag{
+				Name:   "tracker",
+				Usage:  "ask the tracker at `URL`, too (repeatable)",
+				Config: cli.StringConfig{TrimSpace: true},
+			},
 			webSeedFlag(),
-			&cli.StringSliceFlag{Name: "select", Usage: "download only files that match `GLOB`, as in braid download (repeatable)"},
+			&cli.StringSliceFlag{
+				Name:  "select",
+				Usage: "download only files that match `GLOB`, as in braid download (repeatable)",
+			},
 			&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data"},
-			&cli.StringSliceFlag{Name: "label", Usage: "label the torrents with `WORD` (repeatable)"},
-			&cli.StringFlag{Name: "priority", Usage: "`LEVEL` in the queue: low, normal or high (default: normal)"},
+			&cli.StringSliceFlag{
+				Name:  "label",
+				Usage: "label the torrents with `WORD` (repeatable)",
+			},
+			&cli.StringFlag{
+				Name:  "priority",
+				Usage: "`LEVEL` in the queue: low, normal or high (default: normal)",
+			},
 		}, append(seedGoalFlags(), limitFlags()...)...),
 	}, add)
 }
@@ -69,9 +96,15 @@ func add(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 // parseAdd reads what holds for all added torrents.
 func parseAdd(cmd *cli.Command) (in v1.AddTorrent, err error) {
 	in = v1.AddTorrent{
-		Paused: cmd.Bool("paused"), Complete: cmd.Bool("complete"), Select: cmd.StringSlice("select"), Sequential: cmd.Bool("sequential"),
-		Labels: cmd.StringSlice("label"), Priority: cmd.String("priority"), Peers: cmd.StringSlice("peer"), Trackers: cmd.StringSlice("tracker"),
-		WebSeeds: cmd.StringSlice("web-seed"),
+		Paused:     cmd.Bool("paused"),
+		Complete:   cmd.Bool("complete"),
+		Select:     cmd.StringSlice("select"),
+		Sequential: cmd.Bool("sequential"),
+		Labels:     cmd.StringSlice("label"),
+		Priority:   cmd.String("priority"),
+		Peers:      cmd.StringSlice("peer"),
+		Trackers:   cmd.StringSlice("tracker"),
+		WebSeeds:   cmd.StringSlice("web-seed"),
 	}
 	if dir := cmd.String("directory"); dir != "" {
 		if in.Directory, err = filepath.Abs(dir); err != nil {

@@ -16,7 +16,12 @@ import (
 // announceFlags are common to the commands that let peers find them.
 func announceFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
-		&cli.StringSliceFlag{Name: "tracker", Usage: "ask the tracker at `URL` too, beside those of the torrent: http, https, udp or scion (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+		&cli.StringSliceFlag{
+			Name: "tracker",
+			Usage: "ask the tracker at `URL` too, beside those of the torrent: http, https, udp " +
+				"or scion (repeatable)",
+			Config: cli.StringConfig{TrimSpace: true},
+		},
 		&cli.BoolFlag{Name: "no-trackers", Usage: "ask no tracker of the torrent"},
 	}, dhtFlags(), knowledgeFlags())
 }
@@ -24,7 +29,11 @@ func announceFlags() []cli.Flag {
 // dhtFlags say in which DHTs a node takes part.
 func dhtFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "dht", Usage: "take part in the DHT, where peers find each other without a tracker: `WHERE` is on (over SCION and IP) or off (default: over SCION only)"},
+		&cli.StringFlag{
+			Name: "dht",
+			Usage: "take part in the DHT, where peers find each other without a tracker: " +
+				"`WHERE` is on (over SCION and IP) or off (default: over SCION only)",
+		},
 		dhtNodeFlag(),
 		dhtItemFlag(),
 	}
@@ -33,8 +42,19 @@ func dhtFlags() []cli.Flag {
 // knowledgeFlags say what trackers on SCION may know and say about paths.
 func knowledgeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "peer-order", Value: "mixed", Usage: "ask trackers on SCION for peers in `ORDER`: random, nearest, or mixed (half of each)"},
-		&cli.StringFlag{Name: "path-knowledge", Value: "share", Usage: "`HOW` trackers on SCION help to choose paths: share (try first what they name, and tell them what was measured of paths), use (tell them nothing), or off"},
+		&cli.StringFlag{
+			Name:  "peer-order",
+			Value: "mixed",
+			Usage: "ask trackers on SCION for peers in `ORDER`: random, nearest, or mixed (half " +
+				"of each)",
+		},
+		&cli.StringFlag{
+			Name:  "path-knowledge",
+			Value: "share",
+			Usage: "`HOW` trackers on SCION help to choose paths: share (try first what they " +
+				"name, and tell them what was measured of paths), use (tell them nothing), or " +
+				"off",
+		},
 	}
 }
 

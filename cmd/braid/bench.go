@@ -26,8 +26,14 @@ func benchCommand() *cli.Command {
 		Name:  "bench",
 		Usage: "measure braid's parts on this machine",
 		Commands: []*cli.Command{
-			benchTransportCommand(), benchTrackerCommand(), benchKnowledgeCommand(), benchLinkCommand(), benchStorageCommand(), benchDHTCommand(),
-			benchWorker("transport-end", transportbench.End), benchWorker("tracker-load", trackerbench.Generate),
+			benchTransportCommand(),
+			benchTrackerCommand(),
+			benchKnowledgeCommand(),
+			benchLinkCommand(),
+			benchStorageCommand(),
+			benchDHTCommand(),
+			benchWorker("transport-end", transportbench.End),
+			benchWorker("tracker-load", trackerbench.Generate),
 			benchWorker("storage-leech", storagebench.Leech),
 		},
 	}
@@ -37,10 +43,14 @@ func benchCommand() *cli.Command {
 func benchWorker[J any](
 	name string, work func(ctx context.Context, job J, report func(any) error) error,
 ) *cli.Command {
-	return &cli.Command{Name: name, Hidden: true, Action: func(ctx context.Context, _ *cli.Command) error {
-		in, out := pipes()
-		return bench.Work(ctx, in, out, work)
-	}}
+	return &cli.Command{
+		Name:   name,
+		Hidden: true,
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			in, out := pipes()
+			return bench.Work(ctx, in, out, work)
+		},
+	}
 }
 
 // benchmark is a benchmark that runs.
@@ -83,7 +93,11 @@ func (b benchmark) rows(heads string) *bench.Rows {
 }
 
 func benchJSONFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each case"}
+	return &cli.BoolFlag{
+		Name:    "json",
+		Aliases: []string{"j"},
+		Usage:   "write one JSON object for each case",
+	}
 }
 
 func quietFlag() cli.Flag {
@@ -92,13 +106,18 @@ func quietFlag() cli.Flag {
 
 func benchLinkCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "link",
-		Usage: "how exactly the link emulator keeps rate, delay and loss, and how much CPU time it takes",
-		Description: `Sends real packets over emulated links on loopback, one case after the other. "plain" loads send and
-receive without segmentation offload, as stock border routers do. Run it on a machine that does
-nothing else: "missed" counts packets that the machine lost before they reached the link, and "late" those
-that left it more than 2 ms too late.`,
-		Flags:  []cli.Flag{benchJSONFlag(), &durationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"}},
+		Name: "link",
+		Usage: "how exactly the link emulator keeps rate, delay and loss, and how much CPU time " +
+			"it takes",
+		Description: `Sends real packets over emulated links on loopback, one case after the other.
+"plain" loads send and receive without segmentation offload, as stock border routers do. Run it on a
+machine that does nothing else: "missed" counts packets that the machine lost before they reached
+the link, and "late" those that left it more than 2 ms too late.`,
+		Flags: []cli.Flag{benchJSONFlag(), &durationFlag{
+			Name:  "duration",
+			Value: 2 * time.Second,
+			Usage: "of each case",
+		}},
 		Action: benchAction(benchLink),
 	}
 }
@@ -132,15 +151,24 @@ func benchKnowledgeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "knowledge",
 		Usage: "how much sooner downloads are done if the tracker names near peers and good paths",
-		Description: `Plays downloads between 16 regions with measured delays and random link rates, in simulated time, with the
-default path selection and the tracker's own path knowledge. "peers": leechers in all regions come one after another
-and get four seeds: random ones, the nearest, or half and half. "paths": several leechers in one region share
-one seed with 15 paths, of which each may use two at a time; with "lies" the tracker names the worst paths. Times
-are in seconds, median and 90th percentile.`,
+		Description: `Plays downloads between 16 regions with measured delays and random link rates,
+in simulated time, with the default path selection and the tracker's own path knowledge. "peers":
+leechers in all regions come one after another and get four seeds: random ones, the nearest, or half
+and half. "paths": several leechers in one region share one seed with 15 paths, of which each may
+use two at a time; with "lies" the tracker names the worst paths. Times are in seconds, median and
+90th percentile.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			&cli.IntFlag{Name: "worlds", Value: 8, Usage: "`NUMBER` of networks with different random rates"},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`NUMBER` from which all random values are drawn"},
+			&cli.IntFlag{
+				Name:  "worlds",
+				Value: 8,
+				Usage: "`NUMBER` of networks with different random rates",
+			},
+			&cli.Uint64Flag{
+				Name:  "seed",
+				Value: 1,
+				Usage: "`NUMBER` from which all random values are drawn",
+			},
 		},
 		Action: benchAction(benchKnowledge),
 	}
@@ -164,22 +192,36 @@ func benchKnowledge(ctx context.Context, b benchmark) error {
 
 func benchTransportCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "transport",
-		Usage: "CPU time and rate of moving data over TCP, TLS, QUIC over UDP, and QUIC over SCION with snet and with braid's packet I/O",
-		Description: `Moves data between two processes on loopback, inside one AS and through two border routers (stock, and the
-fast one of 'testbed up --router fast'), in packets of 1400 and of 8400 bytes. The cases take turns. Compare
-the CPU seconds for each gigabyte rather than the rates, which vary on a busy machine. braid-scion, braid-tcp and
-aria2-tcp are downloads of four times as much data by whole clients, which also hash it and write it to disk; every
-byte is compared.`,
+		Name: "transport",
+		Usage: "CPU time and rate of moving data over TCP, TLS, QUIC over UDP, and QUIC over " +
+			"SCION with snet and with braid's packet I/O",
+		Description: `Moves data between two processes on loopback, inside one AS and through two
+border routers (stock, and the fast one of 'testbed up --router fast'), in packets of 1400 and of
+8400 bytes. The cases take turns. Compare the CPU seconds for each gigabyte rather than the rates,
+which vary on a busy machine. braid-scion, braid-tcp and aria2-tcp are downloads of four times as
+much data by whole clients, which also hash it and write it to disk; every byte is compared.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
 			&cli.IntFlag{Name: "runs", Value: 5, Usage: "`NUMBER` of runs of each case"},
 			&sizeFlag{Name: "size", Value: 64e6, Usage: "move `SIZE` of data in each run"},
-			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, braid-scion, braid-tcp or aria2-tcp (repeatable)"},
-			&cli.StringSliceFlag{Name: "routers", Usage: "only cases through these `ROUTERS`: none, stock or fast (repeatable)"},
-			&cli.IntSliceFlag{Name: "mtu", Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)"},
+			&cli.StringSliceFlag{
+				Name: "case",
+				Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, " +
+					"braid-scion, braid-tcp or aria2-tcp (repeatable)",
+			},
+			&cli.StringSliceFlag{
+				Name:  "routers",
+				Usage: "only cases through these `ROUTERS`: none, stock or fast (repeatable)",
+			},
+			&cli.IntSliceFlag{
+				Name:  "mtu",
+				Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)",
+			},
 			congestionFlag(),
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: scion beside braid)"},
+			&cli.StringFlag{
+				Name:  "scion-bin",
+				Usage: "`DIR` of the SCION programs (default: scion beside braid)",
+			},
 			quietFlag(),
 		},
 		Action: benchAction(benchTransport),
@@ -200,9 +242,18 @@ func benchTransport(ctx context.Context, b benchmark) error {
 		return f.err
 	}
 	cfg := transportbench.Config{
-		End: b.worker("transport-end"), Dir: b.dir, SCIONBin: b.String("scion-bin"), FastRouter: fastRouter(b.exe), Braid: b.exe,
-		Congestion: control, Runs: b.Int("runs"), Bytes: size, Only: b.StringSlice("case"), Routers: b.StringSlice("routers"),
-		MTUs: b.IntSlice("mtu"), Progress: b.progress,
+		End:        b.worker("transport-end"),
+		Dir:        b.dir,
+		SCIONBin:   b.String("scion-bin"),
+		FastRouter: fastRouter(b.exe),
+		Braid:      b.exe,
+		Congestion: control,
+		Runs:       b.Int("runs"),
+		Bytes:      size,
+		Only:       b.StringSlice("case"),
+		Routers:    b.StringSlice("routers"),
+		MTUs:       b.IntSlice("mtu"),
+		Progress:   b.progress,
 	}
 	rows := b.rows("case\tMTU\trouters\tpaths\tMbit/s\t(spread)\tCPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")
 	return rows.End(transportbench.Run(ctx, cfg, func(r transportbench.Row) {

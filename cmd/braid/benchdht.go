@@ -27,18 +27,45 @@ func benchDHTCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dht",
 		Usage: "simulate DHTs of many nodes in virtual time: hops, success and load",
-		Description: "The nodes are those that braid dht runs; messages take 25 to 75 ms. A peer of each torrent announces it, and later\n" +
-			"other nodes search for it. Cases: " + strings.Join(cases, "; ") + ".",
+		Description: "The nodes are those that braid dht runs; messages take 25 to 75 ms. A peer " +
+			"of each torrent announces it, and later other nodes search for it. Cases: " +
+			strings.Join(cases, "; ") + ".",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each measurement"},
-			&cli.IntSliceFlag{Name: "nodes", Value: []int{100, 1000, 10_000}, Usage: "simulate `N` nodes (repeatable)"},
+			&cli.BoolFlag{
+				Name:    "json",
+				Aliases: []string{"j"},
+				Usage:   "write one JSON object for each measurement",
+			},
+			&cli.IntSliceFlag{
+				Name:  "nodes",
+				Value: []int{100, 1000, 10_000},
+				Usage: "simulate `N` nodes (repeatable)",
+			},
 			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE` (repeatable)"},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the random choices; the same seed gives the same result"},
-			&cli.StringFlag{Name: "figure", Usage: "draw the results as dht-by-size.svg in `DIR`, with their numbers as CSV"},
-			&cli.BoolFlag{Name: "testbed", Usage: "run the nodes (default: 200) in real time on a SCION network of this machine, with a round trip of 100 ms between any two ASes"},
+			&cli.Uint64Flag{
+				Name:  "seed",
+				Value: 1,
+				Usage: "of the random choices; the same seed gives the same result",
+			},
+			&cli.StringFlag{
+				Name:  "figure",
+				Usage: "draw the results as dht-by-size.svg in `DIR`, with their numbers as CSV",
+			},
+			&cli.BoolFlag{
+				Name: "testbed",
+				Usage: "run the nodes (default: 200) in real time on a SCION network of this " +
+					"machine, with a round trip of 100 ms between any two ASes",
+			},
 			&cli.IntFlag{Name: "ases", Value: 16, Usage: "with --testbed: in so many ASes"},
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
-			&cli.StringFlag{Name: "from", Usage: "draw the results that --json has written to `FILE` instead of simulating"},
+			&cli.StringFlag{
+				Name: "scion-bin",
+				Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion " +
+					"beside braid)",
+			},
+			&cli.StringFlag{
+				Name:  "from",
+				Usage: "draw the results that --json has written to `FILE` instead of simulating",
+			},
 		},
 		Action: benchAction(benchDHT),
 	}

@@ -15,18 +15,34 @@ func benchStorageCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "storage",
 		Usage: "how fast the backends write and read pieces, next to plain pwrite and pread",
-		Description: `Writes and reads blocks of 16 KiB, piece by piece, with the calls of the BitTorrent engine and without hashing. The
-time of writing includes syncing the disk. "of limit" compares the rates with those of plain pwrite and pread of the same
-blocks in the same run. The cases take turns, and the figures are medians. Memory excludes files.
+		Description: `Writes and reads blocks of 16 KiB, piece by piece, with the calls of the
+BitTorrent engine and without hashing. The time of writing includes syncing the disk. "of limit"
+compares the rates with those of plain pwrite and pread of the same blocks in the same run. The
+cases take turns, and the figures are medians. Memory excludes files.
 
---downloads downloads whole torrents over TCP on loopback instead, with braid's backends and with those of the engine.`,
+--downloads downloads whole torrents over TCP on loopback instead, with braid's backends and with
+those of the engine.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			&cli.IntSliceFlag{Name: "size", Usage: "`MiB` of each case, or of the torrents with --downloads (default: 256, or 2000; repeatable)"},
-			&cli.IntFlag{Name: "runs", Usage: "`NUMBER` of runs of each case (default: 3; of downloads: 1)"},
+			&cli.IntSliceFlag{
+				Name: "size",
+				Usage: "`MiB` of each case, or of the torrents with --downloads (default: 256, " +
+					"or 2000; repeatable)",
+			},
+			&cli.IntFlag{
+				Name:  "runs",
+				Usage: "`NUMBER` of runs of each case (default: 3; of downloads: 1)",
+			},
 			&cli.BoolFlag{Name: "downloads", Usage: "compare whole downloads"},
-			&cli.StringSliceFlag{Name: "storage", Usage: "with --downloads: only this `BACKEND`: file, mmap, bolt, engine-file, engine-mmap, engine-bolt (repeatable)"},
-			&cli.StringFlag{Name: "dir", Usage: "measure the disk of `DIR` (default: that of temporary files)"},
+			&cli.StringSliceFlag{
+				Name: "storage",
+				Usage: "with --downloads: only this `BACKEND`: file, mmap, bolt, engine-file, " +
+					"engine-mmap, engine-bolt (repeatable)",
+			},
+			&cli.StringFlag{
+				Name:  "dir",
+				Usage: "measure the disk of `DIR` (default: that of temporary files)",
+			},
 			quietFlag(),
 		},
 		Action: benchAction(benchStorage),

@@ -19,17 +19,23 @@ import (
 
 func benchTrackerCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "tracker",
-		Usage: "announces per second, memory, slow clients, and what the tracker still knows after it was killed",
-		Description: `The tracker and the load generator are processes, each pinned to one core (Linux; -1 for any core). The cases of
-a run follow each other, so that they have the same machine; opentracker is among them if it is installed. "per CPU
-second" is what the tracker would answer in a second of CPU time, whether the generator keeps up or not.
+		Name: "tracker",
+		Usage: "announces per second, memory, slow clients, and what the tracker still knows " +
+			"after it was killed",
+		Description: `The tracker and the load generator are processes, each pinned to one core
+(Linux; -1 for any core). The cases of a run follow each other, so that they have the same machine;
+opentracker is among them if it is installed. "per CPU second" is what the tracker would answer in a
+second of CPU time, whether the generator keeps up or not.
 
-Cases: http (connections are kept), http-close, udp (8 clients with 32 announces under way each), udp-apart (256 clients
-with one each), scion (HTTP/3); and memory (a million peers in 100 000 swarms), slow (5000 half-open requests), kill
-(100 000 peers, 1000 announces a second, kill -9).`,
+Cases: http (connections are kept), http-close, udp (8 clients with 32 announces under way each),
+udp-apart (256 clients with one each), scion (HTTP/3); and memory (a million peers in 100 000
+swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a second, kill -9).`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object for each measurement"},
+			&cli.BoolFlag{
+				Name:    "json",
+				Aliases: []string{"j"},
+				Usage:   "write one JSON object for each measurement",
+			},
 			&durationFlag{Name: "duration", Value: 5 * time.Second, Usage: "of each load"},
 			&cli.IntFlag{Name: "runs", Value: 3, Usage: "measure every load `N` times"},
 			&cli.IntFlag{Name: "tracker-core", Value: 0, Usage: "run the tracker on core `N`"},
@@ -66,7 +72,8 @@ func benchTracker(ctx context.Context, b benchmark) error {
 	}
 	for _, c := range only {
 		if !slices.Contains(known, c) {
-			return usageErrorf("--case %q: want one of %s", c, strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "))
+			return usageErrorf("--case %q: want one of %s",
+				c, strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "))
 		}
 	}
 	if err := benchTrackerRates(ctx, b, load, cases); err != nil {
@@ -81,7 +88,10 @@ func benchTracker(ctx context.Context, b benchmark) error {
 			return err
 		}
 		if b.Bool("json") {
-			err = json.NewEncoder(stdout(b.Command)).Encode(map[string]any{"trial": name, "result": result})
+			err = json.NewEncoder(stdout(b.Command)).Encode(map[string]any{
+				"trial":  name,
+				"result": result,
+			})
 		} else {
 			_, err = fmt.Fprintf(stdout(b.Command), "\n%s: %s\n", name, text)
 		}
@@ -92,7 +102,9 @@ func benchTracker(ctx context.Context, b benchmark) error {
 	return nil
 }
 
-func benchTrackerRates(ctx context.Context, b benchmark, load trackerbench.Bench, cases []trackerbench.Case) error {
+func benchTrackerRates(
+	ctx context.Context, b benchmark, load trackerbench.Bench, cases []trackerbench.Case,
+) error {
 	if len(cases) == 0 {
 		return nil
 	}
@@ -121,17 +133,26 @@ func benchTrackerRates(ctx context.Context, b benchmark, load trackerbench.Bench
 }
 
 // benchTrackerTrial runs a trial, and returns its result and the result in words.
-func benchTrackerTrial(ctx context.Context, b benchmark, load trackerbench.Bench, name string) (result any, text string, err error) {
+func benchTrackerTrial(
+	ctx context.Context, b benchmark, load trackerbench.Bench, name string,
+) (result any, text string, err error) {
 	switch name {
 	case "memory":
 		r, err := load.Memory(ctx, 100_000)
-		return r, fmt.Sprintf("%.0f bytes for each of %d peers in %d swarms", r.BytesPerPeer, r.Peers, r.Swarms), err
+		return r, fmt.Sprintf("%.0f bytes for each of %d peers in %d swarms",
+			r.BytesPerPeer, r.Peers, r.Swarms), err
 	case "slow":
 		r, err := load.Slow(ctx, 5000, b.Int("runs"), b.Duration("duration"))
 		const text = "p99 of honest announces %.2f ms (p50 %.2f) beside %d half-open requests, %.2f ms (p50 %.2f) without: ratio %.2f"
 		return r, fmt.Sprintf(text, r.BesideP99, r.BesideP50, r.Slow, r.AloneP99, r.AloneP50, r.Ratio), err
 	default:
-		k := trackerbench.KillTrial{Swarms: 10_000, Rate: 1000, For: 5 * time.Second, Sync: time.Second, Margin: time.Second}
+		k := trackerbench.KillTrial{
+			Swarms: 10_000,
+			Rate:   1000,
+			For:    5 * time.Second,
+			Sync:   time.Second,
+			Margin: time.Second,
+		}
 		r, err := load.Kill(ctx, k)
 		const text = "%d of %d peers lost that were acknowledged more than %.0f s before, %d of %d later ones; ready again after %.2f s"
 		return r, fmt.Sprintf(text, r.Lost, r.Acknowledged, r.Margin, r.LaterLost, r.Later, r.Ready), err

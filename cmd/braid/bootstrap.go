@@ -18,16 +18,27 @@ func bootstrapCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "bootstrap",
 		Usage: "get the SCION configuration of this network, for a host without one",
-		Description: "Finds a discovery server (DHCP, DNS SRV, DNS-SD and NAPTR records in the search domains, multicast DNS), or asks\n" +
-			"the one in --bootstrap, for the topology of the AS and for TRCs, the roots of trust. Nothing authenticates the\n" +
-			"first TRC of an ISD: compare its fingerprint with one that you got elsewhere. Later TRCs must be signed by those\n" +
-			"before them. The result is kept for all commands of braid. Other commands that need SCION do the same, and\n" +
-			"refresh the result. An administrator's configuration always wins.\n\n" + exitCodes,
+		Description: "Finds a discovery server (DHCP, DNS SRV, DNS-SD and NAPTR records in the " +
+			"search domains, multicast DNS), or asks the one in --bootstrap, for the topology of " +
+			"the AS and for TRCs, the roots of trust. Nothing authenticates the first TRC of an " +
+			"ISD: compare its fingerprint with one that you got elsewhere. Later TRCs must be " +
+			"signed by those before them. The result is kept for all commands of braid. Other " +
+			"commands that need SCION do the same, and refresh the result. An administrator's " +
+			"configuration always wins.\n\n" + exitCodes,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "bootstrap", Value: "auto", Usage: "ask the discovery server at `URL`, such as http://192.0.2.1:8041; auto asks the network for one"},
+			&cli.StringFlag{
+				Name:  "bootstrap",
+				Value: "auto",
+				Usage: "ask the discovery server at `URL`, such as http://192.0.2.1:8041; auto " +
+					"asks the network for one",
+			},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be kept, and write nothing"},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+			&cli.BoolFlag{
+				Name:    "verbose",
+				Aliases: []string{"v"},
+				Usage:   "log what happens on standard error; twice for all of it",
+			},
 		},
 		Action: runBootstrap,
 	}
@@ -76,7 +87,14 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	out := bootstrapped{Server: r.Server, From: hint.From, IA: r.IA.String(), Dir: dir, Used: !isSetUp(c), TRCs: []trustedTRC{}}
+	out := bootstrapped{
+		Server: r.Server,
+		From:   hint.From,
+		IA:     r.IA.String(),
+		Dir:    dir,
+		Used:   !isSetUp(c),
+		TRCs:   []trustedTRC{},
+	}
 	for _, j := range r.Judged {
 		out.TRCs = append(out.TRCs, trustedTRC{j.TRC.TRC.ID.String(), bootstrap.Fingerprint(j.TRC), j.Trust, j.TRC.TRC.Validity.NotAfter})
 	}
@@ -92,7 +110,8 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 	w := stdout(cmd)
 	w.printf("AS %s, says the discovery server %s (%s)\n", out.IA, out.Server, out.From)
 	for _, t := range out.TRCs {
-		w.printf("TRC %s, %s, valid until %s, SHA-256 %s\n", t.ID, t.Trust, t.NotAfter.Format(time.DateOnly), t.Fingerprint)
+		w.printf("TRC %s, %s, valid until %s, SHA-256 %s\n",
+			t.ID, t.Trust, t.NotAfter.Format(time.DateOnly), t.Fingerprint)
 	}
 	switch {
 	case !out.Kept:

@@ -24,8 +24,17 @@ import (
 // controlFlags are common to these commands.
 func controlFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "api", Sources: cli.EnvVars("BRAID_API"), Usage: "the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL (default: the user's daemon, or else the system's)"},
-		&cli.StringFlag{Name: "password-file", Usage: "`FILE` with the daemon's password, which TCP may need (default: the environment variable BRAID_PASSWORD)"},
+		&cli.StringFlag{
+			Name:    "api",
+			Sources: cli.EnvVars("BRAID_API"),
+			Usage: "the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL (default: the user's " +
+				"daemon, or else the system's)",
+		},
+		&cli.StringFlag{
+			Name: "password-file",
+			Usage: "`FILE` with the daemon's password, which TCP may need (default: the " +
+				"environment variable BRAID_PASSWORD)",
+		},
 		&cli.BoolFlag{Name: "json", Usage: "print JSON, one object a line"},
 	}
 }
@@ -104,14 +113,18 @@ func explain(cmd *cli.Command, err error) error {
 }
 
 // controlling makes a command that talks to a daemon.
-func controlling(c *cli.Command, act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error) *cli.Command {
+func controlling(
+	c *cli.Command, act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error,
+) *cli.Command {
 	c.Flags = append(c.Flags, controlFlags()...)
 	c.Action = withDaemon(act)
 	return c
 }
 
 // withDaemon makes the action of a command that talks to a daemon.
-func withDaemon(act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error) cli.ActionFunc {
+func withDaemon(
+	act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error,
+) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		d, err := dial(cmd)
 		if err != nil {
@@ -192,7 +205,9 @@ func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
 	for _, other := range []func(v1.Torrent) bool{
 		func(t v1.Torrent) bool { return err != nil || t.Number != number },
 		func(t v1.Torrent) bool { return t.Name != name },
-		func(t v1.Torrent) bool { return len(name) < minPrefix || !strings.HasPrefix(t.InfoHash, lower) },
+		func(t v1.Torrent) bool {
+			return len(name) < minPrefix || !strings.HasPrefix(t.InfoHash, lower)
+		},
 	} {
 		found := slices.DeleteFunc(slices.Clone(all), other)
 		switch {
@@ -203,14 +218,17 @@ func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
 			for _, t := range found[:min(len(found), 5)] {
 				which = append(which, fmt.Sprintf("%d (%s, %s)", t.Number, t.Name, t.InfoHash[:8]))
 			}
-			return v1.Torrent{}, usageErrorf("%q means %d torrents: name one by its number: %s", name, len(found), strings.Join(which, ", "))
+			return v1.Torrent{}, usageErrorf("%q means %d torrents: name one by its number: %s",
+				name, len(found), strings.Join(which, ", "))
 		}
 	}
 	return v1.Torrent{}, usageErrorf("there is no torrent %q; braid list shows all", name)
 }
 
 // each does something with each torrent that the command line names, and tells what.
-func each(what string, do func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error) func(context.Context, *cli.Command, *v1.Client) error {
+func each(
+	what string, do func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error,
+) func(context.Context, *cli.Command, *v1.Client) error {
 	return func(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 		all, err := named(ctx, cmd, d)
 		if err != nil {
@@ -219,7 +237,8 @@ func each(what string, do func(ctx context.Context, cmd *cli.Command, d *v1.Clie
 		var errs []error
 		for _, t := range all {
 			if err := do(ctx, cmd, d, t); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", cmp.Or(t.Name, t.InfoHash), explain(cmd, err)))
+				errs = append(errs, fmt.Errorf("%s: %w",
+					cmp.Or(t.Name, t.InfoHash), explain(cmd, err)))
 				continue
 			}
 			object := map[string]any{"event": what, "info_hash": t.InfoHash, "torrent": t.Name}
@@ -233,7 +252,11 @@ func allFlag() cli.Flag { return &cli.BoolFlag{Name: "all", Usage: "all torrents
 
 func pauseCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "pause", Usage: "pause torrents of the daemon", ArgsUsage: torrentsUsage, Description: howToName, Flags: []cli.Flag{allFlag()},
+		Name:        "pause",
+		Usage:       "pause torrents of the daemon",
+		ArgsUsage:   torrentsUsage,
+		Description: howToName,
+		Flags:       []cli.Flag{allFlag()},
 	}, each("paused", func(ctx context.Context, _ *cli.Command, d *v1.Client, t v1.Torrent) error {
 		return d.Pause(ctx, t.InfoHash)
 	}))
@@ -241,8 +264,15 @@ func pauseCommand() *cli.Command {
 
 func resumeCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "resume", Usage: "resume torrents of the daemon that are paused, have failed, or have reached their goal",
-		ArgsUsage: torrentsUsage, Description: howToName, Flags: []cli.Flag{allFlag(), &cli.BoolFlag{Name: "now", Usage: "do not wait in the queue"}},
+		Name: "resume",
+		Usage: "resume torrents of the daemon that are paused, have failed, or have reached " +
+			"their goal",
+		ArgsUsage:   torrentsUsage,
+		Description: howToName,
+		Flags: []cli.Flag{allFlag(), &cli.BoolFlag{
+			Name:  "now",
+			Usage: "do not wait in the queue",
+		}},
 	}, each("resumed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
 		return d.Resume(ctx, t.InfoHash, v1.Resume{Now: cmd.Bool("now")})
 	}))
@@ -250,8 +280,11 @@ func resumeCommand() *cli.Command {
 
 func removeCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "remove", Usage: "remove torrents from the daemon; their data stays", ArgsUsage: torrentsUsage, Description: howToName,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "data", Usage: "delete their data, too"}},
+		Name:        "remove",
+		Usage:       "remove torrents from the daemon; their data stays",
+		ArgsUsage:   torrentsUsage,
+		Description: howToName,
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "data", Usage: "delete their data, too"}},
 	}, each("removed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
 		return d.Remove(ctx, t.InfoHash, cmd.Bool("data"))
 	}))
@@ -259,10 +292,13 @@ func removeCommand() *cli.Command {
 
 func renameCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "rename", Usage: "rename a torrent of the daemon, or files and directories in it, also on disk", ArgsUsage: "TORRENT [PATH] NEW",
-		Description: howToName + " PATH is a file as braid show --files lists it, or a directory; without it,\n" +
-			"the name that all paths begin with. NEW is a name or, with slashes, a whole path. Nothing is overwritten.\n" +
-			"braid set --name changes the name in lists only.",
+		Name:      "rename",
+		Usage:     "rename a torrent of the daemon, or files and directories in it, also on disk",
+		ArgsUsage: "TORRENT [PATH] NEW",
+		Description: howToName +
+			" PATH is a file as braid show --files lists it, or a directory; without it, the " +
+			"name that all paths begin with. NEW is a name or, with slashes, a whole path. " +
+			"Nothing is overwritten. braid set --name changes the name in lists only.",
 	}, rename)
 }
 
@@ -285,17 +321,34 @@ func rename(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	if err := d.Rename(ctx, t.InfoHash, in); err != nil {
 		return err
 	}
-	object := map[string]any{"event": "renamed", "info_hash": t.InfoHash, "torrent": t.Name, "path": in.From, "to": in.To}
+	object := map[string]any{
+		"event":     "renamed",
+		"info_hash": t.InfoHash,
+		"torrent":   t.Name,
+		"path":      in.From,
+		"to":        in.To,
+	}
 	return printResult(cmd, object, "renamed %s to %s\n", cmp.Or(in.From, t.Name), in.To)
 }
 
 func moveCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "move", Usage: "move torrents of the daemon to another directory, with their data", ArgsUsage: torrentsUsage,
-		Description: howToName + " The data is moved in the background; braid list shows the state moving.",
+		Name:      "move",
+		Usage:     "move torrents of the daemon to another directory, with their data",
+		ArgsUsage: torrentsUsage,
+		Description: howToName +
+			" The data is moved in the background; braid list shows the state moving.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "to", Required: true, Usage: "move to `DIR`, of the daemon's machine"},
-			&cli.BoolFlag{Name: "no-data", Usage: "the data is there already: check it there, and leave the old directory alone"},
+			&cli.StringFlag{
+				Name:     "to",
+				Required: true,
+				Usage:    "move to `DIR`, of the daemon's machine",
+			},
+			&cli.BoolFlag{
+				Name: "no-data",
+				Usage: "the data is there already: check it there, and leave the old directory " +
+					"alone",
+			},
 		},
 	}, each("moving", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
 		dir, err := filepath.Abs(cmd.String("to"))

@@ -26,19 +26,57 @@ func createCommand() *cli.Command {
 		Name:      "create",
 		Usage:     "make a torrent of a file or directory",
 		ArgsUsage: "PATH",
-		Description: "The same data gives the same torrent. Symbolic links and what else is not a regular file are left out. Other\n" +
-			"programs write the same info dictionary, so the info hash is theirs if name, piece length, private and source are.\n\n" + exitCodes,
+		Description: "The same data gives the same torrent. Symbolic links and what else is not " +
+			"a regular file are left out. Other programs write the same info dictionary, so the " +
+			"info hash is theirs if name, piece length, private and source are.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the torrent to `FILE` (default: the name of PATH with .torrent)"},
-			&sizeFlag{Name: "piece-length", Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from the size)"},
-			&cli.StringSliceFlag{Name: "tracker", Usage: "announce `URL[,URL...]`: one tier, of which a client uses the first that works (repeatable; each is a tier)"},
-			&cli.StringSliceFlag{Name: "web-seed", Usage: "`URL` of an HTTP server with the same data: http, https, or on SCION scion://1-ff00:0:110,[127.0.0.1]:31080/PATH/; for other clients also ftp (repeatable)"},
+			&cli.StringFlag{
+				Name:    "output",
+				Aliases: []string{"o"},
+				Usage:   "write the torrent to `FILE` (default: the name of PATH with .torrent)",
+			},
+			&sizeFlag{
+				Name: "piece-length",
+				Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from " +
+					"the size)",
+			},
+			&cli.StringSliceFlag{
+				Name: "tracker",
+				Usage: "announce `URL[,URL...]`: one tier, of which a client uses the first " +
+					"that works (repeatable; each is a tier)",
+			},
+			&cli.StringSliceFlag{
+				Name: "web-seed",
+				Usage: "`URL` of an HTTP server with the same data: http, https, or on SCION " +
+					"scion://1-ff00:0:110,[127.0.0.1]:31080/PATH/; for other clients also ftp " +
+					"(repeatable)",
+			},
 			&cli.StringFlag{Name: "comment", Usage: "`TEXT` for people"},
-			&cli.BoolFlag{Name: "private", Aliases: []string{"p"}, Usage: "peers come from the trackers only (BEP 27)"},
-			&cli.StringFlag{Name: "source", Usage: "`TEXT` that says where the torrent is published: the same data gets another info hash there"},
-			&cli.StringFlag{Name: "name", Usage: "`NAME` of the file or directory that downloads make (default: that of PATH)"},
-			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or 'docs/draft' (repeatable)"},
-			&cli.BoolFlag{Name: "offline", Usage: "do not ask the trackers whether they are also on the other kind of network (IP, SCION)"},
+			&cli.BoolFlag{
+				Name:    "private",
+				Aliases: []string{"p"},
+				Usage:   "peers come from the trackers only (BEP 27)",
+			},
+			&cli.StringFlag{
+				Name: "source",
+				Usage: "`TEXT` that says where the torrent is published: the same data gets " +
+					"another info hash there",
+			},
+			&cli.StringFlag{
+				Name: "name",
+				Usage: "`NAME` of the file or directory that downloads make (default: that of " +
+					"PATH)",
+			},
+			&cli.StringSliceFlag{
+				Name: "exclude",
+				Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or " +
+					"'docs/draft' (repeatable)",
+			},
+			&cli.BoolFlag{
+				Name: "offline",
+				Usage: "do not ask the trackers whether they are also on the other kind of " +
+					"network (IP, SCION)",
+			},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
 		}, scionFlags()...),
 		Action: create,
@@ -52,9 +90,14 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	root := cmd.Args().First()
 	out := newDisplay(cmd, false)
 	opts := client.CreateOptions{
-		WebSeeds: cmd.StringSlice("web-seed"), Comment: cmd.String("comment"), PieceLength: cmd.Int64("piece-length"), Private: cmd.Bool("private"),
-		Source: cmd.String("source"), Name: cmd.String("name"), Exclude: cmd.StringSlice("exclude"),
-		Skipped: out.leftOut,
+		WebSeeds:    cmd.StringSlice("web-seed"),
+		Comment:     cmd.String("comment"),
+		PieceLength: cmd.Int64("piece-length"),
+		Private:     cmd.Bool("private"),
+		Source:      cmd.String("source"),
+		Name:        cmd.String("name"),
+		Exclude:     cmd.StringSlice("exclude"),
+		Skipped:     out.leftOut,
 	}
 	var err error
 	for _, text := range cmd.StringSlice("tracker") {
@@ -147,7 +190,8 @@ func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
 			unnamed := func(x tracker.URL) bool { return !slices.ContainsFunc(named, x.Same) }
 			switch {
 			case err != nil:
-				said[i] = fmt.Sprintf("could not ask %s whether it has other addresses: %s", u, u.Hide(err.Error()))
+				said[i] = fmt.Sprintf("could not ask %s whether it has other addresses: %s",
+					u, u.Hide(err.Error()))
 			case len(siblings) > 0 && !slices.ContainsFunc(siblings, func(x tracker.URL) bool { return !unnamed(x) }):
 				said[i] = fmt.Sprintf("warning: the tracker %s is also at %s, which the torrent does not name:\n"+
 					"clients that reach it only there do not find it; add --tracker '%s'", u, siblings[0], siblings[0])

@@ -28,27 +28,48 @@ import (
 
 func daemonCommand() *cli.Command {
 	own := []cli.Flag{
-		&cli.StringFlag{Name: "state", Usage: "keep torrents, settings and the key in `DIR` (default: STATE_DIRECTORY, or braid in the user's state directory)"},
-		&cli.StringSliceFlag{Name: "api", Config: cli.StringConfig{TrimSpace: true},
-			Usage: "answer commands, programs and browsers at `ADDR`: unix:PATH, or HOST:PORT; other hosts than 127.0.0.1 need a password, see braid password (repeatable; default: a socket for the user only, which is there beside TCP, too)"},
-		&cli.StringSliceFlag{Name: "allow-host", Usage: "answer browsers that use the name `HOST`, or *.HOST for all names below it; IP addresses and localhost need no permission (repeatable)"},
-		&cli.StringFlag{Name: "directory", Aliases: []string{"o"}, Usage: "keep data in `DIR` unless a torrent names another one; kept as a setting (default: downloads in the directory of --state)"},
+		&cli.StringFlag{
+			Name: "state",
+			Usage: "keep torrents, settings and the key in `DIR` (default: STATE_DIRECTORY, or " +
+				"braid in the user's state directory)",
+		},
+		&cli.StringSliceFlag{
+			Name:   "api",
+			Config: cli.StringConfig{TrimSpace: true},
+			Usage: "answer commands, programs and browsers at `ADDR`: unix:PATH, or HOST:PORT; " +
+				"other hosts than 127.0.0.1 need a password, see braid password (repeatable; " +
+				"default: a socket for the user only, which is there beside TCP, too)",
+		},
+		&cli.StringSliceFlag{
+			Name: "allow-host",
+			Usage: "answer browsers that use the name `HOST`, or *.HOST for all names below it; " +
+				"IP addresses and localhost need no permission (repeatable)",
+		},
+		&cli.StringFlag{
+			Name:    "directory",
+			Aliases: []string{"o"},
+			Usage: "keep data in `DIR` unless a torrent names another one; kept as a setting " +
+				"(default: downloads in the directory of --state)",
+		},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object when the daemon is ready"},
 		debugFlag(),
 	}
 	return &cli.Command{
 		Name:  "daemon",
 		Usage: "run torrents in the background, for braid add, list and the other commands",
-		Description: "Runs until it is ended, and resumes its torrents after that, even after kill -9. SIGTERM and Ctrl-C end it\n" +
-			"cleanly, a second one at once. SIGHUP reads the password again. Under systemd it tells when it is ready\n" +
-			"(Type=notify) and answers the watchdog.\n\n" + exitCodes,
+		Description: "Runs until it is ended, and resumes its torrents after that, even after " +
+			"kill -9. SIGTERM and Ctrl-C end it cleanly, a second one at once. SIGHUP reads the " +
+			"password again. Under systemd it tells when it is ready (Type=notify) and answers " +
+			"the watchdog.\n\n" + exitCodes,
 		Flags:  slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(), withoutFlags(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: working(true, runDaemon),
 	}
 }
 
 func withoutFlags(flags []cli.Flag, names ...string) []cli.Flag {
-	return slices.DeleteFunc(flags, func(f cli.Flag) bool { return slices.Contains(names, f.Names()[0]) })
+	return slices.DeleteFunc(flags, func(f cli.Flag) bool {
+		return slices.Contains(names, f.Names()[0])
+	})
 }
 
 func runDaemon(ctx context.Context, t *task) error {
@@ -75,7 +96,12 @@ func runDaemon(ctx context.Context, t *task) error {
 	}
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
-	s, err := t.openServer(n, access, journal, transmission.Options{Version: version(), State: state, Shutdown: shutdown, Logger: t.log})
+	s, err := t.openServer(n, access, journal, transmission.Options{
+		Version:  version(),
+		State:    state,
+		Shutdown: shutdown,
+		Logger:   t.log,
+	})
 	if err != nil {
 		return err
 	}
@@ -102,7 +128,8 @@ func (t *task) lockState(dir, command string) error {
 	}
 	f, err := durable.OpenLocked(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600, 0)
 	if err != nil {
-		return fmt.Errorf("the state directory %s belongs to another %s that runs: %w", dir, command, err)
+		return fmt.Errorf("the state directory %s belongs to another %s that runs: %w",
+			dir, command, err)
 	}
 	t.atEnd(func() error { _ = f.Close(); return nil })
 	return nil
@@ -160,7 +187,9 @@ func (t *task) openService(ctx context.Context, state string) (*node.Node, error
 }
 
 // openServer opens the HTTP server of a daemon with its interfaces.
-func (t *task) openServer(n *node.Node, access *web.Access, journal *v1.Journal, remote transmission.Options) (s *web.Server, err error) {
+func (t *task) openServer(
+	n *node.Node, access *web.Access, journal *v1.Journal, remote transmission.Options,
+) (s *web.Server, err error) {
 	listen := t.StringSlice("api")
 	if !slices.ContainsFunc(listen, func(a string) bool { return strings.HasPrefix(a, "unix:") }) {
 		own, err := ownSocket(os.Getenv)
@@ -213,7 +242,9 @@ func sayReady(cmd *cli.Command, n *node.Node, api []string, served *files.Server
 }
 
 // superviseDaemon tells systemd how it goes until the context ends, and reloads at each SIGHUP.
-func superviseDaemon(ctx context.Context, hangups <-chan os.Signal, n *node.Node, reload func() error, log *slog.Logger) error {
+func superviseDaemon(
+	ctx context.Context, hangups <-chan os.Signal, n *node.Node, reload func() error, log *slog.Logger,
+) error {
 	tell := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
 			log.Warn("systemd cannot be told", "state", state, "error", err)

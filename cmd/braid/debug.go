@@ -16,7 +16,12 @@ import (
 
 // debugFlag helps to find leaks; the testbed's soak uses it.
 func debugFlag() cli.Flag {
-	return &cli.StringFlag{Name: "debug-socket", Hidden: true, Usage: "answer each connection to the Unix socket `FILE` with the number of goroutines and the bytes of the heap after a collection, all stacks, and what the heap holds"}
+	return &cli.StringFlag{
+		Name:   "debug-socket",
+		Hidden: true,
+		Usage: "answer each connection to the Unix socket `FILE` with the number of goroutines " +
+			"and the bytes of the heap after a collection, all stacks, and what the heap holds",
+	}
 }
 
 // debugState is the first line of the answer.

@@ -19,16 +19,25 @@ import (
 
 func demoCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "demo",
-		Usage: "download a real data set over one path and then over two, in a SCION network on this machine",
+		Name: "demo",
+		Usage: "download a real data set over one path and then over two, in a SCION network on " +
+			"this machine",
 		Flags: append(routerFlags(),
 			&sizeFlag{Name: "size", Usage: "use only `SIZE` of the data set, such as 20MB"},
-			&cli.StringFlag{Name: "data", Usage: "`DIR` to transfer (default: Go's own source code)"},
 			&cli.StringFlag{
-				Name: "topology", Value: "two-paths",
-				Usage: "`FILE.topo` or shipped topology; the data goes from its first AS to its second, and its links need rates",
+				Name:  "data",
+				Usage: "`DIR` to transfer (default: Go's own source code)",
 			},
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: scion beside braid)"},
+			&cli.StringFlag{
+				Name:  "topology",
+				Value: "two-paths",
+				Usage: "`FILE.topo` or shipped topology; the data goes from its first AS to its " +
+					"second, and its links need rates",
+			},
+			&cli.StringFlag{
+				Name:  "scion-bin",
+				Usage: "`DIR` of the SCION programs (default: scion beside braid)",
+			},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object"},
 		),
 		Action: runDemo,
@@ -66,8 +75,15 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	result, err := demo.Run(ctx, demo.Options{
-		Topology: topology, Data: data, Size: c.Int64("size"), WorkDir: work, Braid: exe, SCIONBin: c.String("scion-bin"), RouterCommand: router,
-		Say: show.say, Show: show.progress,
+		Topology:      topology,
+		Data:          data,
+		Size:          c.Int64("size"),
+		WorkDir:       work,
+		Braid:         exe,
+		SCIONBin:      c.String("scion-bin"),
+		RouterCommand: router,
+		Say:           show.say,
+		Show:          show.progress,
 	})
 	show.out.clear()
 	if err != nil {

@@ -25,32 +25,71 @@ func dhtCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dht",
 		Usage: "run a node of the DHT, which helps peers to find each other without a tracker",
-		Description: "Runs until it is interrupted. A DHT over SCION or IP needs some nodes whose addresses people know: name this one\n" +
-			"to others as --dht-node. With --publish, a node on SCION and IP does that for you: hosts that take part in the DHT\n" +
-			"over IP, too, need only its key (--dht-item). Once it is ready, it prints its addresses, and that key, on standard\n" +
-			"error. With --json it prints {\"event\":\"ready\",\"listen\":[...],\"item\":KEY}, and then its state every --sample.\n\n" + exitCodes,
+		Description: "Runs until it is interrupted. A DHT over SCION or IP needs some nodes " +
+			"whose addresses people know: name this one to others as --dht-node. With --publish, " +
+			"a node on SCION and IP does that for you: hosts that take part in the DHT over IP, " +
+			"too, need only its key (--dht-item). Once it is ready, it prints its addresses, and " +
+			"that key, on standard error. With --json it prints " +
+			"{\"event\":\"ready\",\"listen\":[...],\"item\":KEY}, and then its state every " +
+			"--sample.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "listen", Usage: "run a node at `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, or host:port for UDP on IP (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringSliceFlag{
+				Name: "listen",
+				Usage: "run a node at `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, or host:port for " +
+					"UDP on IP (repeatable)",
+				Config: cli.StringConfig{TrimSpace: true},
+			},
 			dhtNodeFlag(),
 			dhtItemFlag(),
-			&cli.StringFlag{Name: "publish", Usage: "with a node on SCION and one on IP: name nodes on SCION in the DHT over IP, signed with the private key in `FILE`, which is created if it is missing; others find them with --dht-item"},
-			&cli.StringFlag{Name: "data", Usage: "keep the nodes that were found in `FILE` (default: they are forgotten when the node ends)"},
-			&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
-			&durationFlag{Name: "sample", Value: 10 * time.Second, Usage: "with --json: print the state every `TIME`"},
+			&cli.StringFlag{
+				Name: "publish",
+				Usage: "with a node on SCION and one on IP: name nodes on SCION in the DHT over " +
+					"IP, signed with the private key in `FILE`, which is created if it is " +
+					"missing; others find them with --dht-item",
+			},
+			&cli.StringFlag{
+				Name: "data",
+				Usage: "keep the nodes that were found in `FILE` (default: they are forgotten " +
+					"when the node ends)",
+			},
+			&cli.BoolFlag{
+				Name:  "json",
+				Usage: "print events on standard output, one JSON object a line",
+			},
+			&durationFlag{
+				Name:  "sample",
+				Value: 10 * time.Second,
+				Usage: "with --json: print the state every `TIME`",
+			},
 			debugFlag(),
 			forceFlag(),
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+			&cli.BoolFlag{
+				Name:    "verbose",
+				Aliases: []string{"v"},
+				Usage:   "log what happens on standard error; twice for all of it",
+			},
 		}, scionFlags()...),
 		Action: working(true, runDHT),
 	}
 }
 
 func dhtNodeFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "dht-node", Usage: "`ADDR` of a node of the DHT, through which others are found: 1-ff00:0:110,[127.0.0.1]:31000 or IP:port (repeatable)", Config: cli.StringConfig{TrimSpace: true}}
+	return &cli.StringSliceFlag{
+		Name: "dht-node",
+		Usage: "`ADDR` of a node of the DHT, through which others are found: " +
+			"1-ff00:0:110,[127.0.0.1]:31000 or IP:port (repeatable)",
+		Config: cli.StringConfig{TrimSpace: true},
+	}
 }
 
 func dhtItemFlag() cli.Flag {
-	return &cli.StringSliceFlag{Name: "dht-item", Usage: "`KEY` (64 hexadecimal digits) of somebody who publishes nodes on SCION in the DHT over IP, where the first ones are then found; needs a node on IP, too (repeatable)", Config: cli.StringConfig{TrimSpace: true}}
+	return &cli.StringSliceFlag{
+		Name: "dht-item",
+		Usage: "`KEY` (64 hexadecimal digits) of somebody who publishes nodes on SCION in the " +
+			"DHT over IP, where the first ones are then found; needs a node on IP, too " +
+			"(repeatable)",
+		Config: cli.StringConfig{TrimSpace: true},
+	}
 }
 
 // dhtItems reads --dht-item.
@@ -140,7 +179,11 @@ func runDHT(ctx context.Context, t *task) error {
 	}
 	scion, ip := t.dhtListen()
 	cfg := node.DHTConfig{
-		IP: ip, File: t.String("data"), Logger: t.log, Nodes: readAll(&t.flags, "dht-node", dht.ParseAddr), Items: t.dhtItems(),
+		IP:     ip,
+		File:   t.String("data"),
+		Logger: t.log,
+		Nodes:  readAll(&t.flags, "dht-node", dht.ParseAddr),
+		Items:  t.dhtItems(),
 	}
 	both := len(scion) > 0 && len(ip) > 0
 	for _, flag := range []string{"publish", "dht-item"} {

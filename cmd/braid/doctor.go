@@ -20,15 +20,28 @@ func doctorCommand() *cli.Command {
 		Name:      "doctor",
 		Usage:     "find out why SCION does not work here, and what to do",
 		ArgsUsage: "[ISD-AS,[HOST]:PORT]",
-		Description: `Checks this host, its AS and, if one is named, the way to a target: an ISD-AS, the port of a braid
-(1-ff00:0:111,[127.0.0.1]:31000), or the name of a host. Each line says what was checked and what was
-found; if something is wrong, also why that matters and what to do. Checks of a host send some packets
-to its AS's routers, to core ASes and to the target. The exit code is 1 if something is wrong.`,
+		Description: `Checks this host, its AS and, if one is named, the way to a target: an ISD-AS,
+the port of a braid (1-ff00:0:111,[127.0.0.1]:31000), or the name of a host. Each line says what was
+checked and what was found; if something is wrong, also why that matters and what to do. Checks of a
+host send some packets to its AS's routers, to core ASes and to the target. The exit code is 1 if
+something is wrong.`,
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print a JSON object with all findings"},
-			&cli.StringFlag{Name: "listen", Usage: "check that braid can listen on `ADDR`, such as 1-ff00:0:110,[192.0.2.1]:31000"},
-			&cli.StringFlag{Name: "tracker", Usage: "check that the tracker with the announce `URL` answers"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "check the space in `DIR`, into which you download"},
+			&cli.StringFlag{
+				Name: "listen",
+				Usage: "check that braid can listen on `ADDR`, such as " +
+					"1-ff00:0:110,[192.0.2.1]:31000",
+			},
+			&cli.StringFlag{
+				Name:  "tracker",
+				Usage: "check that the tracker with the announce `URL` answers",
+			},
+			&cli.StringFlag{
+				Name:    "output",
+				Aliases: []string{"o"},
+				Value:   ".",
+				Usage:   "check the space in `DIR`, into which you download",
+			},
 		}, scionFlags()...),
 		Action: runDoctor,
 	}
@@ -42,7 +55,12 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	o := doctor.Options{SCION: c, Target: cmd.Args().First(), Tracker: cmd.String("tracker"), Dir: cmd.String("output")}
+	o := doctor.Options{
+		SCION:   c,
+		Target:  cmd.Args().First(),
+		Tracker: cmd.String("tracker"),
+		Dir:     cmd.String("output"),
+	}
 	if !cmd.IsSet("config-dir") {
 		o.OwnDir, _ = bootstrapDir() // only another place to look
 	}
@@ -79,7 +97,8 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 		return fmt.Errorf("write findings: %w", err)
 	}
 	if doctor.Failed(findings) {
-		return codedError{fmt.Errorf("something is wrong: see the lines that begin with %q", doctor.Fail), exitFailed}
+		return codedError{fmt.Errorf("something is wrong: see the lines that begin with %q",
+			doctor.Fail), exitFailed}
 	}
 	return nil
 }

@@ -14,20 +14,47 @@ import (
 
 func downloadCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "download",
-		Usage:     "download torrents from peers that are named or that trackers know, over all their paths",
+		Name: "download",
+		Usage: "download torrents from peers that are named or that trackers know, over all " +
+			"their paths",
 		ArgsUsage: "TORRENT|URL|MAGNET...",
-		Description: "Downloads what .torrent files, their http or https URLs, and magnet links describe. Files end in .part until\n" +
-			"they are complete. Ctrl-C stops cleanly, and the same command resumes the download. A file that is there\n" +
-			"already is used if a piece of it is right; if none is, nothing is written: see --overwrite and --rename.\n\n" + exitCodes,
+		Description: "Downloads what .torrent files, their http or https URLs, and magnet links " +
+			"describe. Files end in .part until they are complete. Ctrl-C stops cleanly, and the " +
+			"same command resumes the download. A file that is there already is used if a piece " +
+			"of it is right; if none is, nothing is written: see --overwrite and --rename.\n\n" +
+			exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
-			&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+			&cli.StringFlag{
+				Name:    "output",
+				Aliases: []string{"o"},
+				Value:   ".",
+				Usage:   "download into `DIR`",
+			},
+			&cli.StringSliceFlag{
+				Name: "peer",
+				Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, " +
+					"scion://name:31000, or host:port for TCP or QUIC (repeatable)",
+				Config: cli.StringConfig{TrimSpace: true},
+			},
 			webSeedFlag(),
-			&cli.BoolFlag{Name: "piece-events", Usage: "with --json: tell of every piece when it is verified"},
-			&cli.StringFlag{Name: "trace", Usage: "write what path selection sees and decides to `FILE`, one JSON object a line, compressed if it ends in .gz"},
-			&durationFlag{Name: "stop-timeout", Usage: "give up a torrent after `TIME` without data, and say why (default: never)"},
-			&cli.BoolFlag{Name: "seed-after", Usage: "go on serving others until interrupted, or until --ratio or --seed-time, which imply it"},
+			&cli.BoolFlag{
+				Name:  "piece-events",
+				Usage: "with --json: tell of every piece when it is verified",
+			},
+			&cli.StringFlag{
+				Name: "trace",
+				Usage: "write what path selection sees and decides to `FILE`, one JSON object a " +
+					"line, compressed if it ends in .gz",
+			},
+			&durationFlag{
+				Name:  "stop-timeout",
+				Usage: "give up a torrent after `TIME` without data, and say why (default: never)",
+			},
+			&cli.BoolFlag{
+				Name: "seed-after",
+				Usage: "go on serving others until interrupted, or until --ratio or " +
+					"--seed-time, which imply it",
+			},
 		}, slices.Concat(seedGoalFlags(), keepFlags(), writeFlags(), sessionFlags())...),
 		Action: session(false, download),
 	}
@@ -79,7 +106,9 @@ func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
 		}
 	}
 	goal := torrents[0].Options().Goal
-	served := !slices.ContainsFunc(torrents, func(x *node.Torrent) bool { return !isClosed(x.Ended()) })
+	served := !slices.ContainsFunc(torrents, func(x *node.Torrent) bool {
+		return !isClosed(x.Ended())
+	})
 	if (t.Bool("seed-after") || !goal.IsZero()) && !served && ctx.Err() == nil {
 		t.out.say("complete; serving until interrupted" + orUntil(goal))
 		t.out.watch(ctx, torrents)
@@ -98,7 +127,8 @@ func interrupted(torrents []*node.Torrent) error {
 			why = " without progress: " + p.Cause.Text + askDoctor(p.Cause)
 		}
 	}
-	return codedError{fmt.Errorf("interrupted at %s%s; run the same command again to resume", percent(have, total), why), exitInterrupted}
+	return codedError{fmt.Errorf("interrupted at %s%s; run the same command again to resume",
+		percent(have, total), why), exitInterrupted}
 }
 
 // downloads reads the torrents that the command line names, and checks what can be checked before
@@ -120,8 +150,13 @@ func (t *task) downloadsOf(ctx context.Context, sources []client.Source) ([]node
 		sources[i] = s.WithKept(t.String("output"))
 	}
 	o := node.Options{
-		StopTimeout: t.stopTimeout(), PieceEvents: t.Bool("json") && t.Bool("piece-events"),
-		Peers: t.peers(ctx), WebSeeds: t.webSeeds(), Selection: t.selection(sources), Goal: t.seedGoal(), Storage: t.storage(),
+		StopTimeout: t.stopTimeout(),
+		PieceEvents: t.Bool("json") && t.Bool("piece-events"),
+		Peers:       t.peers(ctx),
+		WebSeeds:    t.webSeeds(),
+		Selection:   t.selection(sources),
+		Goal:        t.seedGoal(),
+		Storage:     t.storage(),
 	}
 	if t.err == nil && !t.Bool("list") { // which shows the files
 		t.note(checkSelection(o.Selection, sources))
@@ -156,7 +191,9 @@ func (t *task) openTraces(torrents []node.Options) error {
 }
 
 // addAll adds the torrents, shows how far existing data is checked, and keeps their --status.
-func (t *task) addAll(ctx context.Context, n *node.Node, torrents []node.Options) (added []*node.Torrent, err error) {
+func (t *task) addAll(
+	ctx context.Context, n *node.Node, torrents []node.Options,
+) (added []*node.Torrent, err error) {
 	for _, o := range torrents {
 		c, stop := t.out.counting("checking "+o.Source.Name, o.Source.Layout.Length)
 		o.Checking = c.raise

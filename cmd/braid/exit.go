@@ -66,7 +66,9 @@ func setDefaults(c *cli.Command) {
 	c.DisableSliceFlagSeparator = true
 	c.UseShortOptionHandling = true // -vv
 	c.ShellComplete = complete
-	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error { return usageError(c, err) }
+	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
+		return usageError(c, err)
+	}
 	if c.HideHelpCommand = true; len(c.Commands) > 0 {
 		c.Action = groupAction
 		defer func() { c.Commands = append(c.Commands, helpCommand()) }()

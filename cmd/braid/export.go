@@ -16,15 +16,33 @@ func exportCommand() *cli.Command {
 		Name:      "export",
 		Usage:     "write the files of a torrent that is kept in a database",
 		ArgsUsage: "TORRENT|URL|MAGNET",
-		Description: "Every piece is checked on its way. If some are missing, the files that have all of theirs are complete and the\n" +
-			"others end in .part; a download with --storage file into the same directory continues with them.\n" +
-			"What is in a magnet link is known from its download.\n\n" + exitCodes,
+		Description: "Every piece is checked on its way. If some are missing, the files that " +
+			"have all of theirs are complete and the others end in .part; a download with " +
+			"--storage file into the same directory continues with them. What is in a magnet " +
+			"link is known from its download.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "storage", Value: "bolt", Usage: "`KIND` of storage that the pieces are in: bolt"},
-			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that the torrent was downloaded into"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "write the files into `OUT`"},
+			&cli.StringFlag{
+				Name:  "storage",
+				Value: "bolt",
+				Usage: "`KIND` of storage that the pieces are in: bolt",
+			},
+			&cli.StringFlag{
+				Name:  "data",
+				Value: ".",
+				Usage: "`DIR` that the torrent was downloaded into",
+			},
+			&cli.StringFlag{
+				Name:    "output",
+				Aliases: []string{"o"},
+				Value:   ".",
+				Usage:   "write the files into `OUT`",
+			},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+			&cli.BoolFlag{
+				Name:    "verbose",
+				Aliases: []string{"v"},
+				Usage:   "log what happens on standard error; twice for all of it",
+			},
 		}, writeFlags()...),
 		Action: endOnHangup(export),
 	}
@@ -44,7 +62,8 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		return f.err
 	}
 	if kind != storage.KindBolt {
-		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export", kind)
+		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export",
+			kind)
 	}
 	if s, err = keptSource(cmd, s); err != nil {
 		return err
@@ -60,7 +79,12 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		opts = append(opts, storage.AllowDotfiles())
 	}
 	count, stop := out.counting("exporting "+s.Name, s.Layout.Length)
-	stored := storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout}
+	stored := storage.Stored{
+		Kind:   kind,
+		Dir:    cmd.String("data"),
+		Hash:   s.InfoHash,
+		Layout: s.Layout,
+	}
 	err = stored.Export(ctx, cmd.String("output"), logger(cmd), count.raise, opts...)
 	stop()
 	if errors.Is(err, storage.ErrIncomplete) {
@@ -70,6 +94,10 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	files := len(s.Layout.Files)
-	out.result(event.Exported{Event: "exported", Files: files, Bytes: s.Layout.Length}, "%s: %s written\n", s.Name, plural(files, "file"))
+	out.result(event.Exported{
+		Event: "exported",
+		Files: files,
+		Bytes: s.Layout.Length,
+	}, "%s: %s written\n", s.Name, plural(files, "file"))
 	return nil
 }

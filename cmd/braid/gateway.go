@@ -26,33 +26,77 @@ import (
 
 func gatewayCommand() *cli.Command {
 	own := []cli.Flag{
-		&cli.StringSliceFlag{Name: "tracker-listen", Config: cli.StringConfig{TrimSpace: true},
-			Usage: "answer announces on `URL`: http://0.0.0.0:8080, udp://0.0.0.0:8080, ws://0.0.0.0:8000 for browsers, scion://1-ff00:0:110,[127.0.0.1]:31080, or stats://127.0.0.1:8081 for operators (repeatable)"},
-		&cli.StringSliceFlag{Name: "public", Config: cli.StringConfig{TrimSpace: true},
-			Usage: "clients on IP reach the gateway at `IP:PORT` (repeatable; default: the addresses of --listen that name a host)"},
-		&cli.StringSliceFlag{Name: "fellow", Config: cli.StringConfig{TrimSpace: true},
-			Usage: "tell clients of another gateway, too, whose tracker is at `URL`, http://HOST:PORT, while it lives (repeatable; name each to the other)"},
-		&cli.StringFlag{Name: "collection", Usage: "allow the torrents in `FILE`, too: a .torrent file, a URL of one, or a directory of them a line; then a tab and labels, with commas between them"},
-		&cli.StringSliceFlag{Name: "label", Usage: "of --collection allow only lines with `LABEL` (repeatable: one of them is enough)"},
-		&cli.StringFlag{Name: "cache", Value: "gateway-cache", Usage: "keep data in `DIR`, which belongs to the gateway"},
-		&sizeFlag{Name: "cache-size", Value: 10 << 30, Usage: "keep at most `SIZE` of data; a larger torrent is left out"},
-		&durationFlag{Name: "idle", Value: 15 * time.Minute, Usage: "leave a torrent that nobody has asked for or fetched for `TIME`, at least twice --interval"},
-		&durationFlag{Name: "interval", Value: 5 * time.Minute, Usage: "have clients ask again every `TIME`"},
-		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+		&cli.StringSliceFlag{
+			Name:   "tracker-listen",
+			Config: cli.StringConfig{TrimSpace: true},
+			Usage: "answer announces on `URL`: http://0.0.0.0:8080, udp://0.0.0.0:8080, " +
+				"ws://0.0.0.0:8000 for browsers, scion://1-ff00:0:110,[127.0.0.1]:31080, or " +
+				"stats://127.0.0.1:8081 for operators (repeatable)",
+		},
+		&cli.StringSliceFlag{
+			Name:   "public",
+			Config: cli.StringConfig{TrimSpace: true},
+			Usage: "clients on IP reach the gateway at `IP:PORT` (repeatable; default: the " +
+				"addresses of --listen that name a host)",
+		},
+		&cli.StringSliceFlag{
+			Name:   "fellow",
+			Config: cli.StringConfig{TrimSpace: true},
+			Usage: "tell clients of another gateway, too, whose tracker is at `URL`, " +
+				"http://HOST:PORT, while it lives (repeatable; name each to the other)",
+		},
+		&cli.StringFlag{
+			Name: "collection",
+			Usage: "allow the torrents in `FILE`, too: a .torrent file, a URL of one, or a " +
+				"directory of them a line; then a tab and labels, with commas between them",
+		},
+		&cli.StringSliceFlag{
+			Name: "label",
+			Usage: "of --collection allow only lines with `LABEL` (repeatable: one of them is " +
+				"enough)",
+		},
+		&cli.StringFlag{
+			Name:  "cache",
+			Value: "gateway-cache",
+			Usage: "keep data in `DIR`, which belongs to the gateway",
+		},
+		&sizeFlag{
+			Name:  "cache-size",
+			Value: 10 << 30,
+			Usage: "keep at most `SIZE` of data; a larger torrent is left out",
+		},
+		&durationFlag{
+			Name:  "idle",
+			Value: 15 * time.Minute,
+			Usage: "leave a torrent that nobody has asked for or fetched for `TIME`, at least " +
+				"twice --interval",
+		},
+		&durationFlag{
+			Name:  "interval",
+			Value: 5 * time.Minute,
+			Usage: "have clients ask again every `TIME`",
+		},
+		&cli.BoolFlag{
+			Name:  "json",
+			Usage: "print events on standard output, one JSON object a line",
+		},
 		debugFlag(),
 	}
 	return &cli.Command{
 		Name:      "gateway",
 		Usage:     "bring ordinary clients on IP into swarms on SCION, and the other way round",
 		ArgsUsage: "TORRENT|URL|DIR...",
-		Description: "Is a tracker for the torrents named here and in --collection, and for no others. A directory stands for the\n" +
-			".torrent files in it. When a client asks for peers of such a torrent, the gateway joins it on SCION and on IP,\n" +
-			"and names itself in the answer. It downloads the torrent while it serves it, and leaves when nobody asks any\n" +
-			"more. Of the cache, what was used last stays. Private torrents are never joined. On SIGHUP it reads the\n" +
-			"torrents again. Torrents name http://HOST:PORT/announce of --tracker-listen as their tracker.\n" +
-			"When it is ready it says so on standard error, and with --json as\n" +
-			`{"event":"ready","listen":[...],"trackers":[...]}. Then --json prints {"event":"gateway",...} every 5 s, with the` + "\n" +
-			"bytes from and to each side and the hit rate of the cache, which a listener stats:// has for Prometheus.\n\n" + exitCodes,
+		Description: "Is a tracker for the torrents named here and in --collection, and for no " +
+			"others. A directory stands for the .torrent files in it. When a client asks for " +
+			"peers of such a torrent, the gateway joins it on SCION and on IP, and names itself " +
+			"in the answer. It downloads the torrent while it serves it, and leaves when nobody " +
+			"asks any more. Of the cache, what was used last stays. Private torrents are never " +
+			"joined. On SIGHUP it reads the torrents again. Torrents name " +
+			"http://HOST:PORT/announce of --tracker-listen as their tracker. When it is ready it " +
+			"says so on standard error, and with --json as " +
+			`{"event":"ready","listen":[...],"trackers":[...]}. Then --json prints {"event":"gateway",...} every 5 s, with the` +
+			" bytes from and to each side and the hit rate of the cache, which a listener " +
+			"stats:// has for Prometheus.\n\n" + exitCodes,
 		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlags(policyFlags(), "interactive"),
 			announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: working(true, runGateway),
@@ -107,7 +151,12 @@ const maxFellows = 8
 
 // gateway reads the gateway's own flags.
 func (f *flags) gateway(log *slog.Logger) gateway.Config {
-	cfg := gateway.Config{Dir: f.String("cache"), Size: f.Int64("cache-size"), Idle: f.Duration("idle"), Logger: log}
+	cfg := gateway.Config{
+		Dir:    f.String("cache"),
+		Size:   f.Int64("cache-size"),
+		Idle:   f.Duration("idle"),
+		Logger: log,
+	}
 	f.want(f.IsSet("tracker-listen"),
 		"no address to answer announces at: give --tracker-listen http://HOST:PORT (see --help)")
 	f.want(f.IsSet("listen"),
@@ -182,7 +231,8 @@ const maxCollection = 16 << 20
 // one of them. Relative names begin at the file's directory.
 func readCollection(file string, labels []string) (names []string, err error) {
 	if info, err := os.Stat(file); err == nil && info.Size() > maxCollection {
-		return nil, fmt.Errorf("collection %s: larger than the %d MiB that are accepted", file, maxCollection>>20)
+		return nil, fmt.Errorf("collection %s: larger than the %d MiB that are accepted",
+			file, maxCollection>>20)
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -207,7 +257,9 @@ func readCollection(file string, labels []string) (names []string, err error) {
 }
 
 // openGatewayTracker opens the tracker of a gateway.
-func (t *task) openGatewayTracker(ctx context.Context, g *gateway.Gateway) (*trackerListeners, error) {
+func (t *task) openGatewayTracker(
+	ctx context.Context, g *gateway.Gateway,
+) (*trackerListeners, error) {
 	cfg := server.Default()
 	cfg.Interval = units.Duration(t.Duration("interval"))
 	cfg.MinInterval = min(cfg.MinInterval, cfg.Interval)

@@ -23,11 +23,17 @@ func getCommand() *cli.Command {
 		Name:      "get",
 		Usage:     "fetch what braid send serves",
 		ArgsUsage: "LINE",
-		Description: "Fetches files from the braid send that has printed LINE, over all SCION paths, or over TCP if there are none.\n" +
-			"LINE - is read from standard input, where other users of this host cannot see it. Ctrl-C stops cleanly, and the\n" +
-			"same command resumes; it waits for a sender that is away.\n\n" + exitCodes,
+		Description: "Fetches files from the braid send that has printed LINE, over all SCION " +
+			"paths, or over TCP if there are none. LINE - is read from standard input, where " +
+			"other users of this host cannot see it. Ctrl-C stops cleanly, and the same command " +
+			"resumes; it waits for a sender that is away.\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "download into `DIR`"},
+			&cli.StringFlag{
+				Name:    "output",
+				Aliases: []string{"o"},
+				Value:   ".",
+				Usage:   "download into `DIR`",
+			},
 			&cli.BoolFlag{
 				Name: "follow",
 				Usage: "if the sender runs with --watch: keep running and fetch each change. It overwrites " +

@@ -55,7 +55,8 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 			return err // nor would a later state arrive
 		}
 		if err != nil && context.Cause(state) == nil {
-			t.log.Warn("this state of the files has not arrived; waiting for the next", "error", err)
+			t.log.Warn("this state of the files has not arrived; waiting for the next",
+				"error", err)
 		}
 		l, ok := <-next
 		superseded(nil)

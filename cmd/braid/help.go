@@ -172,7 +172,11 @@ func groupAction(_ context.Context, c *cli.Command) error {
 // helpCommand prints the help of the command that its arguments name, at any depth.
 func helpCommand() *cli.Command {
 	return &cli.Command{
-		Name: "help", Aliases: []string{"h"}, Usage: "show the help of a command", ArgsUsage: "[COMMAND...]", HideHelp: true,
+		Name:      "help",
+		Aliases:   []string{"h"},
+		Usage:     "show the help of a command",
+		ArgsUsage: "[COMMAND...]",
+		HideHelp:  true,
 		Action: func(_ context.Context, c *cli.Command) error {
 			about := c.Lineage()[1]
 			for _, name := range c.Args().Slice() {
@@ -194,7 +198,8 @@ func unknownCommand(c *cli.Command, name string) error {
 		known = append(known, sub.Name)
 	}
 	within := strings.TrimPrefix(c.FullName()+" ", c.Root().Name+" ")
-	return usageErrorf("unknown command %q%s; see %s --help", within+name, didYouMean(name, known, within), c.FullName())
+	return usageErrorf("unknown command %q%s; see %s --help",
+		within+name, didYouMean(name, known, within), c.FullName())
 }
 
 // The errors of the cli library that braid words itself. They have no types.

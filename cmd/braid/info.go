@@ -17,8 +17,8 @@ func infoCommand() *cli.Command {
 		Name:      "info",
 		Usage:     "show what a torrent or magnet link says",
 		ArgsUsage: "TORRENT|URL|MAGNET",
-		Description: "The key that a private tracker has put into its announce URL is hidden, so that this can be shown to others; --json\n" +
-			"has all as it is.",
+		Description: "The key that a private tracker has put into its announce URL is hidden, so " +
+			"that this can be shown to others; --json has all as it is.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "show-keys", Usage: "show announce URLs whole"},
 			&cli.BoolFlag{Name: "json", Usage: "print it as a JSON object"},
@@ -60,9 +60,19 @@ type description struct {
 
 func describeSource(s client.Source) description {
 	d := description{
-		Name: s.Name, InfoHash: s.InfoHash.HexString(), InfoHashV2: s.HashV2, Magnet: s.Magnet(s.Peers...), Comment: s.Comment,
-		Length: s.Layout.Length, PieceLength: s.Layout.PieceLength, Pieces: s.Layout.Pieces(),
-		Trackers: s.Trackers, WebSeeds: s.WebSeeds, Peers: s.Peers, Files: s.Layout.Files, Symlinks: s.Layout.Symlinks,
+		Name:        s.Name,
+		InfoHash:    s.InfoHash.HexString(),
+		InfoHashV2:  s.HashV2,
+		Magnet:      s.Magnet(s.Peers...),
+		Comment:     s.Comment,
+		Length:      s.Layout.Length,
+		PieceLength: s.Layout.PieceLength,
+		Pieces:      s.Layout.Pieces(),
+		Trackers:    s.Trackers,
+		WebSeeds:    s.WebSeeds,
+		Peers:       s.Peers,
+		Files:       s.Layout.Files,
+		Symlinks:    s.Layout.Symlinks,
 	}
 	if s.Info != nil {
 		d.Private = s.Info.Private != nil && *s.Info.Private
@@ -91,7 +101,8 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	if s.IsMagnet() {
 		row("files", "known when a peer has sent them")
 	} else {
-		w.printf("size\t%s in %s of %s\n", bytesText(d.Length), plural(d.Pieces, "piece"), bytesText(d.PieceLength))
+		w.printf("size\t%s in %s of %s\n",
+			bytesText(d.Length), plural(d.Pieces, "piece"), bytesText(d.PieceLength))
 	}
 	if d.Private {
 		row("private", "yes")

@@ -14,10 +14,25 @@ import (
 func limitFlags() []cli.Flag {
 	const category = "Limits (of what peers send each other; headers come on top)"
 	return []cli.Flag{
-		&rateFlag{Name: "upload-rate", Category: category, Usage: "send at most `RATE` to all peers together, such as 10Mbit/s or 1.5MB/s; shared fairly between networks, their hosts, and peers"},
-		&rateFlag{Name: "download-rate", Category: category, Usage: "receive at most `RATE` from all peers together"},
-		&cli.StringSliceFlag{Name: "rate-limit", Category: category, Config: cli.StringConfig{TrimSpace: true},
-			Usage: "`PATTERN=RATE` for all connections together, in each direction, whose path has an interface that matches: '1-ff00:0:110#2=10mbit', '1-ff00:0:110=20mbit', or '1=50mbit' for an ISD (repeatable)"},
+		&rateFlag{
+			Name:     "upload-rate",
+			Category: category,
+			Usage: "send at most `RATE` to all peers together, such as 10Mbit/s or 1.5MB/s; " +
+				"shared fairly between networks, their hosts, and peers",
+		},
+		&rateFlag{
+			Name:     "download-rate",
+			Category: category,
+			Usage:    "receive at most `RATE` from all peers together",
+		},
+		&cli.StringSliceFlag{
+			Name:     "rate-limit",
+			Category: category,
+			Config:   cli.StringConfig{TrimSpace: true},
+			Usage: "`PATTERN=RATE` for all connections together, in each direction, whose path " +
+				"has an interface that matches: '1-ff00:0:110#2=10mbit', '1-ff00:0:110=20mbit', " +
+				"or '1=50mbit' for an ISD (repeatable)",
+		},
 	}
 }
 

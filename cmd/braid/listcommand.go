@@ -15,7 +15,10 @@ import (
 )
 
 func listCommand() *cli.Command {
-	return controlling(&cli.Command{Name: "list", Usage: "list the torrents of the daemon"}, listTorrents)
+	return controlling(&cli.Command{
+		Name:  "list",
+		Usage: "list the torrents of the daemon",
+	}, listTorrents)
 }
 
 // rowKeys are what a line of the list shows.
@@ -25,7 +28,8 @@ var rowKeys = []string{
 
 func listTorrents(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	if cmd.Args().Present() {
-		return usageErrorf("braid list takes no torrents: braid show %s", strings.Join(cmd.Args().Slice(), " "))
+		return usageErrorf("braid list takes no torrents: braid show %s",
+			strings.Join(cmd.Args().Slice(), " "))
 	}
 	if cmd.Bool("json") {
 		all, err := d.List(ctx)
@@ -144,8 +148,11 @@ func leftCell(t v1.Torrent) string {
 
 func showCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "show", Usage: "show all about torrents of the daemon", ArgsUsage: torrentsUsage, Description: howToName,
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "files", Usage: "list the files, too"}},
+		Name:        "show",
+		Usage:       "show all about torrents of the daemon",
+		ArgsUsage:   torrentsUsage,
+		Description: howToName,
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "files", Usage: "list the files, too"}},
 	}, show)
 }
 
@@ -196,17 +203,22 @@ func printDetail(cmd *cli.Command, t v1.TorrentDetail, trackers []v1.Tracker) er
 	if t.Cause != nil {
 		w.printf("\tno progress: %s\n", oneLine(t.Cause.Text))
 	}
-	w.printf("  data\t%s of %s in %s\n", percent(t.HaveBytes, t.SizeBytes), bytesText(t.SizeBytes), t.Directory)
+	w.printf("  data\t%s of %s in %s\n",
+		percent(t.HaveBytes, t.SizeBytes), bytesText(t.SizeBytes), t.Directory)
 	w.printf("  pieces\t%d of %d, of %s each\n", t.PiecesDone, t.Pieces, bytesText(t.PieceLength))
 	w.printf("  received\t%s, now %s\n  sent\t%s, now %s, ratio %.2f\n", bytesText(t.FetchedBytes), rateText(t.DownMbitS*mega), bytesText(t.SentBytes), rateText(t.UpMbitS*mega), t.Ratio)
-	w.printf("  peers\t%d, over %s%s\n", t.Peers, plural(t.Paths, "path"), sourcesText(t.PeerSources))
+	w.printf("  peers\t%d, over %s%s\n",
+		t.Peers, plural(t.Paths, "path"), sourcesText(t.PeerSources))
 	if s := t.Settings; s.Limits.UploadMbitS > 0 || s.Limits.DownloadMbitS > 0 {
-		w.printf("  limits\tdown %s, up %s\n", limitText(s.Limits.DownloadMbitS), limitText(s.Limits.UploadMbitS))
+		w.printf("  limits\tdown %s, up %s\n",
+			limitText(s.Limits.DownloadMbitS), limitText(s.Limits.UploadMbitS))
 	}
 	if len(t.Labels) > 0 {
 		w.printf("  labels\t%s\n", strings.Join(t.Labels, ", "))
 	}
-	slices.SortStableFunc(trackers, func(a, b v1.Tracker) int { return cmp.Compare(a.Tier, b.Tier) })
+	slices.SortStableFunc(trackers, func(a, b v1.Tracker) int {
+		return cmp.Compare(a.Tier, b.Tier)
+	})
 	for _, x := range trackers {
 		w.printf("  tracker\t%s: %s\n", x.URL, cmp.Or(oneLine(x.Error), x.State))
 	}

@@ -71,7 +71,11 @@ func rootCommand(out, people *printer) *cli.Command {
 		Name:        "braid",
 		Usage:       "multipath BitTorrent for SCION",
 		Description: exitCodes,
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the release, the commit and the Go version", Local: true}},
+		Flags: []cli.Flag{&cli.BoolFlag{
+			Name:  "version",
+			Usage: "print the release, the commit and the Go version",
+			Local: true,
+		}},
 		// A SCION address has a comma in it.
 		DisableSliceFlagSeparator:       true,
 		EnableShellCompletion:           true,

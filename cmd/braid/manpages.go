@@ -40,7 +40,8 @@ func pageName(c *cli.Command) string { return strings.ReplaceAll(c.FullName(), "
 func manPage(c *cli.Command) string {
 	page := pageName(c)
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 %s \"braid %s\" \"braid manual\"\n", roff(strings.ToUpper(page)), released, release)
+	fmt.Fprintf(&b, ".TH %s 1 %s \"braid %s\" \"braid manual\"\n",
+		roff(strings.ToUpper(page)), released, release)
 	fmt.Fprintf(&b, ".SH NAME\n%s \\-\n%s", roff(page), roffText(c.Usage))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(c.FullName()))
 	if rest := strings.TrimSpace(strings.TrimPrefix(usageLine(c), c.FullName())); rest != "" {
@@ -84,7 +85,10 @@ func manPage(c *cli.Command) string {
 }
 
 // roff escapes a word or line that does not begin with a character of control.
-func roff(s string) string { return strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`).Replace(s) }
+func roff(s string) string {
+	return strings.NewReplacer(`\`,
+		`\e`, "-", `\-`, `"`, `\(dq`).Replace(s)
+}
 
 // roffText is a paragraph of short lines, none of which is a macro.
 func roffText(s string) string {

@@ -15,8 +15,13 @@ const manualColumns = 100
 // users the same.
 func manualCommand() *cli.Command {
 	return &cli.Command{
-		Name: "manual", Usage: "print the manual, in Markdown: the help of every command", Hidden: true,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "man", Usage: "write a man page for each command into `DIR`"}},
+		Name:   "manual",
+		Usage:  "print the manual, in Markdown: the help of every command",
+		Hidden: true,
+		Flags: []cli.Flag{&cli.StringFlag{
+			Name:  "man",
+			Usage: "write a man page for each command into `DIR`",
+		}},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if dir := c.String("man"); dir != "" {
 				return writeManPages(c.Root(), dir)

@@ -25,31 +25,71 @@ import (
 
 func mirrorCommand() *cli.Command {
 	own := []cli.Flag{
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: ".", Usage: "keep the copy in `DIR`"},
-		&cli.StringSliceFlag{Name: "include", Usage: "take only torrents whose title matches `GLOB`, such as '*netinst*' (repeatable)"},
-		&cli.StringSliceFlag{Name: "exclude", Usage: "leave out torrents whose title matches `GLOB` (repeatable)"},
-		&sizeFlag{Name: "max-size", Usage: "leave out torrents larger than `SIZE` (default: no limit)"},
+		&cli.StringFlag{
+			Name:    "output",
+			Aliases: []string{"o"},
+			Value:   ".",
+			Usage:   "keep the copy in `DIR`",
+		},
+		&cli.StringSliceFlag{
+			Name: "include",
+			Usage: "take only torrents whose title matches `GLOB`, such as '*netinst*' " +
+				"(repeatable)",
+		},
+		&cli.StringSliceFlag{
+			Name:  "exclude",
+			Usage: "leave out torrents whose title matches `GLOB` (repeatable)",
+		},
+		&sizeFlag{
+			Name:  "max-size",
+			Usage: "leave out torrents larger than `SIZE` (default: no limit)",
+		},
 		&sizeFlag{Name: "max-total", Usage: "keep at most `SIZE` of data (default: no limit)"},
 		&cli.IntFlag{Name: "max-torrents", Value: 1000, Usage: "keep at most `N` torrents"},
 		&sizeFlag{Name: "keep-free", Value: 1 << 30, Usage: "leave `SIZE` of the disk free"},
-		&cli.BoolFlag{Name: "delete", Usage: "delete the data of torrents that are no longer offered (default: they are kept)"},
-		&durationFlag{Name: "interval", Usage: "look for changes every `TIME`, at least 10s (default: 15m; 10s in a directory)"},
+		&cli.BoolFlag{
+			Name: "delete",
+			Usage: "delete the data of torrents that are no longer offered (default: they are " +
+				"kept)",
+		},
+		&durationFlag{
+			Name:  "interval",
+			Usage: "look for changes every `TIME`, at least 10s (default: 15m; 10s in a directory)",
+		},
 		&cli.BoolFlag{Name: "once", Usage: "look once, wait for the downloads, and end, for cron"},
-		&durationFlag{Name: "stop-timeout", Usage: "give up a torrent after `TIME` without data, until the next look (default: never; 10m with --once)"},
+		&durationFlag{
+			Name: "stop-timeout",
+			Usage: "give up a torrent after `TIME` without data, until the next look (default: " +
+				"never; 10m with --once)",
+		},
 		&cli.IntFlag{Name: "downloads", Value: 8, Usage: "download at most `N` torrents at a time"},
-		&cli.StringFlag{Name: "state", Usage: "remember torrents and offers in `DIR` (default: a directory for this source and --output in $XDG_STATE_HOME/braid or ~/.local/state/braid)"},
-		&cli.StringSliceFlag{Name: "peer", Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, scion://name:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+		&cli.StringFlag{
+			Name: "state",
+			Usage: "remember torrents and offers in `DIR` (default: a directory for this source " +
+				"and --output in $XDG_STATE_HOME/braid or ~/.local/state/braid)",
+		},
+		&cli.StringSliceFlag{
+			Name: "peer",
+			Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, " +
+				"scion://name:31000, or host:port for TCP or QUIC (repeatable)",
+			Config: cli.StringConfig{TrimSpace: true},
+		},
+		&cli.BoolFlag{
+			Name:  "json",
+			Usage: "print events on standard output, one JSON object a line",
+		},
 	}
 	return &cli.Command{
 		Name:      "mirror",
 		Usage:     "keep a copy of what a feed or a directory of torrents offers",
 		ArgsUsage: "FEED|DIR|URL",
-		Description: "Downloads the torrents of an RSS or Atom feed, of a web page with links, or of a directory of .torrent files, and\n" +
-			"serves them. New ones are added, the first of the list first, as far as the limits allow. What is no longer\n" +
-			"offered is kept, unless you give --delete. Prints one line for each event. The same command resumes.\n" +
-			"FEED and URL are http, https or scion URLs, or files. A feed names torrents by enclosures, links that end in\n" +
-			".torrent, magnet links, or elements such as <torrent:infoHash>.\n\n" + exitCodes,
+		Description: "Downloads the torrents of an RSS or Atom feed, of a web page with links, " +
+			"or of a directory of .torrent files, and serves them. New ones are added, the first " +
+			"of the list first, as far as the limits allow. What is no longer offered is kept, " +
+			"unless you give --delete. Prints one line for each event. The same command resumes. " +
+			"FEED and URL are http, https or scion URLs, or files. A feed names torrents by " +
+			"enclosures, links that end in .torrent, magnet links, or elements such as " +
+			"<torrent:infoHash>.\n\n" + exitCodes,
 		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(), selectorFlags(), peerFlags(), limitFlags(),
 			withoutFlags(policyFlags(), "interactive"), announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
 		Action: endOnHangup(working(true, runMirror)),
@@ -73,8 +113,11 @@ func runMirror(ctx context.Context, t *task) error {
 		},
 		Filter: mirror.Filter{Include: t.StringSlice("include"), Exclude: t.StringSlice("exclude")},
 		Limits: mirror.Limits{
-			MaxTorrent: t.Int64("max-size"), MaxTotal: t.Int64("max-total"), MaxTorrents: t.Int("max-torrents"), KeepFree: t.Int64("keep-free"),
-			Delete: t.Bool("delete"),
+			MaxTorrent:  t.Int64("max-size"),
+			MaxTotal:    t.Int64("max-total"),
+			MaxTorrents: t.Int("max-torrents"),
+			KeepFree:    t.Int64("keep-free"),
+			Delete:      t.Bool("delete"),
 		},
 	}
 	if err := cfg.Filter.Check(); err != nil {
@@ -200,7 +243,8 @@ func (t *task) openMirrorNode(ctx context.Context, source, dir, state string) (*
 func (d *display) finishing(e any) {
 	switch e := e.(type) {
 	case event.Done:
-		d.result(e, "complete: %s, %s, %s of it downloaded now\n", e.Torrent, bytesText(e.Bytes), bytesText(e.Fetched))
+		d.result(e, "complete: %s, %s, %s of it downloaded now\n",
+			e.Torrent, bytesText(e.Bytes), bytesText(e.Fetched))
 	case event.Failed:
 		d.result(e, "failed: %s: %s\n", e.Torrent, e.Error)
 	}

@@ -45,7 +45,9 @@ func (f *flags) peers(ctx context.Context) (out []client.Peer) {
 }
 
 // lookUp returns the addresses of a host's name on SCION, with a port.
-func lookUp(ctx context.Context, cmd *cli.Command, host string, port uint16) ([]scionnet.Addr, error) {
+func lookUp(
+	ctx context.Context, cmd *cli.Command, host string, port uint16,
+) ([]scionnet.Addr, error) {
 	c, err := scionConfig(cmd, nil)
 	if err != nil {
 		return nil, err

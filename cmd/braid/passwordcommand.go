@@ -15,9 +15,11 @@ import (
 
 func passwordCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "password", Usage: "set the password that programs and browsers need on TCP",
-		Description: "Reads the password from the terminal or, if there is none, the first line of standard input. Works over the\n" +
-			"daemon's socket only. All sessions of browsers end.",
+		Name:  "password",
+		Usage: "set the password that programs and browsers need on TCP",
+		Description: "Reads the password from the terminal or, if there is none, the first line " +
+			"of standard input. Works over the daemon's socket only. All sessions of browsers " +
+			"end.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "remove", Usage: "take the password away"}},
 	}, setPassword)
 }

@@ -23,21 +23,62 @@ func pathsCommand() *cli.Command {
 		Name:      "paths",
 		Usage:     "list the paths to an AS",
 		ArgsUsage: "DST",
-		Description: `DST is an ISD-AS (1-ff00:0:111) or the address of a host (1-ff00:0:111,[127.0.0.1]:31000).
-With --probe one SCMP message is sent over each path: an echo request to the host or, if DST is an
-ISD-AS, a request to the last router on the path. With a path policy only the paths that it leaves are
-listed, in its order. The exit code is 1 if there is no path, or if paths were probed and none is alive.`,
+		Description: `DST is an ISD-AS (1-ff00:0:111) or the address of a host
+(1-ff00:0:111,[127.0.0.1]:31000). With --probe one SCMP message is sent over each path: an echo
+request to the host or, if DST is an ISD-AS, a request to the last router on the path. With a path
+policy only the paths that it leaves are listed, in its order. The exit code is 1 if there is no
+path, or if paths were probed and none is alive.`,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.BoolFlag{Name: "json", Aliases: []string{"j"}, Usage: "write one JSON object, with the keys of 'scion showpaths --format json' and more"},
-			&cli.BoolFlag{Name: "extended", Aliases: []string{"e"}, Usage: "show each path's full fingerprint, sequence and expiry"},
-			&cli.BoolFlag{Name: "probe", Usage: "send a packet over each path and wait for the answer"},
-			&cli.BoolFlag{Name: "refresh", Aliases: []string{"r"}, Usage: "ask the control service anew, past the daemon's memory"},
-			&cli.StringFlag{Name: "status", Usage: "show the torrents and paths of a running download or seed that writes its --status to `FILE`, instead of the paths to DST"},
-			&cli.StringFlag{Name: "torrent", Usage: "show the paths of `TORRENT` of the daemon, by its number, name or the beginning of its info hash, instead of the paths to DST"},
-			&cli.StringFlag{Name: "api", Sources: cli.EnvVars("BRAID_API"), Usage: "with --torrent: the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL"},
-			&cli.StringFlag{Name: "password-file", Usage: "with --torrent: `FILE` with the daemon's password"},
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "with --torrent: show reasons; with --status: show whole addresses, and fingerprints of paths"},
-			&durationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "for everything together"},
+			&cli.BoolFlag{
+				Name:    "json",
+				Aliases: []string{"j"},
+				Usage: "write one JSON object, with the keys of 'scion showpaths --format json' " +
+					"and more",
+			},
+			&cli.BoolFlag{
+				Name:    "extended",
+				Aliases: []string{"e"},
+				Usage:   "show each path's full fingerprint, sequence and expiry",
+			},
+			&cli.BoolFlag{
+				Name:  "probe",
+				Usage: "send a packet over each path and wait for the answer",
+			},
+			&cli.BoolFlag{
+				Name:    "refresh",
+				Aliases: []string{"r"},
+				Usage:   "ask the control service anew, past the daemon's memory",
+			},
+			&cli.StringFlag{
+				Name: "status",
+				Usage: "show the torrents and paths of a running download or seed that writes " +
+					"its --status to `FILE`, instead of the paths to DST",
+			},
+			&cli.StringFlag{
+				Name: "torrent",
+				Usage: "show the paths of `TORRENT` of the daemon, by its number, name or the " +
+					"beginning of its info hash, instead of the paths to DST",
+			},
+			&cli.StringFlag{
+				Name:    "api",
+				Sources: cli.EnvVars("BRAID_API"),
+				Usage:   "with --torrent: the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL",
+			},
+			&cli.StringFlag{
+				Name:  "password-file",
+				Usage: "with --torrent: `FILE` with the daemon's password",
+			},
+			&cli.BoolFlag{
+				Name:    "verbose",
+				Aliases: []string{"v"},
+				Usage: "with --torrent: show reasons; with --status: show whole addresses, and " +
+					"fingerprints of paths",
+			},
+			&durationFlag{
+				Name:  "timeout",
+				Value: 5 * time.Second,
+				Usage: "for everything together",
+			},
 		}, policyFlags(), scionFlags()),
 		Action: runPaths,
 	}
@@ -302,7 +343,8 @@ func (p pathReport) statusText() string {
 
 func (l *pathList) verdict(probed bool) error {
 	if len(l.Paths) == 0 && len(l.Refused) > 0 {
-		return cli.Exit(fmt.Sprintf("none of the %d paths to %s is allowed: %s", len(l.Refused), l.Destination, l.summary), 1)
+		return cli.Exit(fmt.Sprintf("none of the %d paths to %s is allowed: %s",
+			len(l.Refused), l.Destination, l.summary), 1)
 	}
 	if len(l.Paths) == 0 {
 		return cli.Exit("no path found", 1)

@@ -24,12 +24,41 @@ import (
 func policyFlags() []cli.Flag {
 	const category = "Path policy (for connections that this braid opens)"
 	return []cli.Flag{
-		&cli.StringFlag{Name: "sequence", Category: category, Usage: "only paths whose hops match `SEQUENCE`, such as '1-ff00:0:110#1 0* 1-ff00:0:112'"},
-		&cli.StringSliceFlag{Name: "acl", Category: category, Usage: "allow and deny by `ENTRIES`, the first that matches an interface decides: '- 1-ff00:0:110#2, +' (repeatable; the last one is the default)"},
-		&cli.StringFlag{Name: "preference", Category: category, Usage: "try paths in the order of `CRITERIA`: latency, bandwidth, hops, mtu, as announced, with commas between them"},
-		&durationFlag{Name: "max-latency", Category: category, Usage: "only paths with at most `TIME` of announced one-way latency; what is not announced counts as 0"},
-		&cli.IntFlag{Name: "min-mtu", Category: category, Usage: "only paths that take SCION packets of `BYTES`"},
-		&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Category: category, Usage: "list the paths and ask which ones to use"},
+		&cli.StringFlag{
+			Name:     "sequence",
+			Category: category,
+			Usage: "only paths whose hops match `SEQUENCE`, such as '1-ff00:0:110#1 0* " +
+				"1-ff00:0:112'",
+		},
+		&cli.StringSliceFlag{
+			Name:     "acl",
+			Category: category,
+			Usage: "allow and deny by `ENTRIES`, the first that matches an interface decides: " +
+				"'- 1-ff00:0:110#2, +' (repeatable; the last one is the default)",
+		},
+		&cli.StringFlag{
+			Name:     "preference",
+			Category: category,
+			Usage: "try paths in the order of `CRITERIA`: latency, bandwidth, hops, mtu, as " +
+				"announced, with commas between them",
+		},
+		&durationFlag{
+			Name:     "max-latency",
+			Category: category,
+			Usage: "only paths with at most `TIME` of announced one-way latency; what is not " +
+				"announced counts as 0",
+		},
+		&cli.IntFlag{
+			Name:     "min-mtu",
+			Category: category,
+			Usage:    "only paths that take SCION packets of `BYTES`",
+		},
+		&cli.BoolFlag{
+			Name:     "interactive",
+			Aliases:  []string{"i"},
+			Category: category,
+			Usage:    "list the paths and ask which ones to use",
+		},
 	}
 }
 
@@ -72,7 +101,9 @@ func newQuestions(in io.Reader, out io.Writer) *questions {
 }
 
 // paths asks which of the paths to use.
-func (q *questions) paths(ctx context.Context, h *scionnet.Host, dst pathsel.IA, paths []pathsel.Path) ([]pathsel.Fingerprint, error) {
+func (q *questions) paths(
+	ctx context.Context, h *scionnet.Host, dst pathsel.IA, paths []pathsel.Path,
+) ([]pathsel.Fingerprint, error) {
 	l := pathList{Destination: dst}
 	l.fill(h, paths, nil)
 	if err := l.print(q.out, false, time.Now()); err != nil {

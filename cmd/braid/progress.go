@@ -40,8 +40,16 @@ type display struct {
 func newDisplay(cmd *cli.Command, uploads bool) *display {
 	results := stdout(cmd)
 	return &display{
-		json: cmd.Bool("json"), seeds: uploads, uploads: uploads, results: results, people: stderr(cmd),
-		verbose: cmd.Count("verbose") > 0, said: map[*node.Torrent]*pace{}, places: map[*node.Torrent]*places{}, events: json.NewEncoder(results), sample: time.Second,
+		json:    cmd.Bool("json"),
+		seeds:   uploads,
+		uploads: uploads,
+		results: results,
+		people:  stderr(cmd),
+		verbose: cmd.Count("verbose") > 0,
+		said:    map[*node.Torrent]*pace{},
+		places:  map[*node.Torrent]*places{},
+		events:  json.NewEncoder(results),
+		sample:  time.Second,
 	}
 }
 
@@ -201,7 +209,9 @@ func (d *display) show(torrents []*node.Torrent) {
 			d.places[t].order(all[i].Paths)
 		}
 		uploads := d.uploads // which changes when a download goes on as a seed
-		d.people.draw(func(columns, rows int) []line { return screen(all, uploads, d.verbose, columns, rows) })
+		d.people.draw(func(columns, rows int) []line {
+			return screen(all, uploads, d.verbose, columns, rows)
+		})
 	default:
 		for i, p := range all {
 			s := d.said[torrents[i]]
@@ -233,7 +243,8 @@ func (d *display) finished(t *node.Torrent) {
 // served tells of a torrent that is not served any longer.
 func (d *display) served(e event.Served) {
 	if !d.json {
-		d.people.printf("%s: %s, %s sent; it is not served any longer\n", e.Torrent, e.Reason, bytesText(e.Sent))
+		d.people.printf("%s: %s, %s sent; it is not served any longer\n",
+			e.Torrent, e.Reason, bytesText(e.Sent))
 	}
 }
 
@@ -267,9 +278,14 @@ func (d *display) counting(what string, total int64) (c *counter, stop func()) {
 	c = new(counter)
 	c.total.Store(total)
 	start, said := time.Now(), pace{}
-	end := every(d.interval(), func() { d.count(&said, what, c.done.Load(), c.total.Load(), time.Since(start)) })
+	end := every(d.interval(), func() {
+		d.count(&said, what, c.done.Load(), c.total.Load(), time.Since(start))
+	})
 	return c, func() { end(); d.people.clear() }
 }
 
 // leftOut says what of the data is not in a new torrent.
-func (d *display) leftOut(path, reason string) { d.people.printf("left out: %s (%s)\n", path, reason) }
+func (d *display) leftOut(path, reason string) {
+	d.people.printf("left out: %s (%s)\n",
+		path, reason)
+}

@@ -34,7 +34,8 @@ func reach(listen []client.Peer, ip client.IPTransport, torrents []node.Options)
 		}
 		network := map[bool]string{true: "SCION", false: "IP"}[u.SCION]
 		if u.Through == "" {
-			out = append(out, fmt.Sprintf("no tracker on %s is named: nobody hears there of %s", network, of))
+			out = append(out, fmt.Sprintf("no tracker on %s is named: nobody hears there of %s",
+				network, of))
 		} else {
 			out = append(out, fmt.Sprintf("no tracker on %s is named: peers there hear of %s only if the tracker %s is on %s, too", network, of, u.Through, network))
 		}

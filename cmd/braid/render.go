@@ -23,7 +23,8 @@ func moved(x client.PathProgress, uploads bool) uint64 {
 
 // plainLine is a transfer as one line of a log.
 func plainLine(p client.Progress, uploads bool) string {
-	text := fmt.Sprintf("%s  %s of %s  %s  %s", p.Name, percent(p.Have, p.Total), bytesText(p.Total), rateText(p.ReadRate), leftText(p))
+	text := fmt.Sprintf("%s  %s of %s  %s  %s",
+		p.Name, percent(p.Have, p.Total), bytesText(p.Total), rateText(p.ReadRate), leftText(p))
 	if uploads {
 		text = fmt.Sprintf("%s  %s sent  %s  to %s", p.Name, bytesText(p.Sent), rateText(p.WriteRate), plural(node.ConnectedPeers(p), "peer"))
 	} else if phase, _ := phaseText(p); phase != "" {
@@ -63,7 +64,8 @@ func whyWaiting(p client.Progress) string {
 
 // summary is the end of a download.
 func summary(p client.Progress, verbose bool) []string {
-	head := fmt.Sprintf("%s  complete: %s, %s downloaded in %s", p.Name, bytesText(p.Total), bytesText(p.Fetched), durationText(p.Since))
+	head := fmt.Sprintf("%s  complete: %s, %s downloaded in %s",
+		p.Name, bytesText(p.Total), bytesText(p.Fetched), durationText(p.Since))
 	if p.Fetched > 0 {
 		head += fmt.Sprintf(" (%s)", rateText(float64(p.Fetched)*8/p.Since.Seconds()))
 	}
@@ -96,7 +98,8 @@ func countLine(what string, done, total int64, elapsed time.Duration) string {
 	if total == 0 {
 		return fmt.Sprintf("%s  %s  %s", what, bytesText(done), rate)
 	}
-	return fmt.Sprintf("%s  %s %s  %s", what, bar(done, total, barWidth), percent(done, total), rate)
+	return fmt.Sprintf("%s  %s %s  %s",
+		what, bar(done, total, barWidth), percent(done, total), rate)
 }
 
 // barCells is how many cells of a bar are filled.

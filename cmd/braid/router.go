@@ -20,16 +20,27 @@ import (
 // routerFlags choose the border router of a testbed.
 func routerFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "router", Value: "stock", Usage: "stock: scionproto's border router; fast: its data plane with batched, offloading sockets"},
-		&cli.StringFlag{Name: "router-cmd", Usage: "run `COMMAND` as border router: a program and arguments, behind which --config FILE is put"},
+		&cli.StringFlag{
+			Name:  "router",
+			Value: "stock",
+			Usage: "stock: scionproto's border router; fast: its data plane with batched, " +
+				"offloading sockets",
+		},
+		&cli.StringFlag{
+			Name: "router-cmd",
+			Usage: "run `COMMAND` as border router: a program and arguments, behind which " +
+				"--config FILE is put",
+		},
 	}
 }
 
 // routerOfFlag makes exceptions from them.
 func routerOfFlag() cli.Flag {
 	return &cli.StringSliceFlag{
-		Name:   "router-of",
-		Usage:  "another router in a place: `PLACE=ROUTER` is 1-ff00:0:110=fast for an AS, 1-ff00:0:110#2=stock for the router that has the interface (repeatable; the last that fits counts)",
+		Name: "router-of",
+		Usage: "another router in a place: `PLACE=ROUTER` is 1-ff00:0:110=fast for an AS, " +
+			"1-ff00:0:110#2=stock for the router that has the interface (repeatable; the last " +
+			"that fits counts)",
 		Config: cli.StringConfig{TrimSpace: true},
 	}
 }
@@ -108,7 +119,11 @@ func testbedRouterCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "router",
 		Hidden: true, // a process of a testbed with --router fast
-		Flags:  []cli.Flag{&cli.StringFlag{Name: "config", Required: true, Usage: "configuration `FILE` of a border router"}},
+		Flags: []cli.Flag{&cli.StringFlag{
+			Name:     "config",
+			Required: true,
+			Usage:    "configuration `FILE` of a border router",
+		}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return fastrouter.Run(ctx, c.String("config"))
 		},

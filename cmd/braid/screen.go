@@ -53,7 +53,9 @@ const (
 func screen(all []client.Progress, uploads, verbose bool, width, height int) []line {
 	one, sum, nameWidth := len(all) == 1, sumOf(all), nameColumns(all, width)
 	if !one && !uploads { // a line above the display has said that a download is complete
-		all = slices.DeleteFunc(slices.Clone(all), func(p client.Progress) bool { return p.Phase == client.Complete })
+		all = slices.DeleteFunc(slices.Clone(all), func(p client.Progress) bool {
+			return p.Phase == client.Complete
+		})
 	}
 	room := max(1, height-1) // the cursor stands below
 	var blocks [][]line
@@ -74,7 +76,8 @@ func screen(all []client.Progress, uploads, verbose bool, width, height int) []l
 	}
 	lines := slices.Concat(blocks[:shown]...)
 	if rest := all[shown:]; len(rest) > 0 {
-		lines = append(lines, line{{fmt.Sprintf("%d more", len(rest)), bold}, {": " + phases(rest, uploads), plain}})
+		lines = append(lines, line{{fmt.Sprintf("%d more",
+			len(rest)), bold}, {": " + phases(rest, uploads), plain}})
 	}
 	return append(lines, headline(sum, uploads, width, nameWidth))
 }
@@ -135,7 +138,8 @@ func headline(p client.Progress, uploads bool, width, nameWidth int) line {
 	out := line{name}
 	if b := min(maxBar, width-nameWidth-len(figures)-len("23h59m left")-4); b >= minBar {
 		n := barCells(p.Have, p.Total, b)
-		out = append(out, span{"  [", plain}, span{strings.Repeat("#", n), green}, span{strings.Repeat("-", b-n) + "]", plain})
+		out = append(out, span{"  [", plain}, span{strings.Repeat("#",
+			n), green}, span{strings.Repeat("-", b-n) + "]", plain})
 	}
 	return append(out, span{figures, plain}, left)
 }
@@ -146,7 +150,8 @@ func phaseText(p client.Progress) (string, style) {
 	case client.Metadata:
 		return "waiting for a peer to describe the torrent", amber
 	case client.Checking:
-		return fmt.Sprintf("checking: %s of %s hashed, %s right", bytesText(p.Checked), bytesText(p.Total), bytesText(p.Have)), plain
+		return fmt.Sprintf("checking: %s of %s hashed, %s right",
+			bytesText(p.Checked), bytesText(p.Total), bytesText(p.Have)), plain
 	case client.Complete:
 		return "complete  " + bytesText(p.Total), green
 	case client.Broken:
@@ -203,7 +208,8 @@ func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 		if x.State.Carries() {
 			state.style = green
 		}
-		numbers := fmt.Sprintf("  %s  %s  %3.0f%%  ", rttText(x.RTT), padLeft(rateText(rate), 12), share)
+		numbers := fmt.Sprintf("  %s  %s  %3.0f%%  ",
+			rttText(x.RTT), padLeft(rateText(rate), 12), share)
 		l := line{head, {numbers, plain}, state}
 		from := "  from " + string(x.Source)
 		if known := x.Source == "" || x.Source == client.FromUser; !known && columnsOfText(head.text+numbers+state.text+from) <= width {
@@ -356,7 +362,12 @@ func phases(all []client.Progress, uploads bool) string {
 	counts := map[string]int{}
 	order := []string{"downloading", stalled, "checking", "waiting for a description", "failed", "complete", "sending", "idle"}
 	for _, p := range all {
-		what := map[client.Phase]string{client.Metadata: order[3], client.Checking: order[2], client.Broken: order[4], client.Complete: order[5]}[p.Phase]
+		what := map[client.Phase]string{
+			client.Metadata: order[3],
+			client.Checking: order[2],
+			client.Broken:   order[4],
+			client.Complete: order[5],
+		}[p.Phase]
 		switch {
 		case uploads && p.WriteRate >= least:
 			what = order[6]
@@ -408,7 +419,9 @@ func (o *places) order(paths []client.PathProgress) {
 		}
 	}
 	o.at = at
-	slices.SortStableFunc(paths, func(a, b client.PathProgress) int { return cmp.Compare(at[keyOf(a)], at[keyOf(b)]) })
+	slices.SortStableFunc(paths, func(a, b client.PathProgress) int {
+		return cmp.Compare(at[keyOf(a)], at[keyOf(b)])
+	})
 }
 
 // fit returns text that is exactly width columns wide. It fills up short text, and shortens long

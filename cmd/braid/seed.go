@@ -23,13 +23,19 @@ func seedCommand() *cli.Command {
 		Name:      "seed",
 		Usage:     "serve torrents whose data is complete",
 		ArgsUsage: "TORRENT|URL|DIR|MAGNET...",
-		Description: "Checks the data (what braid has downloaded and nobody has touched since is trusted), then serves it until\n" +
-			"interrupted, or until --ratio or --seed-time. A directory stands for the .torrent files in it; those whose data is\n" +
-			"not complete are skipped. For a magnet link, braid reads the description that its download has kept, or asks peers\n" +
-			"for it. braid seed writes no files. When it is ready it says so on standard error, and with --json as\n" +
-			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
+		Description: "Checks the data (what braid has downloaded and nobody has touched since is " +
+			"trusted), then serves it until interrupted, or until --ratio or --seed-time. A " +
+			"directory stands for the .torrent files in it; those whose data is not complete are " +
+			"skipped. For a magnet link, braid reads the description that its download has kept, " +
+			"or asks peers for it. braid seed writes no files. When it is ready it says so on " +
+			"standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" +
+			exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
+			&cli.StringFlag{
+				Name:  "data",
+				Value: ".",
+				Usage: "`DIR` that holds the torrents' files or directories",
+			},
 			storageFlag(),
 			&cli.StringFlag{
 				Name:  "super-seeding",
@@ -79,8 +85,13 @@ func (t *task) seeds(ctx context.Context) ([]node.Options, error) {
 	t.want(t.IsSet("listen") || t.transports().rtc != nil,
 		"no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
 	o := node.Options{
-		Goal:    t.seedGoal(),
-		Storage: node.Storage{Kind: t.storageKind(), Dir: t.String("data"), Complete: true, Recheck: t.Bool("recheck")},
+		Goal: t.seedGoal(),
+		Storage: node.Storage{
+			Kind:     t.storageKind(),
+			Dir:      t.String("data"),
+			Complete: true,
+			Recheck:  t.Bool("recheck"),
+		},
 	}
 	if o.SuperSeeding, err = client.ParseSuperSeeding(t.String("super-seeding")); err != nil {
 		t.wrong("--%w", err)
@@ -135,7 +146,9 @@ func checkComplete(ctx context.Context, out *display, o node.Options) error {
 
 // describeSeeds asks peers for the descriptions of magnet links, and checks that their data is
 // complete.
-func describeSeeds(ctx context.Context, out *display, n *node.Node, torrents []node.Options) (err error) {
+func describeSeeds(
+	ctx context.Context, out *display, n *node.Node, torrents []node.Options,
+) (err error) {
 	for i := range torrents {
 		o := &torrents[i]
 		if !o.Source.IsMagnet() {

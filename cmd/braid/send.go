@@ -21,17 +21,43 @@ func sendCommand() *cli.Command {
 		Name:      "send",
 		Usage:     "send files or directories to whoever gets the line that this prints",
 		ArgsUsage: "PATH...",
-		Description: "Serves the files until interrupted, and prints one line on standard output. On another host, braid get LINE\n" +
-			"fetches them: over all SCION paths, or over TCP if there are none. The line contains a key; connections are\n" +
-			"encrypted, and only who has the key can connect. No tracker, DHT or other peer hears of the files.\n" +
-			"The same command prints the same line the next time, if the files are the same or you give --watch.\n\n" + exitCodes,
+		Description: "Serves the files until interrupted, and prints one line on standard " +
+			"output. On another host, braid get LINE fetches them: over all SCION paths, or over " +
+			"TCP if there are none. The line contains a key; connections are encrypted, and only " +
+			"who has the key can connect. No tracker, DHT or other peer hears of the files. The " +
+			"same command prints the same line the next time, if the files are the same or you " +
+			"give --watch.\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "key", Sources: cli.EnvVars("BRAID_KEY"), Usage: fmt.Sprintf("make the key of the line from `PHRASE`, of at least %d characters that nobody can guess (default: a random key; also BRAID_KEY, which other users of this host cannot see)", send.MinPhrase)},
-			&cli.StringSliceFlag{Name: "address", Usage: "name `ADDR` in the line, too, such as host:port of a port forwarding (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-			&cli.StringSliceFlag{Name: "exclude", Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or 'docs/draft' (repeatable)"},
-			&cli.StringFlag{Name: "state", Usage: "remember keys in `DIR` (default: $XDG_STATE_HOME/braid or ~/.local/state/braid)"},
-			&cli.BoolFlag{Name: "watch", Usage: "publish changes: braid get --follow fetches new and changed files as soon as nothing has changed for two seconds"},
-			&cli.BoolFlag{Name: "recheck", Usage: "hash all data, also if no file has changed since the last time"},
+			&cli.StringFlag{
+				Name:    "key",
+				Sources: cli.EnvVars("BRAID_KEY"),
+				Usage:   fmt.Sprintf("make the key of the line from `PHRASE`, of at least %d characters that nobody can guess (default: a random key; also BRAID_KEY, which other users of this host cannot see)", send.MinPhrase),
+			},
+			&cli.StringSliceFlag{
+				Name: "address",
+				Usage: "name `ADDR` in the line, too, such as host:port of a port forwarding " +
+					"(repeatable)",
+				Config: cli.StringConfig{TrimSpace: true},
+			},
+			&cli.StringSliceFlag{
+				Name: "exclude",
+				Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or " +
+					"'docs/draft' (repeatable)",
+			},
+			&cli.StringFlag{
+				Name: "state",
+				Usage: "remember keys in `DIR` (default: $XDG_STATE_HOME/braid or " +
+					"~/.local/state/braid)",
+			},
+			&cli.BoolFlag{
+				Name: "watch",
+				Usage: "publish changes: braid get --follow fetches new and changed files as " +
+					"soon as nothing has changed for two seconds",
+			},
+			&cli.BoolFlag{
+				Name:  "recheck",
+				Usage: "hash all data, also if no file has changed since the last time",
+			},
 		}, seedGoalFlags(), groupFlags()),
 		Action: session(true, runSend),
 	}
@@ -48,7 +74,10 @@ func runSend(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	o := node.Options{Goal: t.seedGoal(), Storage: node.Storage{Kind: "file", Dir: filepath.Dir(s.files.Root), Complete: true}}
+	o := node.Options{
+		Goal:    t.seedGoal(),
+		Storage: node.Storage{Kind: "file", Dir: filepath.Dir(s.files.Root), Complete: true},
+	}
 	if t.err != nil {
 		return t.err
 	}
@@ -69,7 +98,11 @@ func runSend(ctx context.Context, t *task) error {
 	if err := s.remember(n.Listening()); err != nil {
 		return err
 	}
-	t.out.line(send.Line{Key: s.key, InfoHash: o.Source.InfoHash, Peers: send.Reach(s.named, n.Listening(), send.Own())}, o.Source)
+	t.out.line(send.Line{
+		Key:      s.key,
+		InfoHash: o.Source.InfoHash,
+		Peers:    send.Reach(s.named, n.Listening(), send.Own()),
+	}, o.Source)
 	t.out.watch(ctx, added)
 	return nil // to be interrupted is how it ends
 }
@@ -145,7 +178,11 @@ func (s *sender) open(ctx context.Context) (*node.Node, error) {
 		}
 		if host != nil {
 			port := send.Free("udp", host.LocalIP().String(), s.stash.SCIONPort)
-			cfg.Client.Listen = append(cfg.Client.Listen, client.SCIONPeer(scionnet.Addr{IA: host.IA(), Host: host.LocalIP(), Port: port}))
+			cfg.Client.Listen = append(cfg.Client.Listen, client.SCIONPeer(scionnet.Addr{
+				IA:   host.IA(),
+				Host: host.LocalIP(),
+				Port: port,
+			}))
 		}
 		if cfg.Client.IP != client.NoIP {
 			everywhere, _ := client.ParseListen(fmt.Sprintf(":%d", send.Free("tcp", "", s.stash.IPPort))) // has this form
@@ -156,7 +193,9 @@ func (s *sender) open(ctx context.Context) (*node.Node, error) {
 
 // openGroup opens a node for those who have the key. scion says that SCION would be of use. adapt
 // completes the configuration; the host is nil without SCION.
-func (t *task) openGroup(ctx context.Context, key send.Key, scion bool, adapt func(*node.Config, *scionnet.Host)) (*node.Node, error) {
+func (t *task) openGroup(
+	ctx context.Context, key send.Key, scion bool, adapt func(*node.Config, *scionnet.Host),
+) (*node.Node, error) {
 	t.want(!slices.Contains(t.StringSlice("transport"), "quic"),
 		"--transport: want scion or tcp, which are the two that braid send and braid get have in common")
 	cfg := t.node(t.log)
@@ -182,7 +221,9 @@ func (t *task) openGroup(ctx context.Context, key send.Key, scion bool, adapt fu
 // groupHost opens the SCION host. If SCION is wanted, a host without a configuration asks the
 // network for one. A host that has none stays on TCP, and gets nil, unless the user has named a way
 // to SCION.
-func (t *task) groupHost(ctx context.Context, cfg node.Config, wanted bool) (*scionnet.Host, error) {
+func (t *task) groupHost(
+	ctx context.Context, cfg node.Config, wanted bool,
+) (*scionnet.Host, error) {
 	only, likely := cfg.Client.IP == client.NoIP, cfg.SCION.Likely || cfg.SCION.Required || slices.ContainsFunc(cfg.Client.Listen, onSCION)
 	if cfg.SCION.Open == nil || !likely && !wanted && !only {
 		return nil, nil
@@ -223,7 +264,15 @@ func (s *sender) remember(listening []client.Peer) error {
 func (d *display) line(l send.Line, src client.Source) {
 	files, size := len(src.Layout.Files), src.Layout.Length
 	if d.json {
-		e := event.Line{Event: "line", Line: l.String(), Torrent: src.Name, InfoHash: src.InfoHash.HexString(), Bytes: size, Files: files, Peers: []string{}}
+		e := event.Line{
+			Event:    "line",
+			Line:     l.String(),
+			Torrent:  src.Name,
+			InfoHash: src.InfoHash.HexString(),
+			Bytes:    size,
+			Files:    files,
+			Peers:    []string{},
+		}
 		for _, p := range l.Peers {
 			e.Peers = append(e.Peers, p.String())
 		}
@@ -231,6 +280,7 @@ func (d *display) line(l send.Line, src client.Source) {
 		return
 	}
 	d.people.clear()
-	d.people.printf("%s: %s in %s; on the other host run braid get with this line:\n", src.Name, bytesText(size), plural(files, "file"))
+	d.people.printf("%s: %s in %s; on the other host run braid get with this line:\n",
+		src.Name, bytesText(size), plural(files, "file"))
 	d.results.printf("%s\n", l)
 }

@@ -18,7 +18,8 @@ import (
 func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 	for _, flag := range []string{"status", "ratio", "seed-time"} {
 		if s.IsSet(flag) {
-			return usageErrorf("--%s: not with --watch, which serves one torrent after the other", flag)
+			return usageErrorf("--%s: not with --watch, which serves one torrent after the other",
+				flag)
 		}
 	}
 	stamp, src, err := s.nextState(ctx, "")
@@ -48,7 +49,11 @@ func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 			if err != nil {
 				return err
 			}
-			news.Publish(send.Line{Key: s.key, InfoHash: src.InfoHash, Peers: send.Reach(nil, n.Listening(), send.Own())})
+			news.Publish(send.Line{
+				Key:      s.key,
+				InfoHash: src.InfoHash,
+				Peers:    send.Reach(nil, n.Listening(), send.Own()),
+			})
 			s.out.published(line, src, old == nil)
 			hide()
 			if old != nil {
@@ -106,7 +111,9 @@ func (s *sender) nextState(ctx context.Context, stamp string) (string, client.So
 }
 
 // serveNews serves the news beside each address at which the node accepts peers.
-func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News) (at []client.Peer, err error) {
+func (s *sender) serveNews(
+	ctx context.Context, n *node.Node, news *send.News,
+) (at []client.Peer, err error) {
 	id, err := s.key.Member()
 	if err != nil {
 		return nil, err
@@ -123,7 +130,8 @@ func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News) (
 	}
 	for _, p := range n.Listening() {
 		if a, ok := p.SCION(); ok && s.host != nil {
-			h, err := s.host.OpenGroupHTTP(ctx, send.Free("udp", s.host.LocalIP().String(), s.stash.NewsSCIONPort), id)
+			h, err := s.host.OpenGroupHTTP(ctx, send.Free("udp",
+				s.host.LocalIP().String(), s.stash.NewsSCIONPort), id)
 			if err != nil {
 				return nil, fmt.Errorf("open a port for news in %s: %w", a.IA, err)
 			}
@@ -133,7 +141,8 @@ func (s *sender) serveNews(ctx context.Context, n *node.Node, news *send.News) (
 			continue
 		}
 		host, _, _ := net.SplitHostPort(p.String()) // String has this form
-		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(send.Free("tcp", host, s.stash.NewsIPPort)))))
+		l, err := net.Listen("tcp",
+			net.JoinHostPort(host, strconv.Itoa(int(send.Free("tcp", host, s.stash.NewsIPPort)))))
 		if err != nil {
 			return nil, fmt.Errorf("open a port for news: %w", err)
 		}
@@ -155,5 +164,6 @@ func (d *display) published(l send.Line, src client.Source, first bool) {
 		d.line(l, src)
 		return
 	}
-	d.say(fmt.Sprintf("published: %s: %s in %s", src.Name, bytesText(src.Layout.Length), plural(len(src.Layout.Files), "file")))
+	d.say(fmt.Sprintf("published: %s: %s in %s",
+		src.Name, bytesText(src.Layout.Length), plural(len(src.Layout.Files), "file")))
 }

@@ -16,17 +16,23 @@ import (
 
 func serveCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "serve",
-		Usage:     "serve the files of torrents over HTTP, as a web seed and for browsers and players",
+		Name: "serve",
+		Usage: "serve the files of torrents over HTTP, as a web seed and for browsers and " +
+			"players",
 		ArgsUsage: "TORRENT|URL|MAGNET...",
-		Description: "Answers GET and HEAD of /torrent/INFO HASH/PATH, with ranges; http://ADDR/torrent/INFO HASH/ is a web seed\n" +
-			"for braid create --web-seed. Data that is missing below --data is downloaded from peers; pieces that somebody\n" +
-			"reads come first. A torrent with complete data is only read. With --listen, braid serve is also a seed.\n" +
-			"Everybody who can connect and knows an info hash may read. It runs until it is interrupted.\n" +
-			"When it is ready it says so on standard error, and with --json as\n" +
-			`{"event":"ready","listen":[...],"http":[...]}.` + "\n\n" + exitCodes,
+		Description: "Answers GET and HEAD of /torrent/INFO HASH/PATH, with ranges; " +
+			"http://ADDR/torrent/INFO HASH/ is a web seed for braid create --web-seed. Data that " +
+			"is missing below --data is downloaded from peers; pieces that somebody reads come " +
+			"first. A torrent with complete data is only read. With --listen, braid serve is " +
+			"also a seed. Everybody who can connect and knows an info hash may read. It runs " +
+			"until it is interrupted. When it is ready it says so on standard error, and with " +
+			"--json as " + `{"event":"ready","listen":[...],"http":[...]}.` + "\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrents' files or directories"},
+			&cli.StringFlag{
+				Name:  "data",
+				Value: ".",
+				Usage: "`DIR` that holds the torrents' files or directories",
+			},
 		}, filesFlags(), []cli.Flag{
 			storageFlag(),
 			&cli.StringSliceFlag{
@@ -52,8 +58,9 @@ func filesFlags() []cli.Flag {
 				"1-ff00:0:110,[127.0.0.1]:31080 for HTTP/3 on SCION (repeatable)",
 		},
 		&cli.BoolFlag{
-			Name:  "http-private",
-			Usage: "with --http: also serve private torrents, to everybody who knows their info hash",
+			Name: "http-private",
+			Usage: "with --http: also serve private torrents, to everybody who knows their info " +
+				"hash",
 		},
 	}
 }
@@ -101,8 +108,13 @@ func (t *task) served(ctx context.Context) ([]node.Options, error) {
 		return nil, err
 	}
 	o := node.Options{
-		Storage: node.Storage{Kind: t.storageKind(), Dir: t.String("data"), Recheck: t.Bool("recheck")},
-		Peers:   t.peers(ctx), WebSeeds: t.webSeeds(),
+		Storage: node.Storage{
+			Kind:    t.storageKind(),
+			Dir:     t.String("data"),
+			Recheck: t.Bool("recheck"),
+		},
+		Peers:    t.peers(ctx),
+		WebSeeds: t.webSeeds(),
 	}
 	if t.err != nil {
 		return nil, t.err

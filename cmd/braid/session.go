@@ -21,9 +21,16 @@ import (
 // sessionFlags are common to the commands that talk to peers and end.
 func sessionFlags() []cli.Flag {
 	output := []cli.Flag{
-		&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+		&cli.BoolFlag{
+			Name:  "json",
+			Usage: "print events on standard output, one JSON object a line",
+		},
 		statusFlag(),
-		&durationFlag{Name: "sample", Value: time.Second, Usage: "with --json: tell the progress every `TIME`, at least 10ms"},
+		&durationFlag{
+			Name:  "sample",
+			Value: time.Second,
+			Usage: "with --json: tell the progress every `TIME`, at least 10ms",
+		},
 	}
 	return slices.Concat(selectorFlags(), peerFlags(), output, limitFlags(), policyFlags(), announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
 }
@@ -32,27 +39,84 @@ func sessionFlags() []cli.Flag {
 func peerFlags() []cli.Flag {
 	return append([]cli.Flag{
 		transportFlag(),
-		&cli.StringSliceFlag{Name: "listen", Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for TCP or QUIC (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-		&cli.StringFlag{Name: "pex", Value: "on", Usage: "connected peers tell each other of peers, over SCION and IP, except in private torrents (peer exchange): `WHETHER` is on or off"},
-		&cli.StringFlag{Name: "lsd", Value: "off", Usage: "announce torrents that are not private to the local network, and find peers there: `WHETHER` is on or off"},
-		&cli.IntFlag{Name: "max-paths", Value: client.DefaultMaxPaths, Usage: "use at most `N` paths to each peer"},
-		&cli.IntFlag{Name: "max-requests", Usage: "keep at most `N` requests outstanding on each connection (default: as many as are useful)"},
+		&cli.StringSliceFlag{
+			Name: "listen",
+			Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for " +
+				"TCP or QUIC (repeatable)",
+			Config: cli.StringConfig{TrimSpace: true},
+		},
+		&cli.StringFlag{
+			Name:  "pex",
+			Value: "on",
+			Usage: "connected peers tell each other of peers, over SCION and IP, except in " +
+				"private torrents (peer exchange): `WHETHER` is on or off",
+		},
+		&cli.StringFlag{
+			Name:  "lsd",
+			Value: "off",
+			Usage: "announce torrents that are not private to the local network, and find peers " +
+				"there: `WHETHER` is on or off",
+		},
+		&cli.IntFlag{
+			Name:  "max-paths",
+			Value: client.DefaultMaxPaths,
+			Usage: "use at most `N` paths to each peer",
+		},
+		&cli.IntFlag{
+			Name: "max-requests",
+			Usage: "keep at most `N` requests outstanding on each connection (default: as many " +
+				"as are useful)",
+		},
 		congestionFlag(),
-		&cli.StringFlag{Name: "tcp-congestion", Usage: "congestion controller of TCP connections: `NAME` is one of the kernel's, such as cubic or bbr (default: the system's)"},
-		&cli.IntFlag{Name: "max-uploads", Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; the others take turns, by network and host (default: all)"},
-		&cli.StringFlag{Name: "identity", Usage: "`FILE` with the private key that identifies this client to peers; created if missing (default: identity.pem in the user's configuration directory)"},
-		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+		&cli.StringFlag{
+			Name: "tcp-congestion",
+			Usage: "congestion controller of TCP connections: `NAME` is one of the kernel's, " +
+				"such as cubic or bbr (default: the system's)",
+		},
+		&cli.IntFlag{
+			Name: "max-uploads",
+			Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; " +
+				"the others take turns, by network and host (default: all)",
+		},
+		&cli.StringFlag{
+			Name: "identity",
+			Usage: "`FILE` with the private key that identifies this client to peers; created " +
+				"if missing (default: identity.pem in the user's configuration directory)",
+		},
+		&cli.BoolFlag{
+			Name:    "verbose",
+			Aliases: []string{"v"},
+			Usage:   "log what happens on standard error; twice for all of it",
+		},
 	}, iceFlags()...)
 }
 
 // selectorFlags choose a selector.
 func selectorFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "path-selection", Value: "adaptive", Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), all, first, or slots (the published algorithm)"},
-		&durationFlag{Name: "initial-deadline", Value: 2 * time.Second, Usage: "slots: wait at most `TIME` for handshakes before the first selection"},
+		&cli.StringFlag{
+			Name:  "path-selection",
+			Value: "adaptive",
+			Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), " +
+				"all, first, or slots (the published algorithm)",
+		},
+		&durationFlag{
+			Name:  "initial-deadline",
+			Value: 2 * time.Second,
+			Usage: "slots: wait at most `TIME` for handshakes before the first selection",
+		},
 		&durationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
-		&cli.IntFlag{Name: "min-weight", Value: 25, Usage: "slots: keep paths with at least `PERCENT` of the best one's weight"},
-		&cli.StringSliceFlag{Name: "without", Usage: "select paths without `WHAT`, to see what it is worth: handshake, bandwidth, disjointness or exploration (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
+		&cli.IntFlag{
+			Name:  "min-weight",
+			Value: 25,
+			Usage: "slots: keep paths with at least `PERCENT` of the best one's weight",
+		},
+		&cli.StringSliceFlag{
+			Name: "without",
+			Usage: "select paths without `WHAT`, to see what it is worth: handshake, bandwidth, " +
+				"disjointness or exploration (repeatable)",
+			Config: cli.StringConfig{TrimSpace: true},
+		},
 	}
 }
 
@@ -92,7 +156,9 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 }
 
 // openNode opens a node for these torrents, with more sources of peers, and shows its events.
-func (t *task) openNode(ctx context.Context, torrents []node.Options, sources ...node.Source) (*node.Node, error) {
+func (t *task) openNode(
+	ctx context.Context, torrents []node.Options, sources ...node.Source,
+) (*node.Node, error) {
 	cfg := t.node(t.log)
 	if cfg.DHT = t.dht(); t.err != nil {
 		return nil, t.err
@@ -136,7 +202,9 @@ func (f *flags) node(log *slog.Logger) node.Config {
 		cfg.SCION = node.SCION{
 			Required: f.IsSet("config-dir") || f.IsSet("sciond") || slices.ContainsFunc(f.StringSlice("http"), files.IsSCION),
 			Likely:   hasSCION(cmd),
-			Open:     func(ctx context.Context) (*scionnet.Host, error) { return openLocal(ctx, cmd, listen, log) },
+			Open: func(ctx context.Context) (*scionnet.Host, error) {
+				return openLocal(ctx, cmd, listen, log)
+			},
 		}
 	}
 	return cfg
@@ -145,9 +213,15 @@ func (f *flags) node(log *slog.Logger) node.Config {
 // client reads the flags that configure the session.
 func (f *flags) client() client.Config {
 	c := client.Config{
-		Listen: readAll(f, "listen", client.ParseListen), Selector: f.selector(), Policy: f.policy(), Limits: f.limits(),
-		Congestion: read(f, "congestion", congestion.ParseAlgorithm), TCPCongestion: f.String("tcp-congestion"),
-		MaxPaths: f.Int("max-paths"), MaxRequests: f.Int("max-requests"), MaxUploads: f.Int("max-uploads"),
+		Listen:        readAll(f, "listen", client.ParseListen),
+		Selector:      f.selector(),
+		Policy:        f.policy(),
+		Limits:        f.limits(),
+		Congestion:    read(f, "congestion", congestion.ParseAlgorithm),
+		TCPCongestion: f.String("tcp-congestion"),
+		MaxPaths:      f.Int("max-paths"),
+		MaxRequests:   f.Int("max-requests"),
+		MaxUploads:    f.Int("max-uploads"),
 	}
 	f.want(c.MaxPaths >= 1, "--max-paths %d: want at least 1", c.MaxPaths)
 	f.want(c.MaxRequests >= 0,
@@ -158,7 +232,9 @@ func (f *flags) client() client.Config {
 }
 
 // openLocal opens the SCION host, which must have the addresses of --listen and --http.
-func openLocal(ctx context.Context, cmd *cli.Command, listen []client.Peer, log *slog.Logger) (*scionnet.Host, error) {
+func openLocal(
+	ctx context.Context, cmd *cli.Command, listen []client.Peer, log *slog.Logger,
+) (*scionnet.Host, error) {
 	var at []scionnet.Addr
 	for _, p := range listen {
 		if a, ok := p.SCION(); ok {
@@ -184,7 +260,11 @@ func openLocal(ctx context.Context, cmd *cli.Command, listen []client.Peer, log 
 
 // selector reads the flags that choose a selector.
 func (f *flags) selector() pathsel.Selector {
-	c := pathsel.Config{InitialDeadline: f.Duration("initial-deadline"), Slot: f.Duration("slot"), MinWeight: f.Int("min-weight")}
+	c := pathsel.Config{
+		InitialDeadline: f.Duration("initial-deadline"),
+		Slot:            f.Duration("slot"),
+		MinWeight:       f.Int("min-weight"),
+	}
 	f.want(c.InitialDeadline > 0, "--initial-deadline %v: want more than 0", c.InitialDeadline)
 	f.want(c.Slot > 0, "--slot %v: want more than 0", c.Slot)
 	f.want(c.MinWeight >= 1 && c.MinWeight <= 100,

@@ -14,27 +14,77 @@ import (
 
 func setCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "set", Usage: "change settings of torrents of the daemon", ArgsUsage: torrentsUsage,
-		Description: howToName + " Settings that are not named stay. They hold at once and are kept.",
+		Name:      "set",
+		Usage:     "change settings of torrents of the daemon",
+		ArgsUsage: torrentsUsage,
+		Description: howToName +
+			" Settings that are not named stay. They hold at once and are kept.",
 		Flags: []cli.Flag{
 			allFlag(),
-			&cli.StringFlag{Name: "name", Usage: "show it as `NAME` in lists; empty: by its own name. braid rename changes files"},
+			&cli.StringFlag{
+				Name: "name",
+				Usage: "show it as `NAME` in lists; empty: by its own name. braid rename " +
+					"changes files",
+			},
 			&cli.StringFlag{Name: "priority", Usage: "`LEVEL` in the queue: low, normal or high"},
 			&cli.IntFlag{Name: "position", Usage: "place `N` in the queue, from 0"},
-			&cli.StringFlag{Name: "labels", Usage: "`WORDS` with commas between them; empty takes all labels away"},
-			&cli.StringSliceFlag{Name: "file", Usage: "`NUMBER=LEVEL`: download that file (see braid show --files) first (high), normal, last (low), or not (skip) (repeatable)"},
-			&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data; --sequential=false: rare pieces first"},
-			&cli.StringFlag{Name: "upload-rate", Usage: "send at most `RATE`, such as 10Mbit/s; 0: no limit"},
+			&cli.StringFlag{
+				Name:  "labels",
+				Usage: "`WORDS` with commas between them; empty takes all labels away",
+			},
+			&cli.StringSliceFlag{
+				Name: "file",
+				Usage: "`NUMBER=LEVEL`: download that file (see braid show --files) first " +
+					"(high), normal, last (low), or not (skip) (repeatable)",
+			},
+			&cli.BoolFlag{
+				Name:  "sequential",
+				Usage: "download in the order of the data; --sequential=false: rare pieces first",
+			},
+			&cli.StringFlag{
+				Name:  "upload-rate",
+				Usage: "send at most `RATE`, such as 10Mbit/s; 0: no limit",
+			},
 			&cli.StringFlag{Name: "download-rate", Usage: "receive at most `RATE`; 0: no limit"},
-			&cli.BoolFlag{Name: "honour-global", Usage: "obey the limits of all torrents together, too; --honour-global=false: only its own"},
-			&cli.FloatFlag{Name: "ratio", HideDefault: true, Usage: "stop serving when `N` times the size is sent; 0: as the daemon's settings say; -1: never"},
+			&cli.BoolFlag{
+				Name: "honour-global",
+				Usage: "obey the limits of all torrents together, too; --honour-global=false: " +
+					"only its own",
+			},
+			&cli.FloatFlag{
+				Name:        "ratio",
+				HideDefault: true,
+				Usage: "stop serving when `N` times the size is sent; 0: as the daemon's " +
+					"settings say; -1: never",
+			},
 			&durationFlag{Name: "seed-time", Usage: "stop serving `TIME` after it is complete"},
-			&durationFlag{Name: "idle-time", Usage: "stop serving when nothing was sent for `TIME`"},
-			&cli.StringSliceFlag{Name: "tracker", Usage: "replace its trackers by `URL` (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-			&cli.IntFlag{Name: "peer-limit", Usage: "dial at most `N` peers; 0: as the daemon's settings say"},
-			&cli.StringSliceFlag{Name: "peer", Usage: "try the peer at `ADDR`, too (repeatable)", Config: cli.StringConfig{TrimSpace: true}},
-			&cli.StringFlag{Name: "sequence", Usage: "only paths whose hops match `SEQUENCE`; empty: any"},
-			&cli.StringFlag{Name: "acl", Usage: "allow and deny paths by `ENTRIES`, such as '- 1-ff00:0:110#2, +'; empty: any"},
+			&durationFlag{
+				Name:  "idle-time",
+				Usage: "stop serving when nothing was sent for `TIME`",
+			},
+			&cli.StringSliceFlag{
+				Name:   "tracker",
+				Usage:  "replace its trackers by `URL` (repeatable)",
+				Config: cli.StringConfig{TrimSpace: true},
+			},
+			&cli.IntFlag{
+				Name:  "peer-limit",
+				Usage: "dial at most `N` peers; 0: as the daemon's settings say",
+			},
+			&cli.StringSliceFlag{
+				Name:   "peer",
+				Usage:  "try the peer at `ADDR`, too (repeatable)",
+				Config: cli.StringConfig{TrimSpace: true},
+			},
+			&cli.StringFlag{
+				Name:  "sequence",
+				Usage: "only paths whose hops match `SEQUENCE`; empty: any",
+			},
+			&cli.StringFlag{
+				Name: "acl",
+				Usage: "allow and deny paths by `ENTRIES`, such as '- 1-ff00:0:110#2, +'; " +
+					"empty: any",
+			},
 		},
 	}, each("changed", set))
 }
@@ -68,9 +118,12 @@ func ifSet[T any](cmd *cli.Command, flag string, value func(string) T) *T {
 // parseChange reads the flags. Parts of limits, goals and policies that no flag names stay.
 func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err error) {
 	c = v1.Change{
-		Name:     ifSet(cmd, "name", cmd.String),
-		Priority: ifSet(cmd, "priority", cmd.String), QueuePosition: ifSet(cmd, "position", cmd.Int), Sequential: ifSet(cmd, "sequential", cmd.Bool),
-		HonourGlobal: ifSet(cmd, "honour-global", cmd.Bool), PeerLimit: ifSet(cmd, "peer-limit", cmd.Int),
+		Name:          ifSet(cmd, "name", cmd.String),
+		Priority:      ifSet(cmd, "priority", cmd.String),
+		QueuePosition: ifSet(cmd, "position", cmd.Int),
+		Sequential:    ifSet(cmd, "sequential", cmd.Bool),
+		HonourGlobal:  ifSet(cmd, "honour-global", cmd.Bool),
+		PeerLimit:     ifSet(cmd, "peer-limit", cmd.Int),
 	}
 	if cmd.IsSet("labels") {
 		labels := strings.FieldsFunc(cmd.String("labels"), func(r rune) bool { return r == ',' })

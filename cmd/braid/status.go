@@ -17,7 +17,11 @@ import (
 // shows it.
 
 func statusFlag() cli.Flag {
-	return &cli.StringFlag{Name: "status", Usage: "write the state of torrents and paths to `FILE` every second; braid paths --status FILE shows it"}
+	return &cli.StringFlag{
+		Name: "status",
+		Usage: "write the state of torrents and paths to `FILE` every second; braid paths " +
+			"--status FILE shows it",
+	}
 }
 
 const (
@@ -83,7 +87,8 @@ func showStatus(cmd *cli.Command, name string, now time.Time) error {
 		return fmt.Errorf("%s is no status of a download or seed: %w", name, err)
 	}
 	if age := now.Sub(r.Time); age > statusAge {
-		return fmt.Errorf("%s is %v old: process %d, which wrote it, has ended", name, age.Round(time.Second), r.Process)
+		return fmt.Errorf("%s is %v old: process %d, which wrote it, has ended",
+			name, age.Round(time.Second), r.Process)
 	}
 	if cmd.Bool("json") {
 		_, err := stdout(cmd).Write(b)

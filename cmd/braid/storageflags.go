@@ -48,7 +48,10 @@ func writeFlags() []cli.Flag {
 			Usage: "rename existing files and directories that have a name of the torrent but none of " +
 				"its data: add .before-download",
 		},
-		&cli.BoolFlag{Name: "allow-dotfiles", Usage: "accept a torrent whose name begins with a dot"},
+		&cli.BoolFlag{
+			Name:  "allow-dotfiles",
+			Usage: "accept a torrent whose name begins with a dot",
+		},
 	}
 }
 
@@ -185,13 +188,16 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 	}
 	w, width := newTable(out.results), len(strconv.Itoa(len(l.Files)))
 	for i, f := range l.Files {
-		w.printf("%*d\t%s\t%s\t%s\n", width, i+1, levels[priorities[i]], bytesText(f.Length), f.Path)
+		w.printf("%*d\t%s\t%s\t%s\n",
+			width, i+1, levels[priorities[i]], bytesText(f.Length), f.Path)
 	}
 	return w.Flush()
 }
 
 // onDone runs the user's command for each transfer that is complete, and waits for it.
-func onDone(ctx context.Context, out *display, command, dir string, torrents []*node.Torrent) error {
+func onDone(
+	ctx context.Context, out *display, command, dir string, torrents []*node.Torrent,
+) error {
 	for _, t := range torrents {
 		p := t.Progress()
 		c := exec.CommandContext(ctx, "sh", "-c", command)

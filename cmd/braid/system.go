@@ -24,7 +24,10 @@ func sayMissing(ctx context.Context, c *cli.Command) (context.Context, error) {
 // which is a C library.
 func hasSQLite() bool {
 	info, ok := debug.ReadBuildInfo()
-	return !ok || !slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"})
+	return !ok || !slices.Contains(info.Settings, debug.BuildSetting{
+		Key:   "CGO_ENABLED",
+		Value: "0",
+	})
 }
 
 // missing says what braid does not have on an operating system, by its name in Go, one line for

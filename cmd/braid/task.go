@@ -89,7 +89,9 @@ func (t *task) hangups() <-chan os.Signal {
 }
 
 // reloading calls reload at every SIGHUP until the context ends.
-func (t *task) reloading(ctx context.Context, hup <-chan os.Signal, reload func() error, failed, done string) {
+func (t *task) reloading(
+	ctx context.Context, hup <-chan os.Signal, reload func() error, failed, done string,
+) {
 	for {
 		select {
 		case <-ctx.Done():

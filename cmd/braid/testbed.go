@@ -21,7 +21,13 @@ import (
 )
 
 func testbedCommand() *cli.Command {
-	dir := &cli.StringFlag{Name: "dir", Aliases: []string{"d"}, Required: true, Usage: "testbed `DIR`", TakesFile: true}
+	dir := &cli.StringFlag{
+		Name:      "dir",
+		Aliases:   []string{"d"},
+		Required:  true,
+		Usage:     "testbed `DIR`",
+		TakesFile: true,
+	}
 	asJSON := &cli.BoolFlag{Name: "json", Usage: "print JSON"}
 	return &cli.Command{
 		Name:  "testbed",
@@ -33,12 +39,34 @@ func testbedCommand() *cli.Command {
 				ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
 				Flags: append(routerFlags(),
 					routerOfFlag(), dir,
-					&cli.BoolFlag{Name: "foreground", Aliases: []string{"f"}, Usage: "stay, and take the network down on Ctrl-C"},
-					&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
-					&durationFlag{Name: "path-lifetime", Usage: "validity of paths: multiples of 5m37.5s up to 24h (default: 6h)"},
-					&cli.StringFlag{Name: "subnet", Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or of private addresses that this host has (default: a free one)"},
-					&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion beside braid)"},
-					&durationFlag{Name: "timeout", Usage: "how long to wait for the paths (default: 60s plus 5s for each AS)"},
+					&cli.BoolFlag{
+						Name:    "foreground",
+						Aliases: []string{"f"},
+						Usage:   "stay, and take the network down on Ctrl-C",
+					},
+					&cli.StringFlag{
+						Name:  "bfd",
+						Value: "1s",
+						Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off",
+					},
+					&durationFlag{
+						Name:  "path-lifetime",
+						Usage: "validity of paths: multiples of 5m37.5s up to 24h (default: 6h)",
+					},
+					&cli.StringFlag{
+						Name: "subnet",
+						Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or of " +
+							"private addresses that this host has (default: a free one)",
+					},
+					&cli.StringFlag{
+						Name: "scion-bin",
+						Usage: "`DIR` with router, control and scion-pki (default: " +
+							"$BRAID_SCION_BIN, else scion beside braid)",
+					},
+					&durationFlag{
+						Name:  "timeout",
+						Usage: "how long to wait for the paths (default: 60s plus 5s for each AS)",
+					},
 					&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
 					asJSON,
 				),
@@ -53,9 +81,13 @@ func testbedCommand() *cli.Command {
 				},
 			},
 			{
-				Name:   "status",
-				Usage:  "show hosts, processes, paths and links; exit code 1 if a process or a path is missing",
-				Flags:  []cli.Flag{dir, asJSON, &cli.BoolFlag{Name: "no-paths", Usage: "do not count paths, which takes long in a large network"}},
+				Name: "status",
+				Usage: "show hosts, processes, paths and links; exit code 1 if a process or a " +
+					"path is missing",
+				Flags: []cli.Flag{dir, asJSON, &cli.BoolFlag{
+					Name:  "no-paths",
+					Usage: "do not count paths, which takes long in a large network",
+				}},
 				Action: testbedStatus,
 			},
 			{
@@ -64,17 +96,47 @@ func testbedCommand() *cli.Command {
 				ArgsUsage: "ISD-AS#INTERFACE",
 				Flags: []cli.Flag{
 					dir,
-					&cli.StringFlag{Name: "rate", Usage: "let through `RATE`, such as 20Mbit/s; 0: not limited"},
+					&cli.StringFlag{
+						Name:  "rate",
+						Usage: "let through `RATE`, such as 20Mbit/s; 0: not limited",
+					},
 					&cli.StringFlag{Name: "delay", Usage: "one way, add `TIME`, such as 30ms"},
-					&cli.StringFlag{Name: "jitter", Usage: "add 0 to `TIME` to the delay, such as 5ms"},
-					&cli.StringFlag{Name: "loss", Usage: "lose `PERCENT` of the packets, such as 1%"},
-					&cli.StringFlag{Name: "queue", Usage: "hold at most `LENGTH`: a size or the time to drain it, such as 64KiB or 50ms; 0: from rate and delay"},
-					&cli.BoolFlag{Name: "police", Usage: "drop packets above the rate at once; --queue is the size of the token bucket (--police=false: the opposite)"},
-					&cli.StringFlag{Name: "mtu", Usage: "drop SCION packets of more than `BYTES`, whatever MTU the link announces; 0: not limited"},
-					&cli.BoolFlag{Name: "too-big", Usage: "answer packets above --mtu with an error of the router instead of dropping them silently (--too-big=false: the opposite)"},
+					&cli.StringFlag{
+						Name:  "jitter",
+						Usage: "add 0 to `TIME` to the delay, such as 5ms",
+					},
+					&cli.StringFlag{
+						Name:  "loss",
+						Usage: "lose `PERCENT` of the packets, such as 1%",
+					},
+					&cli.StringFlag{
+						Name: "queue",
+						Usage: "hold at most `LENGTH`: a size or the time to drain it, such as " +
+							"64KiB or 50ms; 0: from rate and delay",
+					},
+					&cli.BoolFlag{
+						Name: "police",
+						Usage: "drop packets above the rate at once; --queue is the size of the " +
+							"token bucket (--police=false: the opposite)",
+					},
+					&cli.StringFlag{
+						Name: "mtu",
+						Usage: "drop SCION packets of more than `BYTES`, whatever MTU the link " +
+							"announces; 0: not limited",
+					},
+					&cli.BoolFlag{
+						Name: "too-big",
+						Usage: "answer packets above --mtu with an error of the router instead " +
+							"of dropping them silently (--too-big=false: the opposite)",
+					},
 					&cli.BoolFlag{Name: "down", Usage: "drop everything"},
 					&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
-					&cli.StringFlag{Name: "direction", Value: "both", Usage: "change this `DIRECTION`: out (leaving the AS at the interface), in, or both"},
+					&cli.StringFlag{
+						Name:  "direction",
+						Value: "both",
+						Usage: "change this `DIRECTION`: out (leaving the AS at the interface), " +
+							"in, or both",
+					},
 				},
 				Action: testbedLink,
 			},
@@ -94,7 +156,8 @@ func testbedCommand() *cli.Command {
 
 func testbedUp(ctx context.Context, c *cli.Command) error {
 	if c.NArg() != 1 {
-		return usageErrorf("name one topology: a file, or %s; see braid testbed up --help", strings.Join(testbed.Shipped(), ", "))
+		return usageErrorf("name one topology: a file, or %s; see braid testbed up --help",
+			strings.Join(testbed.Shipped(), ", "))
 	}
 	topology, err := testbed.LoadTopology(c.Args().First())
 	if err != nil {
@@ -322,6 +385,7 @@ func (u *upProgress) end(err error) {
 	}
 	u.out.clear()
 	if err == nil {
-		u.out.printf("%s is up after %.1f s: %d processes, %d paths\n", u.name, time.Since(u.started).Seconds(), u.last.Processes, u.last.Paths)
+		u.out.printf("%s is up after %.1f s: %d processes, %d paths\n",
+			u.name, time.Since(u.started).Seconds(), u.last.Processes, u.last.Paths)
 	}
 }

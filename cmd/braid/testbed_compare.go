@@ -17,11 +17,16 @@ func testbedCompareCommand() *cli.Command {
 		Name:      "compare",
 		Usage:     "compare two run directories, figure by figure",
 		ArgsUsage: "RUN1 RUN2",
-		Description: "Prints medians, their difference, the spread, and whether chance explains the difference; for that, each side\n" +
-			"needs at least four runs. It also says what makes runs incomparable: different machines or scenario files, or runs in\n" +
-			"which the machine was the limit. The exit code is 0 whatever it finds.",
+		Description: "Prints medians, their difference, the spread, and whether chance explains " +
+			"the difference; for that, each side needs at least four runs. It also says what " +
+			"makes runs incomparable: different machines or scenario files, or runs in which the " +
+			"machine was the limit. The exit code is 0 whatever it finds.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "also write a page with figures to this `DIR`"},
+			&cli.StringFlag{
+				Name:    "output",
+				Aliases: []string{"o"},
+				Usage:   "also write a page with figures to this `DIR`",
+			},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
 		Action: testbedCompare,

@@ -18,13 +18,27 @@ func testbedExportCommand() *cli.Command {
 		Name:      "export",
 		Usage:     "write a topology for another engine, for more than one machine",
 		ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
-		Description: "--containerlab writes a directory for containerlab (containerlab.dev): a container for each AS, a cable for each link,\n" +
-			"shaped by the kernel, all configuration and programs, a script that drives it, and a README.",
+		Description: "--containerlab writes a directory for containerlab (containerlab.dev): a " +
+			"container for each AS, a cable for each link, shaped by the kernel, all " +
+			"configuration and programs, a script that drives it, and a README.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "containerlab", Usage: "for containerlab"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Required: true, Usage: "new `DIR`"},
-			&cli.StringFlag{Name: "bfd", Value: "1s", Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off"},
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
+			&cli.StringFlag{
+				Name:     "output",
+				Aliases:  []string{"o"},
+				Required: true,
+				Usage:    "new `DIR`",
+			},
+			&cli.StringFlag{
+				Name:  "bfd",
+				Value: "1s",
+				Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off",
+			},
+			&cli.StringFlag{
+				Name: "scion-bin",
+				Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion " +
+					"beside braid)",
+			},
 		},
 		Action: testbedExport,
 	}
@@ -51,6 +65,7 @@ func testbedExport(ctx context.Context, c *cli.Command) error {
 	if err := testbed.ExportContainerlab(ctx, o); err != nil {
 		return err
 	}
-	stdout(c).printf("%s: %d nodes, %d links; see README.md there\n", o.Dir, len(o.Topology.ASes), len(o.Topology.Links))
+	stdout(c).printf("%s: %d nodes, %d links; see README.md there\n",
+		o.Dir, len(o.Topology.ASes), len(o.Topology.Links))
 	return nil
 }

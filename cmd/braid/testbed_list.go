@@ -62,10 +62,12 @@ func (e scenarioEntry) print(w io.Writer) error {
 	head := fmt.Sprintf("%-18s %s, about %s", e.Name, plural(e.Runs, "run"), takes)
 	tail := ""
 	if len(e.Variants) > 1 {
-		head = fmt.Sprintf("%-18s %s × %s, about %s", e.Name, plural(len(e.Variants), "variant"), plural(e.Runs, "run"), takes)
+		head = fmt.Sprintf("%-18s %s × %s, about %s",
+			e.Name, plural(len(e.Variants), "variant"), plural(e.Runs, "run"), takes)
 		tail = listIndent + shortened(e.Variants, listWidth-len(listIndent)) + "\n"
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s%s\n", head, hanging(listIndent, len(listIndent), e.About, listWidth), tail)
+	_, err := fmt.Fprintf(w, "%s\n%s%s\n",
+		head, hanging(listIndent, len(listIndent), e.About, listWidth), tail)
 	return err
 }
 

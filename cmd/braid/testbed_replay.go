@@ -22,10 +22,14 @@ func testbedReplayCommand() *cli.Command {
 		Name:      "replay",
 		Usage:     "replay a recorded trace with another selector",
 		ArgsUsage: "TRACE",
-		Description: "TRACE is a file of braid download --trace; if its name ends in .gz, it is decompressed. The selector sees the\n" +
-			"recorded situations, so the effects of its own decisions do not show. Prints a line for each step at which the\n" +
-			"selectors decide differently, and then a comparison.",
-		Flags:  append(selectorFlags(), &cli.BoolFlag{Name: "json", Usage: "print one JSON object for each differing step, and one at the end"}),
+		Description: "TRACE is a file of braid download --trace; if its name ends in .gz, it is " +
+			"decompressed. The selector sees the recorded situations, so the effects of its own " +
+			"decisions do not show. Prints a line for each step at which the selectors decide " +
+			"differently, and then a comparison.",
+		Flags: append(selectorFlags(), &cli.BoolFlag{
+			Name:  "json",
+			Usage: "print one JSON object for each differing step, and one at the end",
+		}),
 		Action: testbedReplay,
 	}
 }
@@ -124,7 +128,8 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 	if asJSON {
 		return encoder.Encode(end)
 	}
-	err := fprintf(out, "%d steps in %.1f s, %d decided differently\n", end.Steps, end.Seconds, end.Different)
+	err := fprintf(out, "%d steps in %.1f s, %d decided differently\n",
+		end.Steps, end.Seconds, end.Different)
 	for _, s := range []replaySide{end.Recorded, end.Replayed} {
 		if err == nil {
 			err = fprintf(out, "%-10s %4d decisions, %4d put a path to work, %4d took one from it\n", s.Selector, s.Decisions, s.Selected, s.Dropped)

@@ -17,19 +17,37 @@ import (
 
 func testbedReportCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "report",
-		Usage:     "make a report of a run directory: a web page for offline use, figures, and tables",
+		Name: "report",
+		Usage: "make a report of a run directory: a web page for offline use, figures, and " +
+			"tables",
 		ArgsUsage: "RUNDIR...",
-		Description: "Writes a self-contained index.html, each figure as SVG, PNG, PDF, PGF and CSV below figures/, and all tables as\n" +
-			"Markdown in tables.md. The run directory may be incomplete.\n\n" +
-			"--evaluation regenerates the tables and figures of a document such as docs/evaluation.md, and of its chapters\n" +
-			"docs/evaluation/*.md, and leaves the text alone. If several run directories have a scenario, the last one counts;\n" +
-			"tables of a scenario that none of them has stay as they are. docs/experiments.md says how a document asks for a table.",
+		Description: "Writes a self-contained index.html, each figure as SVG, PNG, PDF, PGF and " +
+			"CSV below figures/, and all tables as Markdown in tables.md. The run directory may " +
+			"be incomplete.\n\n" +
+			"--evaluation regenerates the tables and figures of a document such as " +
+			"docs/evaluation.md, and of its chapters docs/evaluation/*.md, and leaves the text " +
+			"alone. If several run directories have a scenario, the last one counts; tables of a " +
+			"scenario that none of them has stay as they are. docs/experiments.md says how a " +
+			"document asks for a table.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`DIR` for the report (default: report in RUNDIR)"},
-			&cli.BoolFlag{Name: "every-run", Usage: "draw all runs instead of each variant's run with the median time"},
-			&cli.StringFlag{Name: "evaluation", Usage: "regenerate the tables of this `DOCUMENT`, and make no page"},
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON object: the files, and a summary of each scenario and variant"},
+			&cli.StringFlag{
+				Name:    "output",
+				Aliases: []string{"o"},
+				Usage:   "`DIR` for the report (default: report in RUNDIR)",
+			},
+			&cli.BoolFlag{
+				Name:  "every-run",
+				Usage: "draw all runs instead of each variant's run with the median time",
+			},
+			&cli.StringFlag{
+				Name:  "evaluation",
+				Usage: "regenerate the tables of this `DOCUMENT`, and make no page",
+			},
+			&cli.BoolFlag{
+				Name: "json",
+				Usage: "print one JSON object: the files, and a summary of each scenario and " +
+					"variant",
+			},
 		},
 		Action: testbedReport,
 	}
@@ -46,7 +64,10 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	o := report.Options{Dir: cmp.Or(c.String("output"), filepath.Join(run.Dir, "report")), EveryRun: c.Bool("every-run")}
+	o := report.Options{
+		Dir:      cmp.Or(c.String("output"), filepath.Join(run.Dir, "report")),
+		EveryRun: c.Bool("every-run"),
+	}
 	made, err := report.Make(run, o)
 	if err != nil {
 		return fmt.Errorf("make the report: %w", err)
@@ -56,8 +77,10 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 		encoder.SetEscapeHTML(false) // expectations are comparisons
 		return encoder.Encode(made)
 	}
-	stdout(c).printf("%s\n%s\n%d figures below %s\n", made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
-	stdout(c).printf("%d runs, %d of them CPU-bound; %d expectations missed\n", made.Runs, made.CPUBound, made.Missed)
+	stdout(c).printf("%s\n%s\n%d figures below %s\n",
+		made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
+	stdout(c).printf("%d runs, %d of them CPU-bound; %d expectations missed\n",
+		made.Runs, made.CPUBound, made.Missed)
 	return nil
 }
 

@@ -18,21 +18,44 @@ import (
 
 func testbedRunCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "run",
-		Usage:     "run scenarios on a SCION network on this machine, and compare the results with what the links could carry",
+		Name: "run",
+		Usage: "run scenarios on a SCION network on this machine, and compare the results with " +
+			"what the links could carry",
 		ArgsUsage: "FILE.yaml|NAME...",
-		Description: "--list shows the scenarios that come with braid; testbed/scenarios/README.md describes files and figures.\n" +
-			"If the run directory has some of the runs already, only the missing ones are made. Use an idle machine: if the\n" +
-			"machine and not a link is the limit, the run is marked CPU-bound.",
+		Description: "--list shows the scenarios that come with braid; " +
+			"testbed/scenarios/README.md describes files and figures. If the run directory has " +
+			"some of the runs already, only the missing ones are made. Use an idle machine: if " +
+			"the machine and not a link is the limit, the run is marked CPU-bound.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "list", Usage: "list the scenarios, and how long each takes"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "run `DIR`"},
-			&cli.IntFlag{Name: "runs", Usage: "run each variant `N` times (default: what the scenario says)"},
-			&cli.FloatFlag{Name: "scale", Value: 1, Usage: "scale data and times by this `FACTOR` of at most 1, for a quick look"},
-			&cli.BoolFlag{Name: "smoke", Usage: "only check that everything works: one run of a few variants with little data"},
-			&cli.StringSliceFlag{Name: "variant", Usage: "run only the variants of this `NAME` (repeatable)"},
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON object for each scenario and variant"},
+			&cli.IntFlag{
+				Name:  "runs",
+				Usage: "run each variant `N` times (default: what the scenario says)",
+			},
+			&cli.FloatFlag{
+				Name:  "scale",
+				Value: 1,
+				Usage: "scale data and times by this `FACTOR` of at most 1, for a quick look",
+			},
+			&cli.BoolFlag{
+				Name: "smoke",
+				Usage: "only check that everything works: one run of a few variants with little " +
+					"data",
+			},
+			&cli.StringSliceFlag{
+				Name:  "variant",
+				Usage: "run only the variants of this `NAME` (repeatable)",
+			},
+			&cli.StringFlag{
+				Name: "scion-bin",
+				Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion " +
+					"beside braid)",
+			},
+			&cli.BoolFlag{
+				Name:  "json",
+				Usage: "print one JSON object for each scenario and variant",
+			},
 		},
 		Action: endOnHangup(testbedRun),
 	}
@@ -44,7 +67,8 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		names = scenario.Shipped()
 	}
 	if len(names) == 0 {
-		return usageErrorf("name at least one scenario: a file, or one of %s", strings.Join(scenario.Shipped(), ", "))
+		return usageErrorf("name at least one scenario: a file, or one of %s",
+			strings.Join(scenario.Shipped(), ", "))
 	}
 	if c.IsSet("runs") && c.Int("runs") < 1 {
 		return usageErrorf("--runs %d: want at least 1", c.Int("runs"))
@@ -95,14 +119,16 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	for _, s := range all {
 		whole += s.Estimate(c.Int("runs"))
 	}
-	stderr(c).printf("run: %s, about %v if none is finished yet\n", plural(len(all), "scenario"), roughly(whole))
+	stderr(c).printf("run: %s, about %v if none is finished yet\n",
+		plural(len(all), "scenario"), roughly(whole))
 	results, err := scenario.Run(ctx, all, scenario.Options{
 		Dir: c.String("output"), Runs: c.Int("runs"),
 		Braid: exe, Commit: builtFrom(), SCIONBin: c.String("scion-bin"),
 		Say: func(line string) { stderr(c).say("run", line) },
 	})
 	if ctx.Err() != nil && err != nil {
-		return codedError{fmt.Errorf("interrupted after %s; run the same command again to resume", plural(len(results), "run")), exitInterrupted}
+		return codedError{fmt.Errorf("interrupted after %s; run the same command again to resume",
+			plural(len(results), "run")), exitInterrupted}
 	}
 	summaries := scenario.Summarise(all, results)
 	if !c.Bool("json") {

@@ -16,15 +16,25 @@ import (
 
 func testbedSoakCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "soak",
-		Usage: "run downloads through faults and hostile peers, and check that braid keeps its promises",
-		Description: "The faults depend on --seed and --minutes only. If a promise is broken, the exit code is 1, and the error\n" +
-			"message contains the seed and the directory with the logs.",
+		Name: "soak",
+		Usage: "run downloads through faults and hostile peers, and check that braid keeps its " +
+			"promises",
+		Description: "The faults depend on --seed and --minutes only. If a promise is broken, " +
+			"the exit code is 1, and the error message contains the seed and the directory with " +
+			"the logs.",
 		Flags: []cli.Flag{
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "number `N` that selects the faults"},
-			&cli.FloatFlag{Name: "minutes", Value: 2, Usage: "cause faults for `M` minutes; start and end take about one minute more"},
+			&cli.FloatFlag{
+				Name:  "minutes",
+				Value: 2,
+				Usage: "cause faults for `M` minutes; start and end take about one minute more",
+			},
 			&cli.BoolFlag{Name: "plan", Usage: "print the plan of faults and downloads, and exit"},
-			&cli.StringFlag{Name: "scion-bin", Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion beside braid)"},
+			&cli.StringFlag{
+				Name: "scion-bin",
+				Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion " +
+					"beside braid)",
+			},
 			&cli.BoolFlag{Name: "json", Usage: "print the result, or the plan, as one JSON object"},
 		},
 		Action: testbedSoak,
@@ -34,7 +44,8 @@ func testbedSoakCommand() *cli.Command {
 func testbedSoak(ctx context.Context, c *cli.Command) error {
 	seed, length := c.Uint64("seed"), time.Duration(c.Float("minutes")*float64(time.Minute))
 	if length < soak.LeastLength || length > 24*time.Hour {
-		return usageErrorf("--minutes %v: want %.1f to 1440", c.Float("minutes"), soak.LeastLength.Minutes())
+		return usageErrorf("--minutes %v: want %.1f to 1440",
+			c.Float("minutes"), soak.LeastLength.Minutes())
 	}
 	if plan := soak.NewPlan(seed, length); c.Bool("plan") {
 		if c.Bool("json") {
@@ -68,7 +79,8 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 		result.Table(stdout(c))
 	}
 	if err != nil {
-		return fmt.Errorf("soak: %w\nrepeat it with --seed %d --minutes %v; the logs are in %s", err, seed, c.Float("minutes"), dir)
+		return fmt.Errorf("soak: %w\nrepeat it with --seed %d --minutes %v; the logs are in %s",
+			err, seed, c.Float("minutes"), dir)
 	}
 	return os.RemoveAll(dir)
 }

@@ -27,29 +27,80 @@ func trackerCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "tracker",
 		Usage: "introduce the peers of swarms to each other, on SCION and on IP",
-		Description: "Answers announces and scrapes over HTTP, UDP, WebSocket and HTTP/3 on SCION until it is interrupted. On SIGHUP it reads the\n" +
-			"configuration file, the lists and the keys again. Everybody can read /healthz. For /stats and /metrics, add a\n" +
-			"listener for operators, such as --listen stats://127.0.0.1:8081.\n" +
-			"Once it is ready, it prints its addresses on standard error. With --json it prints " + `{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
+		Description: "Answers announces and scrapes over HTTP, UDP, WebSocket and HTTP/3 on " +
+			"SCION until it is interrupted. On SIGHUP it reads the configuration file, the lists " +
+			"and the keys again. Everybody can read /healthz. For /stats and /metrics, add a " +
+			"listener for operators, such as --listen stats://127.0.0.1:8081. Once it is ready, " +
+			"it prints its addresses on standard error. With --json it prints " +
+			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{Name: "listen", Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, scion://1-ff00:0:110,[127.0.0.1]:31080, ws://127.0.0.1:8082 for browsers (WebRTC; a reverse proxy makes it wss://), or for operators stats://127.0.0.1:8081 (repeatable)"},
-			&cli.StringSliceFlag{Name: "announce-url", Usage: "tell peers to reach the tracker at `URL`, scion://… or http://… (repeatable; default: the addresses of --listen that name a host)"},
-			&cli.StringFlag{Name: "data", Usage: "keep peers in a journal in `DIR` (default: they are forgotten when the tracker ends)"},
-			&cli.StringFlag{Name: "store", Usage: "keep peers in the Valkey or Redis server at `URL`, such as redis://user@host:6379/0, which several trackers may share"},
-			&cli.StringFlag{Name: "store-password-file", Usage: "read the password for --store from `FILE`"},
-			&cli.StringFlag{Name: "config", Usage: "read the configuration `FILE` (TOML); flags override it"},
-			&cli.BoolFlag{Name: "print-config", Usage: "print and check the configuration that results from file and flags, and exit"},
-			&durationFlag{Name: "interval", Usage: "ask peers to announce every `TIME` (default: 20m)"},
-			&durationFlag{Name: "min-interval", Usage: "ask peers to wait at least `TIME` between announces (default: 15s)"},
+			&cli.StringSliceFlag{
+				Name: "listen",
+				Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, " +
+					"scion://1-ff00:0:110,[127.0.0.1]:31080, ws://127.0.0.1:8082 for browsers " +
+					"(WebRTC; a reverse proxy makes it wss://), or for operators " +
+					"stats://127.0.0.1:8081 (repeatable)",
+			},
+			&cli.StringSliceFlag{
+				Name: "announce-url",
+				Usage: "tell peers to reach the tracker at `URL`, scion://… or http://… " +
+					"(repeatable; default: the addresses of --listen that name a host)",
+			},
+			&cli.StringFlag{
+				Name: "data",
+				Usage: "keep peers in a journal in `DIR` (default: they are forgotten when the " +
+					"tracker ends)",
+			},
+			&cli.StringFlag{
+				Name: "store",
+				Usage: "keep peers in the Valkey or Redis server at `URL`, such as " +
+					"redis://user@host:6379/0, which several trackers may share",
+			},
+			&cli.StringFlag{
+				Name:  "store-password-file",
+				Usage: "read the password for --store from `FILE`",
+			},
+			&cli.StringFlag{
+				Name:  "config",
+				Usage: "read the configuration `FILE` (TOML); flags override it",
+			},
+			&cli.BoolFlag{
+				Name: "print-config",
+				Usage: "print and check the configuration that results from file and flags, and " +
+					"exit",
+			},
+			&durationFlag{
+				Name:  "interval",
+				Usage: "ask peers to announce every `TIME` (default: 20m)",
+			},
+			&durationFlag{
+				Name:  "min-interval",
+				Usage: "ask peers to wait at least `TIME` between announces (default: 15s)",
+			},
 			&durationFlag{Name: "sync", Usage: "write the journal every `TIME` (default: 1s)"},
-			&cli.BoolFlag{Name: "path-knowledge", Value: true, Usage: "accept path measurements from peers on SCION, and tell them near peers and good paths"},
+			&cli.BoolFlag{
+				Name:  "path-knowledge",
+				Value: true,
+				Usage: "accept path measurements from peers on SCION, and tell them near peers " +
+					"and good paths",
+			},
 			&cli.StringFlag{Name: "allow", Usage: "serve only the info hashes in `FILE`"},
 			&cli.StringFlag{Name: "deny", Usage: "do not serve the info hashes in `FILE`"},
-			&cli.StringFlag{Name: "keys", Usage: "private tracker: serve only peers with a key in `FILE`"},
-			&cli.BoolFlag{Name: "json", Usage: "print events on standard output, one JSON object a line"},
+			&cli.StringFlag{
+				Name:  "keys",
+				Usage: "private tracker: serve only peers with a key in `FILE`",
+			},
+			&cli.BoolFlag{
+				Name:  "json",
+				Usage: "print events on standard output, one JSON object a line",
+			},
 			debugFlag(),
 			forceFlag(),
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "log what happens on standard error; twice for all of it"},
+			&cli.BoolFlag{
+				Name:    "verbose",
+				Aliases: []string{"v"},
+				Usage:   "log what happens on standard error; twice for all of it",
+			},
 		}, scionFlags()...),
 		Action: working(true, runTracker),
 	}
@@ -200,7 +251,9 @@ type trackerListener struct {
 }
 
 // listenAt opens the listeners at the addresses of a flag. The end of the task closes them.
-func (t *task) listenAt(ctx context.Context, s *server.Server, maxConns int, flag string, addresses []string) (*trackerListeners, error) {
+func (t *task) listenAt(
+	ctx context.Context, s *server.Server, maxConns int, flag string, addresses []string,
+) (*trackerListeners, error) {
 	l := &trackerListeners{task: t, server: s, maxConns: maxConns}
 	t.atEnd(func() error { l.close(); return nil })
 	for _, text := range addresses {
@@ -252,7 +305,9 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		if err != nil {
 			return err
 		}
-		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error { return l.server.ServeUDP(ctx, c) })
+		l.add("udp://"+c.LocalAddr().String(), c.Close, func(ctx context.Context) error {
+			return l.server.ServeUDP(ctx, c)
+		})
 		return nil
 	}
 	return fmt.Errorf("scheme %q: want http, udp, ws, scion or stats", scheme)
@@ -267,11 +322,17 @@ func (l *trackerListeners) openTCP(ctx context.Context, scheme, at string) error
 	address := scheme + "://" + c.Addr().String()
 	switch scheme {
 	case "stats":
-		l.add(address, c.Close, func(ctx context.Context) error { return l.server.ServeStats(ctx, c) })
+		l.add(address, c.Close, func(ctx context.Context) error {
+			return l.server.ServeStats(ctx, c)
+		})
 	case "ws":
-		l.add(address+"/announce", c.Close, func(ctx context.Context) error { return l.server.ServeWebSocket(ctx, c, l.maxConns) })
+		l.add(address+"/announce", c.Close, func(ctx context.Context) error {
+			return l.server.ServeWebSocket(ctx, c, l.maxConns)
+		})
 	default:
-		l.add(address+"/announce", c.Close, func(ctx context.Context) error { return l.server.ServeHTTP1(ctx, c, l.maxConns) })
+		l.add(address+"/announce", c.Close, func(ctx context.Context) error {
+			return l.server.ServeHTTP1(ctx, c, l.maxConns)
+		})
 	}
 	return nil
 }
@@ -299,7 +360,9 @@ func (l *trackerListeners) openSCION(ctx context.Context, text string) error {
 	return nil
 }
 
-func (l *trackerListeners) add(address string, closer func() error, serve func(context.Context) error) {
+func (l *trackerListeners) add(
+	address string, closer func() error, serve func(context.Context) error,
+) {
 	l.addresses = append(l.addresses, address)
 	l.listeners = append(l.listeners, trackerListener{closer, serve})
 }

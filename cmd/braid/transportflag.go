@@ -74,6 +74,7 @@ func congestionFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name:  "congestion",
 		Value: string(scionnet.DefaultCongestion),
-		Usage: "`NAME` of the congestion controller of connections over SCION and QUIC: bbr or newreno",
+		Usage: "`NAME` of the congestion controller of connections over SCION and QUIC: bbr or " +
+			"newreno",
 	}
 }

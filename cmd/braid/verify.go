@@ -15,16 +15,27 @@ func verifyCommand() *cli.Command {
 		Name:      "verify",
 		Usage:     "compare data on disk with its torrent",
 		ArgsUsage: "TORRENT|URL|MAGNET",
-		Description: "Hashes the pieces of each file and says what is known of it. Nothing is written.\n\n" +
-			"A file is ok; damaged (a piece is wrong: if complete files share it, that speaks against\n" +
-			"each); missing; partial (a download has not completed it); of another size; or unchecked (no\n" +
-			"piece is known to be wrong, but some need bytes of an incomplete file). Others are skipped.\n\n" +
-			"After a download of selected files, these are checked. The .part files of others serve\n" +
-			"for the pieces that they share. What is in a magnet link is known from its download.\n\n" + exitCodes,
+		Description: "Hashes the pieces of each file and says what is known of it. Nothing is " +
+			"written.\n\n" +
+			"A file is ok; damaged (a piece is wrong: if complete files share it, that speaks " +
+			"against each); missing; partial (a download has not completed it); of another size; " +
+			"or unchecked (no piece is known to be wrong, but some need bytes of an incomplete " +
+			"file). Others are skipped.\n\n" +
+			"After a download of selected files, these are checked. The .part files of others " +
+			"serve for the pieces that they share. What is in a magnet link is known from its " +
+			"download.\n\n" + exitCodes,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "data", Value: ".", Usage: "`DIR` that holds the torrent's file or directory"},
+			&cli.StringFlag{
+				Name:  "data",
+				Value: ".",
+				Usage: "`DIR` that holds the torrent's file or directory",
+			},
 			storageFlag(),
-			&cli.StringSliceFlag{Name: "select", Usage: "check only files that match `GLOB`, as in braid download (repeatable; default: what the last download has selected; '*' is all)"},
+			&cli.StringSliceFlag{
+				Name: "select",
+				Usage: "check only files that match `GLOB`, as in braid download (repeatable; " +
+					"default: what the last download has selected; '*' is all)",
+			},
 			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
 		},
 		Action: verify,
@@ -49,7 +60,12 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	if f.err != nil {
 		return f.err
 	}
-	stored := storage.Stored{Kind: kind, Dir: cmd.String("data"), Hash: s.InfoHash, Layout: s.Layout}
+	stored := storage.Stored{
+		Kind:   kind,
+		Dir:    cmd.String("data"),
+		Hash:   s.InfoHash,
+		Layout: s.Layout,
+	}
 	wanted, by, err := verifiedFiles(cmd, stored)
 	if err != nil {
 		return err
@@ -71,7 +87,8 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	} else {
 		printReport(out.results, r)
 		for _, path := range s.Layout.Symlinks {
-			out.results.printf("%-9s  %s (a symbolic link, which braid does not make)\n", "left out", path)
+			out.results.printf("%-9s  %s (a symbolic link, which braid does not make)\n",
+				"left out", path)
 		}
 	}
 	said := conclusion(r, by)
@@ -161,7 +178,8 @@ func describeFile(f storage.FileReport) string {
 	case storage.FilePartial:
 		s += fmt.Sprintf(" (%d of %s there)", f.GoodPieces, all)
 	case storage.FileUnknown:
-		s += fmt.Sprintf(" (%d of %s right; the rest cannot be checked without %s)", f.GoodPieces, all, f.Lacks)
+		s += fmt.Sprintf(" (%d of %s right; the rest cannot be checked without %s)",
+			f.GoodPieces, all, f.Lacks)
 	}
 	if f.Error != "" {
 		s += ": " + f.Error

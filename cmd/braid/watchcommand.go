@@ -13,9 +13,11 @@ import (
 
 func watchCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name: "watch", Usage: "show the torrents of the daemon until Ctrl-C, as they change",
-		Description: "Draws a table on a terminal. With --json, and where there is no terminal, prints each event of the daemon as a\n" +
-			"line: {\"event\":NAME,\"id\":ID,\"data\":...}, the first of which is a snapshot.",
+		Name:  "watch",
+		Usage: "show the torrents of the daemon until Ctrl-C, as they change",
+		Description: "Draws a table on a terminal. With --json, and where there is no terminal, " +
+			"prints each event of the daemon as a line: {\"event\":NAME,\"id\":ID,\"data\":...}, " +
+			"the first of which is a snapshot.",
 	}, watch)
 }
 
@@ -44,7 +46,9 @@ func watch(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 			return nil
 		}
 		rows, sum := slices.Clone(all), totals // a change of the terminal's size draws them again
-		out.draw(func(columns, height int) []line { return watchScreen(rows, sum, columns, height) })
+		out.draw(func(columns, height int) []line {
+			return watchScreen(rows, sum, columns, height)
+		})
 		return nil
 	})
 	if live {
@@ -58,7 +62,9 @@ func watch(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 
 // changed applies a change to the list. New torrents come last.
 func changed(all []v1.Torrent, c v1.TorrentsChanged) []v1.Torrent {
-	all = slices.DeleteFunc(slices.Clone(all), func(t v1.Torrent) bool { return slices.Contains(c.Removed, t.InfoHash) })
+	all = slices.DeleteFunc(slices.Clone(all), func(t v1.Torrent) bool {
+		return slices.Contains(c.Removed, t.InfoHash)
+	})
 	for _, t := range c.Changed {
 		if i := slices.IndexFunc(all, func(o v1.Torrent) bool { return o.InfoHash == t.InfoHash }); i >= 0 {
 			all[i] = t

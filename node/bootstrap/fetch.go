@@ -50,7 +50,8 @@ func ParseServer(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, fmt.Errorf("%q: want http://HOST:PORT, the address of a SCION discovery server", text)
+		return nil, fmt.Errorf("%q: want http://HOST:PORT, the address of a SCION discovery server",
+			text)
 	}
 	if u.Port() == "" && u.Scheme == "http" {
 		u.Host += fmt.Sprintf(":%d", DefaultPort)
@@ -120,7 +121,11 @@ func parseList(b []byte) (ids []cppki.TRCID, err error) {
 		return nil, fmt.Errorf("its list has %d TRCs, want at most %d", len(list), maxTRCs)
 	}
 	for _, x := range list {
-		id := cppki.TRCID{ISD: addr.ISD(x.ID.ISD), Base: scrypto.Version(x.ID.Base), Serial: scrypto.Version(x.ID.Serial)}
+		id := cppki.TRCID{
+			ISD:    addr.ISD(x.ID.ISD),
+			Base:   scrypto.Version(x.ID.Base),
+			Serial: scrypto.Version(x.ID.Serial),
+		}
 		if err := id.Validate(); err != nil {
 			return nil, fmt.Errorf("its list of TRCs is wrong: %w", err)
 		}
@@ -161,8 +166,11 @@ func compareIDs(a, b cppki.TRCID) int {
 // fetchTRC asks the server for a TRC with its signatures. The HTTP interface of scionproto's
 // control service leaves the signatures away; the service itself, which the topology names, has
 // them.
-func fetchTRC(ctx context.Context, u *url.URL, id cppki.TRCID, services []string) (t cppki.SignedTRC, err error) {
-	b, err := get(ctx, u.JoinPath("trcs", fmt.Sprintf("isd%d-b%d-s%d", id.ISD, id.Base, id.Serial), "blob"), maxTRC)
+func fetchTRC(
+	ctx context.Context, u *url.URL, id cppki.TRCID, services []string,
+) (t cppki.SignedTRC, err error) {
+	b, err := get(ctx, u.JoinPath("trcs",
+		fmt.Sprintf("isd%d-b%d-s%d", id.ISD, id.Base, id.Serial), "blob"), maxTRC)
 	if err != nil {
 		return t, err
 	}
@@ -181,7 +189,9 @@ func fetchTRC(ctx context.Context, u *url.URL, id cppki.TRCID, services []string
 
 // AskForTRC asks the control services in turn for a TRC, or for the newest one of the ISD if base
 // and serial are 0. The answer may be another TRC.
-func AskForTRC(ctx context.Context, id cppki.TRCID, services []string) (t cppki.SignedTRC, err error) {
+func AskForTRC(
+	ctx context.Context, id cppki.TRCID, services []string,
+) (t cppki.SignedTRC, err error) {
 	err = errors.New("it has no signatures, and no control service is named that could have them")
 	for _, s := range services {
 		var c *grpc.ClientConn
@@ -191,7 +201,11 @@ func AskForTRC(ctx context.Context, id cppki.TRCID, services []string) (t cppki.
 			continue
 		}
 		var r *cppb.TRCResponse
-		r, err = cppb.NewTrustMaterialServiceClient(c).TRC(ctx, &cppb.TRCRequest{Isd: uint32(id.ISD), Base: uint64(id.Base), Serial: uint64(id.Serial)})
+		r, err = cppb.NewTrustMaterialServiceClient(c).TRC(ctx, &cppb.TRCRequest{
+			Isd:    uint32(id.ISD),
+			Base:   uint64(id.Base),
+			Serial: uint64(id.Serial),
+		})
 		c.Close()
 		if err == nil {
 			t, err = decodeTRC(r.GetTrc())
@@ -226,7 +240,12 @@ func decodeTRC(b []byte) (cppki.SignedTRC, error) {
 
 // plain is an HTTP client that stays with the server: a redirect could lead anywhere.
 var plain = &http.Client{
-	Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true, ResponseHeaderTimeout: fetchPatience, MaxResponseHeaderBytes: 64 << 10},
+	Transport: &http.Transport{
+		Proxy:                  nil,
+		DisableKeepAlives:      true,
+		ResponseHeaderTimeout:  fetchPatience,
+		MaxResponseHeaderBytes: 64 << 10,
+	},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 

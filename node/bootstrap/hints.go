@@ -80,7 +80,8 @@ func (n Network) Find(ctx context.Context, log *slog.Logger) []Hint {
 		all.Go(func() {
 			var err error
 			if found[i], err = way(); err != nil {
-				log.Debug("no discovery server found", "way", []string{"DHCP", "DNS", "mDNS"}[i], "error", err)
+				log.Debug("no discovery server found",
+					"way", []string{"DHCP", "DNS", "mDNS"}[i], "error", err)
 			}
 		})
 	}

@@ -57,8 +57,10 @@ func inform(ctx context.Context, i net.Interface, own netip.Addr) ([]Hint, error
 		err := c.Control(func(fd uintptr) {
 			failed = errors.Join(
 				os.NewSyscallError("setsockopt SO_REUSEADDR", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)), // the host's client
-				os.NewSyscallError("setsockopt SO_BROADCAST", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)),
-				os.NewSyscallError("setsockopt SO_BINDTODEVICE", unix.BindToDevice(int(fd), i.Name)))
+				os.NewSyscallError("setsockopt SO_BROADCAST",
+					unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)),
+				os.NewSyscallError("setsockopt SO_BINDTODEVICE",
+					unix.BindToDevice(int(fd), i.Name)))
 		})
 		return errors.Join(err, failed)
 	}}

@@ -92,7 +92,9 @@ const maxServers = 4
 
 // AskAny asks a server, or with "auto" those that the network names, for a configuration. A
 // contradiction ends the search: another server might say what it should not.
-func AskAny(ctx context.Context, server, dir string, log *slog.Logger) (r Result, h Hint, err error) {
+func AskAny(
+	ctx context.Context, server, dir string, log *slog.Logger,
+) (r Result, h Hint, err error) {
 	hints := []Hint{{Server: server, From: "named"}}
 	if server == "auto" {
 		hints = Local().Find(ctx, log)
@@ -159,7 +161,8 @@ func (r Result) Keep(dir string, now time.Time) (err error) {
 			continue
 		}
 		id := j.TRC.TRC.ID
-		name := filepath.Join(certsDir, fmt.Sprintf("ISD%d-B%d-S%d.trc", id.ISD, id.Base, id.Serial))
+		name := filepath.Join(certsDir, fmt.Sprintf("ISD%d-B%d-S%d.trc",
+			id.ISD, id.Base, id.Serial))
 		if err := durable.Replace(durable.OS{}, root, name, j.TRC.Raw); err != nil {
 			return err
 		}

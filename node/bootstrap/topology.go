@@ -41,8 +41,13 @@ func convert(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	out := topojson.Topology{
-		IA: t.IA.String(), MTU: t.MTU, EndhostPortRange: fmt.Sprintf("%d-%d", t.DispatchedPortStart, t.DispatchedPortEnd),
-		Attributes: topojson.Attributes{}, BorderRouters: map[string]*topojson.BRInfo{}, ControlService: servers(t.CS), DiscoveryService: servers(t.DS),
+		IA:               t.IA.String(),
+		MTU:              t.MTU,
+		EndhostPortRange: fmt.Sprintf("%d-%d", t.DispatchedPortStart, t.DispatchedPortEnd),
+		Attributes:       topojson.Attributes{},
+		BorderRouters:    map[string]*topojson.BRInfo{},
+		ControlService:   servers(t.CS),
+		DiscoveryService: servers(t.DS),
 	}
 	if t.DispatchedPortEnd == 0 {
 		out.EndhostPortRange = "-"
@@ -51,14 +56,24 @@ func convert(b []byte) ([]byte, error) {
 		out.Attributes = topojson.Attributes{topojson.AttrCore}
 	}
 	for name, r := range t.BR {
-		router := &topojson.BRInfo{InternalAddr: r.InternalAddr.String(), Interfaces: map[iface.ID]*topojson.BRInterface{}}
+		router := &topojson.BRInfo{
+			InternalAddr: r.InternalAddr.String(),
+			Interfaces:   map[iface.ID]*topojson.BRInterface{},
+		}
 		for id, i := range r.IFs {
 			if i == nil {
 				return nil, fmt.Errorf("interface %d is missing", id)
 			}
 			router.Interfaces[id] = &topojson.BRInterface{
-				IA: i.IA.String(), LinkTo: i.LinkType.String(), MTU: i.MTU, RemoteIfID: i.RemoteIfID,
-				Underlay: topojson.Underlay{Provider: i.Provider, Local: i.Local, Remote: i.Remote},
+				IA:         i.IA.String(),
+				LinkTo:     i.LinkType.String(),
+				MTU:        i.MTU,
+				RemoteIfID: i.RemoteIfID,
+				Underlay: topojson.Underlay{
+					Provider: i.Provider,
+					Local:    i.Local,
+					Remote:   i.Remote,
+				},
 			}
 		}
 		out.BorderRouters[name] = router

@@ -52,7 +52,9 @@ func Fingerprint(t cppki.SignedTRC) string {
 // Judge decides which of the offered TRCs are believed. If one of them contradicts a known one, or
 // none of the ISD is valid now, the error says so, and nothing of the offer should be used. local
 // is the ISD of the host.
-func Judge(known, offered []cppki.SignedTRC, local addr.ISD, now time.Time) (out []Judged, err error) {
+func Judge(
+	known, offered []cppki.SignedTRC, local addr.ISD, now time.Time,
+) (out []Judged, err error) {
 	newest := map[addr.ISD]cppki.SignedTRC{}
 	for _, k := range known {
 		if n, ok := newest[k.TRC.ID.ISD]; !ok || compareIDs(k.TRC.ID, n.TRC.ID) > 0 {
@@ -60,7 +62,9 @@ func Judge(known, offered []cppki.SignedTRC, local addr.ISD, now time.Time) (out
 		}
 	}
 	offered = slices.Clone(offered)
-	slices.SortFunc(offered, func(a, b cppki.SignedTRC) int { return compareIDs(a.TRC.ID, b.TRC.ID) })
+	slices.SortFunc(offered, func(a, b cppki.SignedTRC) int {
+		return compareIDs(a.TRC.ID, b.TRC.ID)
+	})
 	for _, t := range offered {
 		trust, err := judge(known, newest, t)
 		if err != nil {
@@ -81,7 +85,9 @@ func Judge(known, offered []cppki.SignedTRC, local addr.ISD, now time.Time) (out
 	return out, nil
 }
 
-func judge(known []cppki.SignedTRC, newest map[addr.ISD]cppki.SignedTRC, t cppki.SignedTRC) (Trust, error) {
+func judge(
+	known []cppki.SignedTRC, newest map[addr.ISD]cppki.SignedTRC, t cppki.SignedTRC,
+) (Trust, error) {
 	id := t.TRC.ID
 	for _, k := range known {
 		if k.TRC.ID != id {
@@ -104,7 +110,8 @@ func judge(known []cppki.SignedTRC, newest map[addr.ISD]cppki.SignedTRC, t cppki
 		return "", fmt.Errorf("%w: it has another base, so nothing shows that it is of the same ISD", ErrContradiction)
 	}
 	if err := t.Verify(&last.TRC); err != nil {
-		return "", fmt.Errorf("%w: it is not signed as an update of TRC %s: %w", ErrContradiction, last.TRC.ID, err)
+		return "", fmt.Errorf("%w: it is not signed as an update of TRC %s: %w",
+			ErrContradiction, last.TRC.ID, err)
 	}
 	return Chained, nil
 }

@@ -99,7 +99,8 @@ func (s *scripts) start(settings node.Settings, t node.Status) {
 	select {
 	case s.queue <- &script{settings.Script, t}:
 	default:
-		s.log.Warn("the program is not run for a torrent: too many wait for it", "torrent", t.Name, "program", settings.Script)
+		s.log.Warn("the program is not run for a torrent: too many wait for it",
+			"torrent", t.Name, "program", settings.Script)
 	}
 }
 
@@ -126,11 +127,14 @@ func (s *scripts) run(ctx context.Context, program string, t node.Status) {
 	err := c.Run()
 	switch {
 	case err == nil:
-		s.log.Info("the program for complete torrents was run", "torrent", t.Name, "program", program)
+		s.log.Info("the program for complete torrents was run",
+			"torrent", t.Name, "program", program)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		s.log.Warn("the program for complete torrents was ended: it ran for too long", "torrent", t.Name, "program", program, "limit", scriptTime)
+		s.log.Warn("the program for complete torrents was ended: it ran for too long",
+			"torrent", t.Name, "program", program, "limit", scriptTime)
 	default:
-		s.log.Warn("the program for complete torrents has failed", "torrent", t.Name, "program", program, "error", err, "output", out.String())
+		s.log.Warn("the program for complete torrents has failed",
+			"torrent", t.Name, "program", program, "error", err, "output", out.String())
 	}
 }
 

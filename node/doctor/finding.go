@@ -166,23 +166,31 @@ func checkTRCs(f Facts) (out []Finding) {
 		name := f.named(v)
 		switch {
 		case v.Err != nil:
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s cannot be read: %v", name, v.Err), why, "fetch it again from your AS"})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s cannot be read: %v",
+				name, v.Err), why, "fetch it again from your AS"})
 		case v.Foreign:
 			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is not the TRC of ISD %d that the control service has", name, v.ISD),
 				"it is of another network with the same ISD number, or the control service is not that of your AS",
 				"remove the file if your AS does not use it, and fetch the TRCs from your AS"})
 		case f.Now.After(v.To):
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s", name, day(v.To)), why, renew})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s",
+				name, day(v.To)), why, renew})
 		case f.Now.Before(v.From):
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is valid from %s on", name, day(v.From)), why, renew})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is valid from %s on",
+				name, day(v.From)), why, renew})
 		default:
-			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s, valid until %s", name, day(v.To))})
+			out = append(out, Finding{
+				Check:  check,
+				Status: OK,
+				Found:  fmt.Sprintf("%s, valid until %s", name, day(v.To)),
+			})
 		}
 	}
 	switch {
 	case home || f.IA == 0:
 	case f.Daemon == "":
-		out = append(out, Finding{check, Fail, fmt.Sprintf("there is no TRC of ISD %d in %s/certs", f.IA.ISD(), f.ConfigDir), why, "fetch the TRCs from your AS"})
+		out = append(out, Finding{check, Fail, fmt.Sprintf("there is no TRC of ISD %d in %s/certs",
+			f.IA.ISD(), f.ConfigDir), why, "fetch the TRCs from your AS"})
 	default:
 		what := "TRCs"
 		if len(f.Certs) == 0 {
@@ -217,13 +225,20 @@ func checkCertificates(f Facts) (out []Finding) {
 		name := f.named(v)
 		switch {
 		case v.Err != nil:
-			out = append(out, Finding{check, Warn, fmt.Sprintf("%s cannot be read: %v", name, v.Err), why, do})
+			out = append(out, Finding{check, Warn, fmt.Sprintf("%s cannot be read: %v",
+				name, v.Err), why, do})
 		case f.Now.After(v.To):
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s", name, day(v.To)), why, do})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s",
+				name, day(v.To)), why, do})
 		case f.Now.Before(v.From):
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is valid from %s on", name, day(v.From)), why, "correct the clock"})
+			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is valid from %s on",
+				name, day(v.From)), why, "correct the clock"})
 		default:
-			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s, valid until %s", name, day(v.To))})
+			out = append(out, Finding{
+				Check:  check,
+				Status: OK,
+				Found:  fmt.Sprintf("%s, valid until %s", name, day(v.To)),
+			})
 		}
 	}
 	return out
@@ -295,12 +310,14 @@ func checkPorts(f Facts) []Finding {
 	ports := fmt.Sprintf("AS %s delivers to ports %d-%d", f.IA, f.From, f.To)
 	switch {
 	case f.To == 0:
-		return one(check, Warn, fmt.Sprintf("AS %s names no range of ports", f.IA), "its routers deliver to port 30041 only, where a dispatcher passes packets on",
+		return one(check, Warn, fmt.Sprintf("AS %s names no range of ports",
+			f.IA), "its routers deliver to port 30041 only, where a dispatcher passes packets on",
 			"ask your AS for dispatched_ports in its topology")
 	case f.Port != 0 && (f.Port < f.From || f.Port > f.To):
 		return one(check, Fail, fmt.Sprintf("%s, not to port %d", ports, f.Port), "nobody can connect to a port outside of it", "choose a port of the range")
 	case f.PortErr != nil:
-		return one(check, Fail, f.PortErr.Error(), "braid cannot accept connections there", "choose another port, or end the program that has it (ss -ulpn)")
+		return one(check, Fail, f.PortErr.Error(), "braid cannot accept connections there",
+			"choose another port, or end the program that has it (ss -ulpn)")
 	}
 	return one(check, OK, ports, "", "")
 }

@@ -63,7 +63,13 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	if o.Now != nil {
 		now = o.Now
 	}
-	f := Facts{Now: now(), ConfigDir: o.SCION.ConfigDir, Daemon: o.SCION.Daemon, LocalIP: o.SCION.LocalIP, Port: o.Port}
+	f := Facts{
+		Now:       now(),
+		ConfigDir: o.SCION.ConfigDir,
+		Daemon:    o.SCION.Daemon,
+		LocalIP:   o.SCION.LocalIP,
+		Port:      o.Port,
+	}
 	target, name, err := parseTarget(o.Target)
 	if err != nil {
 		return f, err
@@ -151,7 +157,12 @@ func lookup(ctx context.Context, names scionnet.Names, name string, r *Reach) (*
 	if len(found) == 0 {
 		return nil, errors.New("no such name")
 	}
-	return &Reach{To: found[0].String(), IA: found[0].IA, Host: found[0].Host, Port: found[0].Port}, nil
+	return &Reach{
+		To:   found[0].String(),
+		IA:   found[0].IA,
+		Host: found[0].Host,
+		Port: found[0].Port,
+	}, nil
 }
 
 func isHere(ip netip.Addr) bool {
@@ -230,7 +241,8 @@ func (f *Facts) lookAtHost(ctx context.Context, h *scionnet.Host, roots trcs) {
 	ctx, cancel := context.WithTimeout(ctx, 2*stepFor)
 	defer cancel()
 	if f.Port != 0 && f.Port >= f.From && f.Port <= f.To {
-		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(f.LocalIP, f.Port)))
+		c, err := net.ListenUDP("udp",
+			net.UDPAddrFromAddrPort(netip.AddrPortFrom(f.LocalIP, f.Port)))
 		if f.PortErr = err; err == nil {
 			c.Close()
 		}

@@ -25,13 +25,21 @@ func checkRouters(f Facts) (out []Finding) {
 			out = append(out, Finding{check, s, name + " does not answer", "paths through it carry nothing, or it is too old to tell whether there is a NAT",
 				"check that UDP to " + name + " passes the firewall, and ask your AS whether the router runs"})
 		case r.Seen == r.Local:
-			out = append(out, Finding{Check: check, Status: OK, Found: name + " answers; there is no NAT"})
+			out = append(out, Finding{
+				Check:  check,
+				Status: OK,
+				Found:  name + " answers; there is no NAT",
+			})
 		case f.To != 0 && (r.Seen.Port < f.From || r.Seen.Port > f.To):
 			e := &scionnet.NATPortError{Local: r.Local, Seen: r.Seen, From: f.From, To: f.To}
 			out = append(out, Finding{check, Fail, fmt.Sprintf("%s sees this host behind a NAT, at port %d", name, r.Seen.Port), "answers to that port get lost", e.Error()})
 		default:
-			out = append(out, Finding{Check: check, Status: OK, Found: fmt.Sprintf("%s answers; a NAT shows this host as %s",
-				name, netip.AddrPortFrom(r.Seen.Host, r.Seen.Port))})
+			out = append(out, Finding{
+				Check:  check,
+				Status: OK,
+				Found: fmt.Sprintf("%s answers; a NAT shows this host as %s",
+					name, netip.AddrPortFrom(r.Seen.Host, r.Seen.Port)),
+			})
 		}
 	}
 	return out
@@ -103,10 +111,12 @@ func (r Reach) findings(check string) []Finding {
 		}
 		return one(check, Fail, found, why, "check the ISD-AS, the trust roots, the clock and the control service; then ask your AS")
 	case alive == 0:
-		return one(check, Fail, fmt.Sprintf("none of %d paths to %s works (%s)", n, r.IA, r.broken()), why,
+		return one(check, Fail, fmt.Sprintf("none of %d paths to %s works (%s)",
+			n, r.IA, r.broken()), why,
 			"check the border routers above; if they answer, ask the AS named here")
 	case alive < n:
-		return one(check, Warn, fmt.Sprintf("%d of %d paths to %s work (%s)", alive, n, r.IA, r.broken()), "braid uses the others", "ask the AS named here")
+		return one(check, Warn, fmt.Sprintf("%d of %d paths to %s work (%s)",
+			alive, n, r.IA, r.broken()), "braid uses the others", "ask the AS named here")
 	}
 	return one(check, OK, fmt.Sprintf("%d of %d paths to %s work", alive, n, r.IA), "", "")
 }
@@ -117,7 +127,8 @@ func checkName(f Facts) []Finding {
 	}
 	const check = "name"
 	if f.NameErr != nil {
-		return one(check, Fail, fmt.Sprintf("%s: %v", f.Name, f.NameErr), "the target cannot be found by its name",
+		return one(check, Fail, fmt.Sprintf("%s: %v",
+			f.Name, f.NameErr), "the target cannot be found by its name",
 			"add a line \"ISD-AS,[IP] "+f.Name+"\" to /etc/scion/hosts, or a TXT record \"scion=ISD-AS,IP\" to DNS")
 	}
 	return one(check, OK, f.Name+" is "+f.Target.To, "", "")
@@ -141,7 +152,11 @@ func checkTarget(f Facts) (out []Finding) {
 	connected := r.Port != 0 && r.Dial == nil
 	if len(r.Echo) > 0 {
 		if echoes > 0 {
-			out = append(out, Finding{Check: "target host", Status: OK, Found: fmt.Sprintf("%s answers over %d of %d paths", r.Host, echoes, len(r.Echo))})
+			out = append(out, Finding{
+				Check:  "target host",
+				Status: OK,
+				Found:  fmt.Sprintf("%s answers over %d of %d paths", r.Host, echoes, len(r.Echo)),
+			})
 		} else if !connected {
 			out = append(out, Finding{"target host", Warn, fmt.Sprintf("%s answers no echo request, on any of %d paths", r.Host, len(r.Echo)),
 				"it is off, behind a firewall or NAT, or does not answer echo requests (many do not)", "check that the host runs, and its address"})
@@ -150,9 +165,14 @@ func checkTarget(f Facts) (out []Finding) {
 	switch {
 	case r.Port == 0:
 	case connected:
-		out = append(out, Finding{Check: "target port", Status: OK, Found: fmt.Sprintf("a braid accepts connections at %s", r.To)})
+		out = append(out, Finding{
+			Check:  "target port",
+			Status: OK,
+			Found:  fmt.Sprintf("a braid accepts connections at %s", r.To),
+		})
 	case errors.Is(r.Dial, scionnet.ErrRefused):
-		out = append(out, Finding{"target port", Fail, fmt.Sprintf("%s refuses connections", r.To), "it has no room, or is another program", "try later, and check the port"})
+		out = append(out, Finding{"target port", Fail, fmt.Sprintf("%s refuses connections",
+			r.To), "it has no room, or is another program", "try later, and check the port"})
 	default:
 		out = append(out, Finding{"target port", Fail, fmt.Sprintf("nothing accepts connections at %s (%s)", r.To, lastOf(r.Dial)), "peers connect there",
 			"check that braid runs there with this port in --listen, and that its firewall lets UDP in from its AS's routers"})
@@ -189,7 +209,8 @@ func checkMTU(f Facts) []Finding {
 	if known == 0 {
 		return nil
 	}
-	return one(check, OK, fmt.Sprintf("packets of the size that braid needs pass over %d paths", known), "", "")
+	return one(check, OK, fmt.Sprintf("packets of the size that braid needs pass over %d paths",
+		known), "", "")
 }
 
 // leastBuffer is quic-go's recommendation. With less, packets of fast connections are lost in the
@@ -198,10 +219,15 @@ const leastBuffer = 7_500_000
 
 func checkBuffers(f Facts) (out []Finding) {
 	if f.Buffer > 0 && f.Buffer < leastBuffer {
-		out = append(out, Finding{"socket buffers", Warn, fmt.Sprintf("at most %d bytes", f.Buffer), "above some 100 Mbit/s packets are lost in this host",
+		out = append(out, Finding{"socket buffers", Warn, fmt.Sprintf("at most %d bytes",
+			f.Buffer), "above some 100 Mbit/s packets are lost in this host",
 			fmt.Sprintf("sysctl -w net.core.rmem_max=%d net.core.wmem_max=%[1]d", leastBuffer)})
 	} else if f.Buffer > 0 {
-		out = append(out, Finding{Check: "socket buffers", Status: OK, Found: fmt.Sprintf("up to %d bytes", f.Buffer)})
+		out = append(out, Finding{
+			Check:  "socket buffers",
+			Status: OK,
+			Found:  fmt.Sprintf("up to %d bytes", f.Buffer),
+		})
 	}
 	if f.Offload != nil {
 		out = append(out, Finding{"offloading", Warn, "the kernel does not cut or join UDP packets: " + f.Offload.Error(), "each packet costs a system call", "use Linux 5.0 or newer"})
@@ -228,7 +254,8 @@ func checkDisk(f Facts) []Finding {
 	case f.Dir == "":
 		return nil
 	case f.DirErr != nil:
-		return one(check, Fail, f.DirErr.Error(), "downloads are written there", "make the directory, or choose one that you may write to")
+		return one(check, Fail, f.DirErr.Error(), "downloads are written there",
+			"make the directory, or choose one that you may write to")
 	case f.Free < leastFree:
 		return one(check, Fail, fmt.Sprintf("%s has %d MiB left", f.Dir, f.Free>>20), "a download stops when the disk is full", "free some space, or choose another directory")
 	}

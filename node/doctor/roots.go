@@ -38,7 +38,9 @@ func readTRCs(dir string) (out trcs) {
 		t.signed, t.err = cppki.DecodeSignedTRC(b)
 		out = append(out, t)
 	}
-	slices.SortStableFunc(out, func(a, b *trcFile) int { return compareAge(b.signed.TRC.ID, a.signed.TRC.ID) })
+	slices.SortStableFunc(out, func(a, b *trcFile) int {
+		return compareAge(b.signed.TRC.ID, a.signed.TRC.ID)
+	})
 	return out
 }
 
@@ -51,7 +53,12 @@ func (all trcs) validities() (out []Validity) {
 	seen := map[addr.ISD]bool{}
 	for _, t := range all {
 		x := t.signed.TRC
-		v := Validity{Name: "TRC " + x.ID.String(), ISD: uint16(x.ID.ISD), From: x.Validity.NotBefore, To: x.Validity.NotAfter}
+		v := Validity{
+			Name: "TRC " + x.ID.String(),
+			ISD:  uint16(x.ID.ISD),
+			From: x.Validity.NotBefore,
+			To:   x.Validity.NotAfter,
+		}
 		switch {
 		case t.err != nil:
 			out = append(out, Validity{Name: t.name, Err: t.err})

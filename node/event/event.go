@@ -313,7 +313,8 @@ func kind[T any]() any { return new(T) }
 var kinds = map[string]func() any{
 	"ready": kind[Ready], "line": kind[Line], "progress": kind[Progress], "done": kind[Done],
 	"cause": kind[CauseChange], "failed": kind[Failed], "piece": kind[Piece], "served": kind[Served],
-	"in-the-way": kind[InTheWay], "files": kind[Files], "exported": kind[Exported], "missed": kind[Missed],
+	"in-the-way": kind[InTheWay], "files": kind[Files], "exported": kind[Exported],
+	"missed": kind[Missed],
 	"mirror": kind[Mirror], "dht": kind[DHT], "gateway": kind[Gateway],
 
 	"added": kind[Changed], "removed": kind[Changed], "paused": kind[Changed], "resumed": kind[Changed],

@@ -23,7 +23,9 @@ type holding struct {
 // order of the last use. Torrents that nobody uses go first. Then networks that hold more than the
 // one that asks would hold make room, so that no network takes the cache from others. ok is false
 // if there is no room. A torrent that is just joining or leaving stays.
-func makeRoom(want holding, all []holding, size int64, network string) (out []wire.InfoHash, ok bool) {
+func makeRoom(
+	want holding, all []holding, size int64, network string,
+) (out []wire.InfoHash, ok bool) {
 	taken, of := want.size, map[string]int64{network: want.size}
 	for _, h := range all {
 		if h.hash == want.hash {
@@ -51,7 +53,9 @@ func makeRoom(want holding, all []holding, size int64, network string) (out []wi
 		}
 	}
 	drop(func(h holding) bool { return h.state == away })
-	drop(func(h holding) bool { return h.state == here && h.network != network && of[h.network] > of[network] })
+	drop(func(h holding) bool {
+		return h.state == here && h.network != network && of[h.network] > of[network]
+	})
 	if taken > size {
 		return nil, false
 	}

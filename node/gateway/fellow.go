@@ -70,7 +70,9 @@ func (g *Gateway) wakeFellows() {
 func (g *Gateway) isFellow(id wire.PeerID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.ContainsFunc(g.fellows, func(f *fellow) bool { return f.id == id && !f.answered.IsZero() })
+	return slices.ContainsFunc(g.fellows, func(f *fellow) bool {
+		return f.id == id && !f.answered.IsZero()
+	})
 }
 
 // follow asks a fellow until the context ends.
@@ -122,7 +124,12 @@ func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 	id, _ := g.addresses()
 	f := g.fellows[number]
 	a := wire.Announce{
-		InfoHash: t.hash, PeerID: id, Left: wire.NoCount, NumWant: maxFellowAddrs, SCION: true, Fellow: true,
+		InfoHash: t.hash,
+		PeerID:   id,
+		Left:     wire.NoCount,
+		NumWant:  maxFellowAddrs,
+		SCION:    true,
+		Fellow:   true,
 	}
 	began := time.Now()
 	within, cancel := context.WithTimeout(ctx, fellowPatience)
@@ -171,7 +178,9 @@ func namedFirst(peers []wire.Peer) []wire.Peer {
 	if len(peers) == 0 || peers[0].ID == (wire.PeerID{}) {
 		return nil
 	}
-	peers = slices.DeleteFunc(peers, func(p wire.Peer) bool { return p.ID != peers[0].ID || !p.Addr.Dialable() })
+	peers = slices.DeleteFunc(peers, func(p wire.Peer) bool {
+		return p.ID != peers[0].ID || !p.Addr.Dialable()
+	})
 	return peers[:min(len(peers), maxFellowAddrs)]
 }
 

@@ -21,7 +21,9 @@ type flow struct {
 
 // tally adds what the connections of a torrent have carried since the last look, and returns the
 // counters for the next one. Peers are forgotten now and then, so that sums would shrink.
-func tally(last map[flow]traffic, paths []client.PathProgress, scion, ip *traffic) map[flow]traffic {
+func tally(
+	last map[flow]traffic, paths []client.PathProgress, scion, ip *traffic,
+) map[flow]traffic {
 	next := make(map[flow]traffic, len(paths))
 	for _, p := range paths {
 		side := ip
@@ -78,9 +80,12 @@ func (g *Gateway) Collector() prometheus.Collector {
 	figure := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("braid_gateway_"+name, help, labels, nil)
 	}
-	received := figure("received_bytes_total", "Bytes read on connections with peers, by network.", "network")
-	sent := figure("sent_bytes_total", "Bytes written on connections with peers, by network.", "network")
-	asked := figure("requests_total", "Announces of clients: hit if all of the torrent was in the cache.", "result")
+	received := figure("received_bytes_total",
+		"Bytes read on connections with peers, by network.", "network")
+	sent := figure("sent_bytes_total",
+		"Bytes written on connections with peers, by network.", "network")
+	asked := figure("requests_total",
+		"Announces of clients: hit if all of the torrent was in the cache.", "result")
 	torrents := figure("torrents", "Torrents that the gateway may join, and has joined.", "state")
 	cached := figure("cache_bytes", "Size of the torrents in the cache.")
 	fellows := figure("fellows", "Other gateways that answer.")

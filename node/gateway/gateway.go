@@ -125,8 +125,14 @@ const (
 
 // Refusals, with words for the user of the client.
 var (
-	errNotAllowed = &wire.Failure{Reason: "this gateway does not serve this torrent", RetryIn: wire.Never}
-	errNoRoom     = &wire.Failure{Reason: "all room of this gateway is taken by other torrents; try again later", RetryIn: time.Minute}
+	errNotAllowed = &wire.Failure{
+		Reason:  "this gateway does not serve this torrent",
+		RetryIn: wire.Never,
+	}
+	errNoRoom = &wire.Failure{
+		Reason:  "all room of this gateway is taken by other torrents; try again later",
+		RetryIn: time.Minute,
+	}
 )
 
 // ErrPrivate says that a torrent is private, which may have peers from its own trackers only (BEP
@@ -136,13 +142,17 @@ var ErrPrivate = errors.New("the torrent is private: a gateway would bring in pe
 // New makes a gateway that may join no torrent yet. The directory is created if it is missing.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.Size <= 0 || cfg.Idle <= 0 {
-		return nil, fmt.Errorf("a cache of %d bytes, idle time %v: want more than 0", cfg.Size, cfg.Idle)
+		return nil, fmt.Errorf("a cache of %d bytes, idle time %v: want more than 0",
+			cfg.Size, cfg.Idle)
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the cache: %w", err)
 	}
 	g := &Gateway{
-		cfg: cfg, log: cfg.Logger, starts: make(chan struct{}, startsAtOnce), torrents: map[wire.InfoHash]*torrent{},
+		cfg:      cfg,
+		log:      cfg.Logger,
+		starts:   make(chan struct{}, startsAtOnce),
+		torrents: map[wire.InfoHash]*torrent{},
 	}
 	for _, u := range cfg.Fellows {
 		g.fellows = append(g.fellows, &fellow{url: u.OfUser(), wake: make(chan struct{}, 1)})
@@ -237,7 +247,9 @@ func (g *Gateway) touch(h holding) { _ = os.Chtimes(g.dirOf(h.hash), h.used, h.u
 // ask notes that a network asks for a torrent, and has it joined if there is room. fellow says that
 // it asks for a fellow's clients. The channel is closed when the join has ended, one way or the
 // other.
-func (g *Gateway) ask(hash wire.InfoHash, network string, fellow bool, now time.Time) (<-chan struct{}, error) {
+func (g *Gateway) ask(
+	hash wire.InfoHash, network string, fellow bool, now time.Time,
+) (<-chan struct{}, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.torrents[hash]
@@ -287,7 +299,9 @@ func (g *Gateway) join(t *torrent, out []wire.InfoHash) {
 	}
 	g.starts <- struct{}{}
 	_, err := n.Add(ctx, node.Options{
-		Source: a.Source, Trackers: a.Trackers, Storage: node.Storage{Kind: storage.KindFile, Dir: g.dirOf(t.hash), AllowDotfiles: true},
+		Source:   a.Source,
+		Trackers: a.Trackers,
+		Storage:  node.Storage{Kind: storage.KindFile, Dir: g.dirOf(t.hash), AllowDotfiles: true},
 	})
 	<-g.starts
 	if err != nil && ctx.Err() == nil {
@@ -404,5 +418,11 @@ func (g *Gateway) holdings() (all []holding) {
 }
 
 func (t *torrent) holding() holding {
-	return holding{hash: t.hash, size: t.Source.Layout.Length, state: t.state, used: t.used, network: t.network}
+	return holding{
+		hash:    t.hash,
+		size:    t.Source.Layout.Length,
+		state:   t.state,
+		used:    t.used,
+		network: t.network,
+	}
 }

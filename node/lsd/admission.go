@@ -45,7 +45,9 @@ func (g *admission) admit(from netip.Addr, now time.Time) bool {
 	if s == nil {
 		if len(g.hosts) == maxHosts && now.Sub(g.looked) >= time.Second {
 			g.looked = now
-			maps.DeleteFunc(g.hosts, func(_ netip.Addr, s *sender) bool { return now.Sub(s.last) >= forgetHost })
+			maps.DeleteFunc(g.hosts, func(_ netip.Addr, s *sender) bool {
+				return now.Sub(s.last) >= forgetHost
+			})
 		}
 		if len(g.hosts) == maxHosts {
 			return false

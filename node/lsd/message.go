@@ -78,7 +78,8 @@ func parse(b []byte) (m Message, err error) {
 			return m, fmt.Errorf("the SCION address of an announce: %w", err)
 		}
 		if !m.SCION.Dialable() {
-			return m, fmt.Errorf("an announce with the address %s, at which no host can be", m.SCION)
+			return m, fmt.Errorf("an announce with the address %s, at which no host can be",
+				m.SCION)
 		}
 	}
 	for _, text := range r.Header.Values("Infohash") {
@@ -92,7 +93,8 @@ func parse(b []byte) (m Message, err error) {
 		m.Hashes = append(m.Hashes, h)
 	}
 	if m.Cookie = r.Header.Get("Cookie"); len(m.Cookie) > maxCookie {
-		return m, fmt.Errorf("the cookie of an announce has %d bytes, at most %d are read", len(m.Cookie), maxCookie)
+		return m, fmt.Errorf("the cookie of an announce has %d bytes, at most %d are read",
+			len(m.Cookie), maxCookie)
 	}
 	return m, nil
 }

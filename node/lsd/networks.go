@@ -42,12 +42,16 @@ func (n network) same(o network) bool {
 
 // has tells whether an address is in one of the link's subnets.
 func (l link) has(a netip.Addr) bool {
-	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool { return p.Contains(a.WithZone("")) })
+	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool {
+		return p.Contains(a.WithZone(""))
+	})
 }
 
 // ours tells whether the link has an address. The loopback interface has all of its subnet.
 func (l link) ours(a netip.Addr) bool {
-	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool { return p.Addr() == a || l.loopback && p.Contains(a) })
+	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool {
+		return p.Addr() == a || l.loopback && p.Contains(a)
+	})
 }
 
 // choose returns the links on which to announce, given the addresses at which peers are accepted
@@ -55,7 +59,9 @@ func (l link) ours(a netip.Addr) bool {
 // there only, so the other links are left out; so is loopback unless it is named. Nobody accepts
 // peers on IP: all links are asked for peers that can be dialled.
 func choose(links []link, listening []scionnet.Addr) (out []network) {
-	named := slices.ContainsFunc(listening, func(a scionnet.Addr) bool { return !a.Host.IsUnspecified() && a.IA == 0 })
+	named := slices.ContainsFunc(listening, func(a scionnet.Addr) bool {
+		return !a.Host.IsUnspecified() && a.IA == 0
+	})
 	for _, l := range links {
 		n := network{link: l, from: l.address()}
 		chosen := !l.loopback && !named

@@ -92,7 +92,9 @@ const (
 func (f *Followed) isNew(n neighbour, now time.Time) bool {
 	last, known := f.heard[n]
 	if !known && len(f.heard) == maxHeard {
-		maps.DeleteFunc(f.heard, func(_ neighbour, at time.Time) bool { return now.Sub(at) >= forgetNeighbour })
+		maps.DeleteFunc(f.heard, func(_ neighbour, at time.Time) bool {
+			return now.Sub(at) >= forgetNeighbour
+		})
 	}
 	if !known && len(f.heard) == maxHeard {
 		return false
@@ -103,7 +105,12 @@ func (f *Followed) isNew(n neighbour, now time.Time) bool {
 
 // Serve starts a server, which does nothing until it is switched on.
 func Serve(cfg Config) *Server {
-	s := &Server{cfg: cfg, cookie: rand.Text(), wake: make(chan struct{}, 1), follows: map[Hash]*Followed{}}
+	s := &Server{
+		cfg:     cfg,
+		cookie:  rand.Text(),
+		wake:    make(chan struct{}, 1),
+		follows: map[Hash]*Followed{},
+	}
 	if s.cfg.Logger == nil {
 		s.cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -228,7 +235,8 @@ func (s *Server) send(m Message, sockets []*socket) {
 		for _, n := range x.networks {
 			m.Port = n.port
 			if err := x.send(n, m.encode(x.group)); err != nil {
-				s.cfg.Logger.Debug("local discovery: an announce was not sent", "interface", n.name, "group", x.group, "error", err)
+				s.cfg.Logger.Debug("local discovery: an announce was not sent",
+					"interface", n.name, "group", x.group, "error", err)
 			}
 		}
 	}
@@ -266,7 +274,8 @@ func (s *Server) look(busy bool, now time.Time) {
 		level = slog.LevelWarn
 	}
 	if err = errors.Join(err, errs); err != nil {
-		s.cfg.Logger.Log(context.Background(), level, "local discovery does not reach all networks", "error", err)
+		s.cfg.Logger.Log(context.Background(), level, "local discovery does not reach all networks",
+			"error", err)
 	}
 	for h := range s.follows { // nobody there has heard of them
 		s.calendar.soon(h, now)

@@ -68,7 +68,12 @@ func Open(cfg Config) (*Mirror, error) {
 	if err := cfg.Filter.Check(); err != nil {
 		return nil, err
 	}
-	m := &Mirror{Config: cfg, offered: map[string]Torrent{}, misses: map[string]int{}, reported: map[string]string{}}
+	m := &Mirror{
+		Config:   cfg,
+		offered:  map[string]Torrent{},
+		misses:   map[string]int{},
+		reported: map[string]string{},
+	}
 	m.source = source{name: cfg.Source, scion: cfg.Node.HTTP()}
 	b, err := os.ReadFile(cfg.State)
 	if errors.Is(err, os.ErrNotExist) {
@@ -79,7 +84,8 @@ func Open(cfg Config) (*Mirror, error) {
 	}
 	var s saved
 	if err := json.Unmarshal(b, &s); err != nil || s.Source != cfg.Source {
-		cfg.Logger.Warn("the state of the mirror is not used, and made anew", "file", cfg.State, "error", err)
+		cfg.Logger.Warn("the state of the mirror is not used, and made anew",
+			"file", cfg.State, "error", err)
 		return m, nil
 	}
 	m.source.asked = s.Answer
@@ -112,11 +118,15 @@ func (m *Mirror) Look(ctx context.Context) error {
 		return err
 	}
 	m.forget()
-	m.say("", event.Mirror{Action: "looked", Reason: found(len(m.source.asked.Offers), len(wanted), unknown, unchanged)})
+	m.say("", event.Mirror{
+		Action: "looked",
+		Reason: found(len(m.source.asked.Offers), len(wanted), unknown, unchanged),
+	})
 	free, _, err := storage.DiskSpace(m.Dir)
 	if err != nil {
 		free = -1
-		m.Logger.Warn("the free space is not known, so it is not limited", "directory", m.Dir, "error", err)
+		m.Logger.Warn("the free space is not known, so it is not limited",
+			"directory", m.Dir, "error", err)
 	}
 	// The filter decides what is added, not what is kept: an offered torrent that this node has
 	// stays, even if the filter does not want it any more.
@@ -148,7 +158,9 @@ func found(all, wanted, unknown int, unchanged bool) string {
 
 // resolve reads the torrents of the offers. unknown counts the offers whose torrent could not be
 // read yet.
-func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent, unknown int, err error) {
+func (m *Mirror) resolve(
+	ctx context.Context, wanted []Offer,
+) (offered []Torrent, unknown int, err error) {
 	var open []Offer
 	for _, o := range wanted {
 		if _, ok := m.offered[o.Link]; !ok {
@@ -166,10 +178,19 @@ func (m *Mirror) resolve(ctx context.Context, wanted []Offer) (offered []Torrent
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
-				m.offered[o.Link] = Torrent{Hash: src.InfoHash.HexString(), Name: src.Name, Size: src.Layout.Length}
+				m.offered[o.Link] = Torrent{
+					Hash: src.InfoHash.HexString(),
+					Name: src.Name,
+					Size: src.Layout.Length,
+				}
 				m.ready[src.InfoHash.HexString()] = src
 			} else if m.misses[o.Link]++; ctx.Err() == nil {
-				m.say(o.Link, event.Mirror{Action: "failed", Torrent: o.Title, InfoHash: o.Hash, Reason: err.Error()})
+				m.say(o.Link, event.Mirror{
+					Action:   "failed",
+					Torrent:  o.Title,
+					InfoHash: o.Hash,
+					Reason:   err.Error(),
+				})
 			}
 			return nil
 		})
@@ -204,7 +225,8 @@ func (m *Mirror) describe(ctx context.Context, o Offer) (client.Source, error) {
 	return m.Node.Describe(ctx, options)
 }
 
-var errNotDescribed = fmt.Errorf("no peer has said within %v what is in the magnet link", describing)
+var errNotDescribed = fmt.Errorf("no peer has said within %v what is in the magnet link",
+	describing)
 
 // forget drops what is known of offers that are no longer on the list.
 func (m *Mirror) forget() {
@@ -243,7 +265,12 @@ func (m *Mirror) holds(hash string) bool {
 func (m *Mirror) held() (all []Torrent) {
 	for _, t := range m.Node.Torrents() {
 		src, p := t.Source(), t.Progress()
-		h := Torrent{Hash: t.InfoHash(), Name: src.Name, Size: src.Layout.Length, Missing: p.Missing}
+		h := Torrent{
+			Hash:    t.InfoHash(),
+			Name:    src.Name,
+			Size:    src.Layout.Length,
+			Missing: p.Missing,
+		}
 		all = append(all, h)
 	}
 	return all
@@ -251,7 +278,12 @@ func (m *Mirror) held() (all []Torrent) {
 
 // carryOut does one step. A step that fails is an event; carryOut returns only the context's error.
 func (m *Mirror) carryOut(ctx context.Context, s Step) (err error) {
-	e := event.Mirror{Torrent: s.Torrent.Name, InfoHash: s.Torrent.Hash, Bytes: s.Torrent.Size, Reason: s.Reason}
+	e := event.Mirror{
+		Torrent:  s.Torrent.Name,
+		InfoHash: s.Torrent.Hash,
+		Bytes:    s.Torrent.Size,
+		Reason:   s.Reason,
+	}
 	switch s.Action {
 	case Keep:
 		e.Action = "kept"
@@ -295,7 +327,9 @@ func (m *Mirror) remove(hash string) error {
 func (m *Mirror) add(ctx context.Context, s Step) (dir string, err error) {
 	src, ok := m.ready[s.Torrent.Hash]
 	if !ok {
-		i := slices.IndexFunc(m.source.asked.Offers, func(o Offer) bool { return m.offered[o.Link].Hash == s.Torrent.Hash })
+		i := slices.IndexFunc(m.source.asked.Offers, func(o Offer) bool {
+			return m.offered[o.Link].Hash == s.Torrent.Hash
+		})
 		if i < 0 {
 			return "", errors.New("it is no longer offered")
 		}
@@ -328,7 +362,8 @@ func (m *Mirror) retry(ctx context.Context) {
 			continue
 		}
 		if err := t.Resume(ctx); err != nil {
-			m.Logger.Info("a failed torrent cannot be restarted", "torrent", t.InfoHash(), "error", err)
+			m.Logger.Info("a failed torrent cannot be restarted",
+				"torrent", t.InfoHash(), "error", err)
 		}
 	}
 }

@@ -69,11 +69,19 @@ func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []
 		gone := !slices.ContainsFunc(offered, func(o Torrent) bool { return o.Hash == h.Hash })
 		switch {
 		case gone && l.Delete && !unknown && len(offered) > 0:
-			steps = append(steps, Step{Action: Remove, Torrent: h, Reason: "it is no longer offered"})
+			steps = append(steps, Step{
+				Action:  Remove,
+				Torrent: h,
+				Reason:  "it is no longer offered",
+			})
 			room.free += h.Size - h.Missing
 			continue
 		case gone && l.Delete:
-			steps = append(steps, Step{Action: Keep, Torrent: h, Reason: "it is no longer offered, as far as is known; it is removed once all offers are known"})
+			steps = append(steps, Step{
+				Action:  Keep,
+				Torrent: h,
+				Reason:  "it is no longer offered, as far as is known; it is removed once all offers are known",
+			})
 		case gone:
 			steps = append(steps, Step{Action: Keep, Torrent: h, Reason: "it is no longer offered"})
 		}
@@ -118,13 +126,17 @@ func (r *room) refuses(o Torrent, l Limits) string {
 	text := func(n int64) string { return humanize.IBytes(uint64(max(0, n))) }
 	switch {
 	case l.MaxTorrent > 0 && o.Size > l.MaxTorrent:
-		return fmt.Sprintf("it has %s, and %s are allowed for one torrent", text(o.Size), text(l.MaxTorrent))
+		return fmt.Sprintf("it has %s, and %s are allowed for one torrent",
+			text(o.Size), text(l.MaxTorrent))
 	case l.MaxTorrents > 0 && r.torrents >= l.MaxTorrents:
-		return fmt.Sprintf("the mirror has %d torrents, which is as many as are allowed", r.torrents)
+		return fmt.Sprintf("the mirror has %d torrents, which is as many as are allowed",
+			r.torrents)
 	case l.MaxTotal > 0 && o.Size > l.MaxTotal-r.total:
-		return fmt.Sprintf("it has %s, and %s of the %s for all torrents are left", text(o.Size), text(l.MaxTotal-r.total), text(l.MaxTotal))
+		return fmt.Sprintf("it has %s, and %s of the %s for all torrents are left",
+			text(o.Size), text(l.MaxTotal-r.total), text(l.MaxTotal))
 	case r.hasFree && o.Size > r.free-l.KeepFree:
-		return fmt.Sprintf("it has %s, and the disk has room for %s, with %s left free", text(o.Size), text(r.free-l.KeepFree), text(l.KeepFree))
+		return fmt.Sprintf("it has %s, and the disk has room for %s, with %s left free",
+			text(o.Size), text(r.free-l.KeepFree), text(l.KeepFree))
 	}
 	return ""
 }

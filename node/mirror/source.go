@@ -49,7 +49,12 @@ func (s *source) look(ctx context.Context) (unchanged bool, err error) {
 		s.asked, err = local(s.name)
 		return false, err
 	}
-	got, err := client.Fetch{URL: s.name, SCION: s.scion, ETag: s.asked.ETag, Modified: s.asked.Modified}.Do(ctx)
+	got, err := client.Fetch{
+		URL:      s.name,
+		SCION:    s.scion,
+		ETag:     s.asked.ETag,
+		Modified: s.asked.Modified,
+	}.Do(ctx)
 	if err != nil {
 		return false, fmt.Errorf("look at the list at %w", err)
 	}
@@ -104,7 +109,9 @@ func local(name string) (a answer, err error) {
 // directory returns the .torrent files in a directory, by name.
 func directory(name string) (offers []Offer, err error) {
 	all, err := node.TorrentFiles(name, maxOffers)
-	slices.SortFunc(all, func(a, b node.TorrentFile) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(all, func(a, b node.TorrentFile) int {
+		return strings.Compare(a.Name(), b.Name())
+	})
 	for _, f := range all {
 		offers = append(offers, offerOf(f.Path, f))
 	}
@@ -114,7 +121,10 @@ func directory(name string) (offers []Offer, err error) {
 // offerOf is the offer of a file. Another content is another offer.
 func offerOf(name string, st os.FileInfo) Offer {
 	title := strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
-	return Offer{Title: title, Link: fmt.Sprintf("%s?%d.%d", name, st.Size(), st.ModTime().UnixNano())}
+	return Offer{
+		Title: title,
+		Link:  fmt.Sprintf("%s?%d.%d", name, st.Size(), st.ModTime().UnixNano()),
+	}
 }
 
 // torrent reads the torrent of an offer. Of a magnet link, peers have to be asked for the rest.
@@ -122,7 +132,9 @@ func (s *source) torrent(ctx context.Context, o Offer) (src client.Source, err e
 	switch {
 	case isMagnet(o.Link):
 		if src, err = client.ParseMagnet(o.Link); err == nil && isURL(s.name) {
-			src.Peers = slices.DeleteFunc(src.Peers, func(p client.Peer) bool { return !isFar(p, s.asked.Scope) })
+			src.Peers = slices.DeleteFunc(src.Peers, func(p client.Peer) bool {
+				return !isFar(p, s.asked.Scope)
+			})
 		}
 	case !isURL(s.name) && !isURL(o.Link):
 		src, err = client.OpenSource(ctx, o.Link[:strings.LastIndex(o.Link, "?")])
@@ -135,7 +147,8 @@ func (s *source) torrent(ctx context.Context, o Offer) (src client.Source, err e
 		}
 	}
 	if err == nil && o.Hash != "" && o.Hash != src.InfoHash.HexString() {
-		err = fmt.Errorf("the list says that its info hash is %s, but it is %s", o.Hash, src.InfoHash)
+		err = fmt.Errorf("the list says that its info hash is %s, but it is %s",
+			o.Hash, src.InfoHash)
 	}
 	return src, err
 }

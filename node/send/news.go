@@ -102,8 +102,12 @@ func (n *News) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // ServeTCP serves the news to members of the identity's group until the context ends.
 func (n *News) ServeTCP(ctx context.Context, l net.Listener, id *scionnet.Identity) error {
 	s := &http.Server{
-		Handler: n, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 2 * newsWait, IdleTimeout: 2 * newsWait, MaxHeaderBytes: 16 << 10,
-		ErrorLog: log.New(io.Discard, "", 0), // strangers without the key fail all the time
+		Handler:           n,
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      2 * newsWait,
+		IdleTimeout:       2 * newsWait,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0), // strangers without the key fail all the time
 	}
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	if err := s.Serve(tls.NewListener(crowd.Listen(l, maxNewsConnections), id.TLS(newsALPN, nil))); ctx.Err() == nil {
@@ -114,7 +118,9 @@ func (n *News) ServeTCP(ctx context.Context, l net.Listener, id *scionnet.Identi
 
 // Ask asks the news at an address for another line than that of a torrent, which may be zero.
 // changed is false if there was none for a while. The key of the line is that of the news.
-func Ask(ctx context.Context, over http.RoundTripper, l Line, at client.Peer, not metainfo.Hash) (newest Line, changed bool, err error) {
+func Ask(
+	ctx context.Context, over http.RoundTripper, l Line, at client.Peer, not metainfo.Hash,
+) (newest Line, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, newsPatience)
 	defer cancel()
 	host := at.String()
@@ -177,7 +183,10 @@ func (l Line) alsoAt(news client.Peer) Line {
 // OverTCP carries requests to news on TCP.
 func OverTCP(id *scionnet.Identity) *http.Transport {
 	return &http.Transport{
-		TLSClientConfig: id.TLS(newsALPN, nil), DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 16 << 10, DisableCompression: true,
+		TLSClientConfig:        id.TLS(newsALPN, nil),
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		MaxResponseHeaderBytes: 16 << 10,
+		DisableCompression:     true,
 	}
 }

@@ -38,7 +38,8 @@ func Select(paths []string) (f Files, err error) {
 			p, err = filepath.EvalSymlinks(p)
 		}
 		if err != nil {
-			return f, fmt.Errorf("cannot send %s: %w; check the path and your rights", named, reason(err))
+			return f, fmt.Errorf("cannot send %s: %w; check the path and your rights",
+				named, reason(err))
 		}
 		all = append(all, p)
 	}
@@ -64,7 +65,9 @@ func Select(paths []string) (f Files, err error) {
 		if err != nil {
 			return f, err
 		}
-		covered := slices.ContainsFunc(f.Only, func(o string) bool { return isBelow(p, filepath.Join(root, o)) })
+		covered := slices.ContainsFunc(f.Only, func(o string) bool {
+			return isBelow(p, filepath.Join(root, o))
+		})
 		if !covered {
 			f.Only = append(f.Only, below)
 		}
@@ -92,7 +95,10 @@ func isBelow(path, dir string) bool {
 // the time keeps nothing from being published.
 func (f Files) Stamp(ctx context.Context) (string, error) {
 	h := sha256.New()
-	err := client.EachFile(ctx, f.Root, client.CreateOptions{Only: f.Only, Exclude: f.Exclude}, func(rel string, st fs.FileInfo) {
+	err := client.EachFile(ctx, f.Root, client.CreateOptions{
+		Only:    f.Only,
+		Exclude: f.Exclude,
+	}, func(rel string, st fs.FileInfo) {
 		fmt.Fprintf(h, "%q %d %d\n", rel, st.Size(), st.ModTime().UnixNano())
 	})
 	if err != nil {

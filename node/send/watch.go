@@ -12,7 +12,9 @@ const rest = 2 * time.Second
 // AtRest waits until the files have another stamp than that, and rest. The error is that of the
 // context. complain gets errors of looking at the files, such as a directory that is gone; nil once
 // it works.
-func (f Files) AtRest(ctx context.Context, not string, complain func(error)) (stamp string, err error) {
+func (f Files) AtRest(
+	ctx context.Context, not string, complain func(error),
+) (stamp string, err error) {
 	var since time.Time
 	for {
 		began := time.Now()

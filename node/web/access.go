@@ -147,8 +147,13 @@ func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password 
 	a.sessions[token] = session{now, now}
 	a.mu.Unlock()
 	http.SetCookie(w, &http.Cookie{
-		Name: cmp.Or(cookie, cookieName), Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: r.TLS != nil, MaxAge: int(sessionLife.Seconds()),
+		Name:     cmp.Or(cookie, cookieName),
+		Value:    token,
+		Path:     "/",
+		HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+		Secure:   r.TLS != nil,
+		MaxAge:   int(sessionLife.Seconds()),
 	})
 	return nil
 }
@@ -163,7 +168,13 @@ func (a *Access) Logout(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		delete(a.sessions, c.Value)
 		a.mu.Unlock()
-		http.SetCookie(w, &http.Cookie{Name: name, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: -1})
+		http.SetCookie(w, &http.Cookie{
+			Name:     name,
+			Path:     "/",
+			HttpOnly: true,
+			SameSite: http.SameSiteStrictMode,
+			MaxAge:   -1,
+		})
 	}
 }
 

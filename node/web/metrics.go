@@ -39,22 +39,31 @@ func figure(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	torrentsFigure = figure("torrents", "Torrents by state.", "state")
-	peersFigure    = figure("peers", "Peers with a connection that carries data; a peer counts for each torrent.")
+	peersFigure    = figure("peers",
+		"Peers with a connection that carries data; a peer counts for each torrent.")
 	pathsFigure    = figure("paths", "Connections that carry data, by transport.", "transport")
-	receivedFigure = figure("received_bytes_total", "Payload received, also by earlier daemons with the same state.")
-	sentFigure     = figure("sent_bytes_total", "Payload sent, also by earlier daemons with the same state.")
+	receivedFigure = figure("received_bytes_total",
+		"Payload received, also by earlier daemons with the same state.")
+	sentFigure = figure("sent_bytes_total",
+		"Payload sent, also by earlier daemons with the same state.")
 
 	torrentInfo     = figure("torrent_info", "A torrent and its name.", "torrent", "name")
 	torrentSize     = figure("torrent_size_bytes", "Size of the wanted data.", "torrent")
 	torrentHave     = figure("torrent_have_bytes", "Wanted data that is there.", "torrent")
-	torrentReceived = figure("torrent_received_bytes_total", "Payload received for a torrent.", "torrent")
-	torrentSent     = figure("torrent_sent_bytes_total", "Payload sent for a torrent.", "torrent")
+	torrentReceived = figure("torrent_received_bytes_total",
+		"Payload received for a torrent.", "torrent")
+	torrentSent = figure("torrent_sent_bytes_total", "Payload sent for a torrent.", "torrent")
 
-	pathReceived = figure("path_received_bytes_total", "Bytes read over a path in use.", "torrent", "peer", "path")
-	pathSent     = figure("path_sent_bytes_total", "Bytes written over a path in use.", "torrent", "peer", "path")
-	pathRTT      = figure("path_rtt_seconds", "Round-trip time of a path in use.", "torrent", "peer", "path")
-	pathPackets  = figure("path_packets_sent_total", "Packets sent over a path in use.", "torrent", "peer", "path")
-	pathLost     = figure("path_packets_lost_total", "Packets lost on a path in use.", "torrent", "peer", "path")
+	pathReceived = figure("path_received_bytes_total",
+		"Bytes read over a path in use.", "torrent", "peer", "path")
+	pathSent = figure("path_sent_bytes_total",
+		"Bytes written over a path in use.", "torrent", "peer", "path")
+	pathRTT = figure("path_rtt_seconds",
+		"Round-trip time of a path in use.", "torrent", "peer", "path")
+	pathPackets = figure("path_packets_sent_total",
+		"Packets sent over a path in use.", "torrent", "peer", "path")
+	pathLost = figure("path_packets_lost_total",
+		"Packets lost on a path in use.", "torrent", "peer", "path")
 )
 
 // Describe names nothing beforehand, since labels come and go.

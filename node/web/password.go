@@ -62,7 +62,8 @@ func readHash(file string) (*hashed, error) {
 	h := &hashed{}
 	// A damaged file must not open the server to everybody.
 	if err := json.Unmarshal(b, h); err != nil || h.Iterations < 1 || h.Iterations > 100*iterations || len(h.Key) != sha256.Size {
-		return nil, fmt.Errorf("the file %s is damaged: delete it, and set the password again", file)
+		return nil, fmt.Errorf("the file %s is damaged: delete it, and set the password again",
+			file)
 	}
 	return h, nil
 }

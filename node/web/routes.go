@@ -13,7 +13,9 @@ import (
 
 // Routes are all that a daemon answers. Each interface is one line: its pattern, its handler, and
 // how large its requests may be.
-func Routes(n *node.Node, api *v1.API, access *Access, remote transmission.Options) ([]Route, error) {
+func Routes(
+	n *node.Node, api *v1.API, access *Access, remote transmission.Options,
+) ([]Route, error) {
 	rpc := transmission.Handler(n, remote)
 	qb, err := qbittorrent.Handler(n, qbittorrent.Options{
 		Access: access, State: remote.State, Shutdown: remote.Shutdown, Logger: remote.Logger,
@@ -22,9 +24,18 @@ func Routes(n *node.Node, api *v1.API, access *Access, remote transmission.Optio
 		return nil, err
 	}
 	return []Route{
-		{Pattern: "/api/v2/", Handler: qb, Body: qbittorrent.MaxBody, Public: true}, // it asks for the password itself
+		{
+			Pattern: "/api/v2/",
+			Handler: qb,
+			Body:    qbittorrent.MaxBody,
+			Public:  true,
+		}, // it asks for the password itself
 		{Pattern: "/transmission/rpc", Handler: rpc, Body: transmission.MaxBody},
-		{Pattern: "/transmission/rpc/", Handler: rpc, Body: transmission.MaxBody}, // which transmission-remote uses
+		{
+			Pattern: "/transmission/rpc/",
+			Handler: rpc,
+			Body:    transmission.MaxBody,
+		}, // which transmission-remote uses
 		{Pattern: "GET /{$}", Handler: page.Handler(), Public: true},
 		{Pattern: "GET /page/", Handler: page.Handler(), Public: true},
 		{Pattern: v1.Prefix + "/", Handler: api.Handler(), Body: v1.MaxBody},

@@ -94,8 +94,11 @@ func New(cfg Config, routes []Route) (_ *Server, err error) {
 	}
 	s.http = &http.Server{
 		Handler:           s.handler(routes),
-		ReadHeaderTimeout: headerPatience, ReadTimeout: bodyPatience, IdleTimeout: idlePatience, MaxHeaderBytes: 64 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with Close
+		ReadHeaderTimeout: headerPatience,
+		ReadTimeout:       bodyPatience,
+		IdleTimeout:       idlePatience,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end with Close
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, ownerKey{}, c.LocalAddr().Network() == "unix")
 		},
@@ -127,7 +130,8 @@ func (s *Server) Serve() {
 	for _, l := range s.listeners {
 		s.serving.Go(func() {
 			if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				s.log.Error("the server no longer answers", "address", addressOf(l.Addr()), "error", err)
+				s.log.Error("the server no longer answers",
+					"address", addressOf(l.Addr()), "error", err)
 			}
 		})
 	}

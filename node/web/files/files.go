@@ -50,7 +50,9 @@ const (
 // Handler serves the files of a node.
 func Handler(n *node.Node, o Options) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+Prefix+"{hash}/{path...}", func(w http.ResponseWriter, r *http.Request) { serve(n, o, w, r) })
+	mux.HandleFunc("GET "+Prefix+"{hash}/{path...}", func(w http.ResponseWriter, r *http.Request) {
+		serve(n, o, w, r)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > 0 || len(r.TransferEncoding) > 0 { // nobody waits for its body
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
@@ -75,7 +77,8 @@ func serve(n *node.Node, o Options, w http.ResponseWriter, r *http.Request) {
 	}
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'")
+	header.Set("Content-Security-Policy",
+		"sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'")
 	header.Set("Referrer-Policy", "no-referrer")
 	name := r.PathValue("path")
 	for i, f := range src.Layout.Files {
@@ -109,7 +112,12 @@ func serveFile(t *node.Torrent, i int, w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("ETag", `"`+t.InfoHash()+"-"+strconv.Itoa(i)+`"`)
 	header.Set("Content-Type", typeOf(name))
-	a := &answer{ResponseWriter: w, ReadSeeker: f, request: r, stalled: time.AfterFunc(patience, cancel)}
+	a := &answer{
+		ResponseWriter: w,
+		ReadSeeker:     f,
+		request:        r,
+		stalled:        time.AfterFunc(patience, cancel),
+	}
 	defer a.stalled.Stop()
 	http.ServeContent(responseOnly{a}, r, name, time.Time{}, contentOnly{a})
 	if a.failed != nil { // what was sent must not look complete

@@ -41,13 +41,18 @@ func IsSCION(address string) bool { return strings.Contains(address, ",") }
 // Serve opens the addresses and answers in the background: HOST:PORT on TCP, or a SCION address of
 // the node's host, such as 1-ff00:0:110,[127.0.0.1]:8080, for HTTP/3. Port 0 is any free port. The
 // caller closes the server before the node.
-func Serve(ctx context.Context, n *node.Node, addresses []string, o Options, log *slog.Logger) (_ *Server, err error) {
+func Serve(
+	ctx context.Context, n *node.Node, addresses []string, o Options, log *slog.Logger,
+) (_ *Server, err error) {
 	working, stop := context.WithCancel(context.Background())
 	s := &Server{stop: stop}
 	s.http = &http.Server{
-		Handler: Handler(n, o), ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience,
-		WriteTimeout: patience, MaxHeaderBytes: 16 << 10, // no ReadTimeout: it would end long answers
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of broken connections
+		Handler:           Handler(n, o),
+		ReadHeaderTimeout: headerPatience,
+		IdleTimeout:       idlePatience,
+		WriteTimeout:      patience,
+		MaxHeaderBytes:    16 << 10,                                          // no ReadTimeout: it would end long answers
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of broken connections
 	}
 	defer func() {
 		if err != nil {
@@ -82,7 +87,9 @@ func (s *Server) serveTCP(ctx context.Context, address string, log *slog.Logger)
 	return nil
 }
 
-func (s *Server) serveSCION(ctx, working context.Context, n *node.Node, address string, log *slog.Logger) error {
+func (s *Server) serveSCION(
+	ctx, working context.Context, n *node.Node, address string, log *slog.Logger,
+) error {
 	a, err := scionnet.ParseAddr(address)
 	if err != nil {
 		return err

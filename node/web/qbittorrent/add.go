@@ -156,7 +156,8 @@ func (c *call) readFilePriorities(src client.Source) (map[int]client.Priority, e
 	case src.IsMagnet():
 		return nil, lacking("file priorities for a magnet link before it is known what is in it")
 	case len(list) != len(src.Layout.Files):
-		return nil, fail(http.StatusBadRequest, "%d priorities for %d files", len(list), len(src.Layout.Files))
+		return nil, fail(http.StatusBadRequest, "%d priorities for %d files",
+			len(list), len(src.Layout.Files))
 	}
 	files := map[int]client.Priority{}
 	for i, text := range list {

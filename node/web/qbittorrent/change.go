@@ -254,7 +254,12 @@ func (c *call) setLocation() (any, error) {
 }
 
 // levels are braid's priorities for those of qBittorrent.
-var levels = map[int]client.Priority{skipped: client.Skip, normal: client.Normal, high: client.High, maximal: client.High}
+var levels = map[int]client.Priority{
+	skipped: client.Skip,
+	normal:  client.Normal,
+	high:    client.High,
+	maximal: client.High,
+}
 
 func (c *call) filePriority() (any, error) {
 	t, err := c.torrent()

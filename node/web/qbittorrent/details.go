@@ -63,7 +63,14 @@ func (*call) trackers(t *node.Torrent) (any, error) {
 	out := []map[string]any{}
 	add := func(url string, tier, state int, message string) map[string]any {
 		x := map[string]any{
-			"url": url, "tier": tier, "status": state, "msg": message, "num_peers": -1, "num_seeds": -1, "num_leeches": -1, "num_downloaded": -1,
+			"url":            url,
+			"tier":           tier,
+			"status":         state,
+			"msg":            message,
+			"num_peers":      -1,
+			"num_seeds":      -1,
+			"num_leeches":    -1,
+			"num_downloaded": -1,
 		}
 		out = append(out, x)
 		return x
@@ -161,10 +168,17 @@ func (c *call) log() (any, error) {
 			}
 			id := int(e.Time.UnixMilli())
 			if wanted := c.flag(level); id > last && (wanted == nil || *wanted) {
-				out = append(out, map[string]any{"id": id, "message": t.Status().Name + ": " + e.Text, "timestamp": e.Time.Unix(), "type": kind})
+				out = append(out, map[string]any{
+					"id":        id,
+					"message":   t.Status().Name + ": " + e.Text,
+					"timestamp": e.Time.Unix(),
+					"type":      kind,
+				})
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b map[string]any) int { return cmp.Compare(a["id"].(int), b["id"].(int)) })
+	slices.SortStableFunc(out, func(a, b map[string]any) int {
+		return cmp.Compare(a["id"].(int), b["id"].(int))
+	})
 	return out, c.err
 }

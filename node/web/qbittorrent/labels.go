@@ -270,7 +270,9 @@ func (c *call) deleteTags() (any, error) {
 
 func without(names []string) func(string, []string) (string, []string) {
 	return func(category string, tags []string) (string, []string) {
-		return category, slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(names, t) })
+		return category, slices.DeleteFunc(tags, func(t string) bool {
+			return slices.Contains(names, t)
+		})
 	}
 }
 
@@ -282,7 +284,9 @@ func (c *call) addTags() (any, error) {
 	if err := c.keepTags(names); err != nil {
 		return nil, err
 	}
-	return nil, relabel(all, func(category string, tags []string) (string, []string) { return category, append(tags, names...) })
+	return nil, relabel(all, func(category string, tags []string) (string, []string) {
+		return category, append(tags, names...)
+	})
 }
 
 // removeTags takes away the tags that are named, or all of them.
@@ -292,7 +296,9 @@ func (c *call) removeTags() (any, error) {
 		return nil, c.err
 	}
 	if len(names) == 0 {
-		return nil, relabel(all, func(category string, _ []string) (string, []string) { return category, nil })
+		return nil, relabel(all, func(category string, _ []string) (string, []string) {
+			return category, nil
+		})
 	}
 	return nil, relabel(all, without(names))
 }

@@ -260,7 +260,13 @@ func same(raw json.RawMessage, v any) bool {
 
 func (c *call) buildInfo() (any, error) {
 	return map[string]any{
-		"bitness": 32 << (^uint(0) >> 63), "boost": "", "libtorrent": "", "openssl": "", "qt": "", "zlib": "", "platform": runtime.GOOS,
+		"bitness":    32 << (^uint(0) >> 63),
+		"boost":      "",
+		"libtorrent": "",
+		"openssl":    "",
+		"qt":         "",
+		"zlib":       "",
+		"platform":   runtime.GOOS,
 	}, nil
 }
 

@@ -88,16 +88,18 @@ var torrentFields = map[string]func(*view) any{
 	"seq_dl":                      func(v *view) any { return v.Sequential },
 	"size":                        func(v *view) any { return v.Total },
 	"state":                       func(v *view) any { return v.state },
-	"super_seeding":               func(v *view) any { return v.SuperSeeding != client.NoSuperSeeding },
-	"tags":                        func(v *view) any { return strings.Join(v.tags, ", ") },
-	"time_active":                 func(v *view) any { return foreign.Seconds(v.ActiveFor) },
-	"total_size":                  func(v *view) any { return v.totalSize() },
-	"tracker":                     func(v *view) any { return v.workingTracker() },
-	"trackers_count":              func(v *view) any { return len(v.trackers) },
-	"up_limit":                    func(v *view) any { return limitOf(v.Rates, false) },
-	"uploaded":                    func(v *view) any { return v.Uploaded },
-	"uploaded_session":            func(v *view) any { return v.Uploaded },
-	"upspeed":                     func(v *view) any { return int64(v.UpRate / 8) },
+	"super_seeding": func(v *view) any {
+		return v.SuperSeeding != client.NoSuperSeeding
+	},
+	"tags":             func(v *view) any { return strings.Join(v.tags, ", ") },
+	"time_active":      func(v *view) any { return foreign.Seconds(v.ActiveFor) },
+	"total_size":       func(v *view) any { return v.totalSize() },
+	"tracker":          func(v *view) any { return v.workingTracker() },
+	"trackers_count":   func(v *view) any { return len(v.trackers) },
+	"up_limit":         func(v *view) any { return limitOf(v.Rates, false) },
+	"uploaded":         func(v *view) any { return v.Uploaded },
+	"uploaded_session": func(v *view) any { return v.Uploaded },
+	"upspeed":          func(v *view) any { return int64(v.UpRate / 8) },
 }
 
 func fixedField(value any) func(*view) any { return func(*view) any { return value } }
@@ -188,7 +190,9 @@ func minutesOf(d time.Duration) int64 {
 // goalOf is the goal that holds. Its parts are negative if there is no limit.
 func goalOf(own, global node.Goal) node.Goal {
 	return node.Goal{
-		Ratio: cmp.Or(own.Ratio, global.Ratio, -1), Time: cmp.Or(own.Time, global.Time, -1), Idle: cmp.Or(own.Idle, global.Idle, -1),
+		Ratio: cmp.Or(own.Ratio, global.Ratio, -1),
+		Time:  cmp.Or(own.Time, global.Time, -1),
+		Idle:  cmp.Or(own.Idle, global.Idle, -1),
 	}
 }
 

@@ -67,7 +67,8 @@ func (c *call) source() (client.Source, error) {
 	case c.err != nil:
 		return client.Source{}, c.err
 	case meta != nil && *meta != "":
-		b, err := base64.StdEncoding.DecodeString(strings.NewReplacer("\n", "", "\r", "", " ", "").Replace(*meta))
+		b, err := base64.StdEncoding.DecodeString(strings.NewReplacer("\n",
+			"", "\r", "", " ", "").Replace(*meta))
 		if err != nil {
 			return client.Source{}, fail(unrecognizedInfo, "the metainfo is not in base64: %w", err)
 		}

@@ -58,7 +58,9 @@ var torrentFields = table[*view]{
 	{"done_date", camel, func(v *view) any { return stamp(v.status.Completed) }},
 	{"download_dir", camel, func(v *view) any { return v.status.Storage.Dir }},
 	{"download_limit", camel, func(v *view) any { return kilobytes(v.status.Rates.Download) }},
-	{"download_limited", camel, func(v *view) any { return v.status.Rates.Download > 0 && !v.status.Rates.DownloadOff }},
+	{"download_limited", camel, func(v *view) any {
+		return v.status.Rates.Download > 0 && !v.status.Rates.DownloadOff
+	}},
 	{"downloaded_ever", camel, func(v *view) any { return v.status.Downloaded }},
 	{"edit_date", camel, func(*view) any { return 0 }},
 	{"error", camel, func(v *view) any { code, _ := v.trouble(); return code }},
@@ -82,7 +84,9 @@ var torrentFields = table[*view]{
 	{"magnet_link", camel, func(v *view) any { return v.source().Magnet() }},
 	{"manual_announce_time", camel, func(*view) any { return 0 }},
 	{"max_connected_peers", camel, func(v *view) any { return v.peerLimit() }},
-	{"metadata_percent_complete", camel, func(v *view) any { return boolToFloat(!v.status.IsMagnet) }},
+	{"metadata_percent_complete", camel, func(v *view) any {
+		return boolToFloat(!v.status.IsMagnet)
+	}},
 	{"name", camel, func(v *view) any { return cmp.Or(v.source().Name, v.status.Name) }}, // clients look for files of this name
 	{"peer_limit", kebab, func(v *view) any { return v.peerLimit() }},
 	{"peers", camel, func(v *view) any { return peerFields.list(v.dialect, v.peers()) }},
@@ -119,16 +123,24 @@ var torrentFields = table[*view]{
 	{"torrent_file", camel, func(*view) any { return "" }},
 	{"total_size", camel, func(v *view) any { return v.status.Size }},
 	{"tracker_list", camel, func(v *view) any { return trackerList(v.trackers()) }},
-	{"tracker_stats", camel, func(v *view) any { return trackerStats.list(v.dialect, v.trackers()) }},
+	{"tracker_stats", camel, func(v *view) any {
+		return trackerStats.list(v.dialect, v.trackers())
+	}},
 	{"trackers", camel, func(v *view) any { return trackerFields.list(v.dialect, v.trackers()) }},
 	{"upload_limit", camel, func(v *view) any { return kilobytes(v.status.Rates.Upload) }},
-	{"upload_limited", camel, func(v *view) any { return v.status.Rates.Upload > 0 && !v.status.Rates.UploadOff }},
+	{"upload_limited", camel, func(v *view) any {
+		return v.status.Rates.Upload > 0 && !v.status.Rates.UploadOff
+	}},
 	{"upload_ratio", camel, func(v *view) any { return v.uploadRatio() }},
 	{"uploaded_ever", camel, func(v *view) any { return v.status.Uploaded }},
 	{"wanted", camel, func(v *view) any {
-		return mapped(v.files(), func(f node.File) any { return boolToInt(f.Priority != client.Skip) })
+		return mapped(v.files(), func(f node.File) any {
+			return boolToInt(f.Priority != client.Skip)
+		})
 	}},
-	{"webseeds", camel, func(v *view) any { return append([]string{}, v.torrent.Options().WebSeedURLs()...) }},
+	{"webseeds", camel, func(v *view) any {
+		return append([]string{}, v.torrent.Options().WebSeedURLs()...)
+	}},
 	{"webseeds_sending_to_us", camel, func(*view) any { return 0 }},
 }
 

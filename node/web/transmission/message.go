@@ -68,10 +68,12 @@ func parse(body []byte) (requests []request, batch bool) {
 	}
 	var all []json.RawMessage
 	if err := json.Unmarshal(body, &all); err != nil {
-		return []request{broken(jsonrpc, fail(parseError, "the request is not JSON: %w", err))}, false
+		return []request{broken(jsonrpc, fail(parseError, "the request is not JSON: %w",
+			err))}, false
 	}
 	if len(all) == 0 || len(all) > maxBatch {
-		return []request{broken(jsonrpc, fail(invalidRequest, "a batch holds 1 to %d requests", maxBatch))}, false
+		return []request{broken(jsonrpc, fail(invalidRequest, "a batch holds 1 to %d requests",
+			maxBatch))}, false
 	}
 	for _, b := range all {
 		r := parseOne(b)

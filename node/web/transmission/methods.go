@@ -25,11 +25,15 @@ type call struct {
 
 // methods are all methods, by their names in snake_case.
 var methods = map[string]func(*call) (any, error){
-	"blocklist_update":     func(*call) (any, error) { return nil, lackingError("blocklist") },
-	"free_space":           (*call).freeSpace,
-	"group_get":            (*call).groupGet,
-	"group_set":            func(*call) (any, error) { return nil, lackingError("bandwidth groups") },
-	"port_test":            func(*call) (any, error) { return nil, lackingError("service that tests its port from outside") },
+	"blocklist_update": func(*call) (any, error) { return nil, lackingError("blocklist") },
+	"free_space":       (*call).freeSpace,
+	"group_get":        (*call).groupGet,
+	"group_set": func(*call) (any, error) {
+		return nil, lackingError("bandwidth groups")
+	},
+	"port_test": func(*call) (any, error) {
+		return nil, lackingError("service that tests its port from outside")
+	},
 	"queue_move_bottom":    func(c *call) (any, error) { return c.moveInQueue(foreign.Bottom) },
 	"queue_move_down":      func(c *call) (any, error) { return c.moveInQueue(foreign.Down) },
 	"queue_move_top":       func(c *call) (any, error) { return c.moveInQueue(foreign.Top) },
@@ -60,7 +64,11 @@ func (s *server) carryOut(ctx context.Context, q request) (any, error) {
 		return nil, fail(methodNotFound, "there is no method %q", q.method)
 	}
 	return method(&call{
-		reader: &reader{args: q.args}, server: s, dialect: q.dialect, ctx: ctx, settings: sync.OnceValue(s.node.Settings),
+		reader:   &reader{args: q.args},
+		server:   s,
+		dialect:  q.dialect,
+		ctx:      ctx,
+		settings: sync.OnceValue(s.node.Settings),
 	})
 }
 
@@ -235,9 +243,17 @@ func (c *call) freeSpace() (any, error) {
 	}
 	free, total, err := storage.DiskSpace(dir)
 	if err != nil {
-		return map[string]any{"path": *path, c.dialect.key("size_bytes", kebab): -1, "total_size": -1}, fail(systemError, "look at %s: %w", dir, err)
+		return map[string]any{
+			"path":                             *path,
+			c.dialect.key("size_bytes", kebab): -1,
+			"total_size":                       -1,
+		}, fail(systemError, "look at %s: %w", dir, err)
 	}
-	return map[string]any{"path": *path, c.dialect.key("size_bytes", kebab): free, "total_size": total}, nil
+	return map[string]any{
+		"path":                             *path,
+		c.dialect.key("size_bytes", kebab): free,
+		"total_size":                       total,
+	}, nil
 }
 
 func (c *call) sessionStats() (any, error) {
@@ -255,8 +271,11 @@ func (c *call) sessionStats() (any, error) {
 	}
 	now, ever := n.Stats(), n.Totals()
 	return map[string]any{
-		k("active_torrent_count", camel): active, k("paused_torrent_count", camel): paused, k("torrent_count", camel): len(all),
-		k("download_speed", camel): int64(down / 8), k("upload_speed", camel): int64(up / 8),
+		k("active_torrent_count", camel): active,
+		k("paused_torrent_count", camel): paused,
+		k("torrent_count", camel):        len(all),
+		k("download_speed", camel):       int64(down / 8),
+		k("upload_speed", camel):         int64(up / 8),
 		k("current_stats", kebab): statisticsFields.object(c.dialect, statistics{
 			uploaded: now.Sent, downloaded: now.Fetched, sessions: 1,
 			seconds: foreign.Seconds(time.Since(c.server.since)),

@@ -92,7 +92,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		http.Error(w, fmt.Sprintf("The request is larger than %d bytes.", tooLarge.Limit), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("The request is larger than %d bytes.",
+			tooLarge.Limit), http.StatusRequestEntityTooLarge)
 		return
 	} else if err != nil {
 		http.Error(w, "The request was cut off.", http.StatusBadRequest)

@@ -220,7 +220,8 @@ func changeFiles(files []node.File, edits []fileEdit) (map[int]client.Priority, 
 		}
 		for _, i := range e.files {
 			if i < 0 || i >= len(now) {
-				return nil, fail(fileOutOfRange, "there is no file %d: the torrent has %d", i, len(now))
+				return nil, fail(fileOutOfRange, "there is no file %d: the torrent has %d",
+					i, len(now))
 			}
 			now[i] = e.to(now[i])
 		}
@@ -248,7 +249,10 @@ func (e trackerEdit) any() bool {
 
 func (c *call) readTrackers() trackerEdit {
 	return trackerEdit{
-		list: c.text("tracker_list"), add: c.texts("tracker_add"), remove: c.wholes("tracker_remove"), replace: c.replacements(),
+		list:    c.text("tracker_list"),
+		add:     c.texts("tracker_add"),
+		remove:  c.wholes("tracker_remove"),
+		replace: c.replacements(),
 	}
 }
 
@@ -311,7 +315,8 @@ func (e trackerEdit) of(now [][]tracker.URL) ([][]tracker.URL, error) {
 	}
 	for _, named := range slices.Concat(numbers(e.remove), slices.Collect(maps.Keys(e.replace))) {
 		if named < 0 || named >= id {
-			return nil, fail(setAnnounceList, "there is no tracker %d: the torrent has %d", named, id)
+			return nil, fail(setAnnounceList, "there is no tracker %d: the torrent has %d",
+				named, id)
 		}
 	}
 	if e.add != nil {
@@ -372,7 +377,8 @@ func joinTiers(tiers [][]string, now [][]tracker.URL) ([][]tracker.URL, error) {
 		}
 	}
 	if len(seen) > maxTrackers {
-		return nil, fail(invalidTrackers, "more than the %d trackers that are accepted", maxTrackers)
+		return nil, fail(invalidTrackers, "more than the %d trackers that are accepted",
+			maxTrackers)
 	}
 	return out, nil
 }

@@ -178,8 +178,18 @@ func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []
 		}
 	}
 	return []setting{
-		{name: value, style: kebab, put: put, get: func(x *session) any { r, _ := of(&x.Settings); return kilobytes(*r) }},
-		{name: on, style: kebab, put: put, get: func(x *session) any { r, off := of(&x.Settings); return *r > 0 && !*off }},
+		{
+			name:  value,
+			style: kebab,
+			put:   put,
+			get:   func(x *session) any { r, _ := of(&x.Settings); return kilobytes(*r) },
+		},
+		{
+			name:  on,
+			style: kebab,
+			put:   put,
+			get:   func(x *session) any { r, off := of(&x.Settings); return *r > 0 && !*off },
+		},
 	}
 }
 
@@ -189,8 +199,10 @@ var alternativeRates = []setting{
 	value("alt_speed_enabled", (*reader).flag,
 		func(x *session) bool { return x.alternative },
 		func(x *session, on bool) { foreign.Switch(&x.Alternative, on) }),
-	flag("alt_speed_time_enabled", true, func(x *session) *bool { return &x.Alternative.Schedule.On }),
-	minuteOfDay("alt_speed_time_begin", func(x *session) *int { return &x.Alternative.Schedule.From }),
+	flag("alt_speed_time_enabled",
+		true, func(x *session) *bool { return &x.Alternative.Schedule.On }),
+	minuteOfDay("alt_speed_time_begin",
+		func(x *session) *int { return &x.Alternative.Schedule.From }),
 	minuteOfDay("alt_speed_time_end", func(x *session) *int { return &x.Alternative.Schedule.To }),
 	// Of the days a mask tells, in which the lowest bit is Sunday.
 	bounded("alt_speed_time_day", 1<<7-1,
@@ -219,8 +231,18 @@ var directories = []setting{
 		}
 		return x.off.text("incomplete_dir")
 	}},
-	{name: "incomplete_dir_enabled", style: kebab, get: func(x *session) any { return x.CompleteDir != "" }, put: putDirectories},
-	{name: "script_torrent_done_filename", style: kebab, put: putScript, get: func(x *session) any { return x.Script }},
+	{
+		name:  "incomplete_dir_enabled",
+		style: kebab,
+		get:   func(x *session) any { return x.CompleteDir != "" },
+		put:   putDirectories,
+	},
+	{
+		name:  "script_torrent_done_filename",
+		style: kebab,
+		put:   putScript,
+		get:   func(x *session) any { return x.Script },
+	},
 	{name: "script_torrent_done_enabled", style: kebab, put: putScript, get: func(x *session) any {
 		return x.Script != "" && !x.ScriptOff
 	}},
@@ -308,18 +330,26 @@ var about = []setting{
 	readOnly("units", func(x *session) any {
 		d := x.dialect
 		return map[string]any{
-			d.key("speed_units", kebab): []string{"kB/s", "MB/s", "GB/s", "TB/s"}, d.key("speed_bytes", kebab): 1000,
-			d.key("size_units", kebab): []string{"kB", "MB", "GB", "TB"}, d.key("size_bytes", kebab): 1000,
-			d.key("memory_units", kebab): []string{"KiB", "MiB", "GiB", "TiB"}, d.key("memory_bytes", kebab): 1024,
+			d.key("speed_units", kebab):  []string{"kB/s", "MB/s", "GB/s", "TB/s"},
+			d.key("speed_bytes", kebab):  1000,
+			d.key("size_units", kebab):   []string{"kB", "MB", "GB", "TB"},
+			d.key("size_bytes", kebab):   1000,
+			d.key("memory_units", kebab): []string{"KiB", "MiB", "GiB", "TiB"},
+			d.key("memory_bytes", kebab): 1024,
 		}
 	}),
 	readOnly("version", func(x *session) any { return emulated + " (" + x.options.Version + ")" }),
-	{name: "peer_port", style: kebab, lacks: "another port while it runs: restart it with --listen", get: func(x *session) any {
-		for _, p := range x.node.Listening() {
-			return int(p.Port())
-		}
-		return 0
-	}},
+	{
+		name:  "peer_port",
+		style: kebab,
+		lacks: "another port while it runs: restart it with --listen",
+		get: func(x *session) any {
+			for _, p := range x.node.Listening() {
+				return int(p.Port())
+			}
+			return 0
+		},
+	},
 }
 
 // lacking are fields of what braid lacks.
@@ -342,11 +372,14 @@ var lacking = []setting{
 	lacks("reqq", 1024, "other limit of requests"),
 	lacks("script_torrent_added_enabled", false, "script for torrents that are added"),
 	lacks("script_torrent_added_filename", "", "script for torrents that are added"),
-	lacks("script_torrent_done_seeding_enabled", false, "script for torrents that were served enough"),
-	lacks("script_torrent_done_seeding_filename", "", "script for torrents that were served enough"),
+	lacks("script_torrent_done_seeding_enabled",
+		false, "script for torrents that were served enough"),
+	lacks("script_torrent_done_seeding_filename",
+		"", "script for torrents that were served enough"),
 	lacks("sequential_download", false, "sequential download of all torrents: set it for each"),
 	lacks("tcp_enabled", true, "switch for TCP while it runs"),
-	lacks("torrent_complete_verify_enabled", false, "second verification of complete torrents: every piece is verified when it arrives"),
+	lacks("torrent_complete_verify_enabled",
+		false, "second verification of complete torrents: every piece is verified when it arrives"),
 	lacks("queue_stalled_enabled", true, "queue that counts stalled torrents"),
 	lacks("utp_enabled", false, "uTP"),
 }

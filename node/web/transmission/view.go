@@ -29,13 +29,19 @@ type view struct {
 
 func (c *call) view(t selected) *view {
 	return &view{
-		dialect: c.dialect, known: t.known, torrent: t.Torrent, status: t.Status(),
-		settings: c.settings(), now: time.Now(),
+		dialect:  c.dialect,
+		known:    t.known,
+		torrent:  t.Torrent,
+		status:   t.Status(),
+		settings: c.settings(),
+		now:      time.Now(),
 		source:   sync.OnceValue(t.Source),
 		files:    sync.OnceValue(t.Files),
 		pieces:   sync.OnceValue(t.Pieces),
 		peers:    sync.OnceValue(t.Peers),
-		trackers: sync.OnceValue(func() []numberedTracker { return numbered(t.Options().Trackers, t.Trackers()) }),
+		trackers: sync.OnceValue(func() []numberedTracker {
+			return numbered(t.Options().Trackers, t.Trackers())
+		}),
 	}
 }
 

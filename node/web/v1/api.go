@@ -78,7 +78,8 @@ func (a *API) Handler() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, fault{http.StatusNotFound, fmt.Errorf("there is no %s %s; see %s/openapi.yaml", r.Method, r.URL.Path, Prefix)})
+		refuse(w, fault{http.StatusNotFound, fmt.Errorf("there is no %s %s; see %s/openapi.yaml",
+			r.Method, r.URL.Path, Prefix)})
 	})
 	return mux
 }

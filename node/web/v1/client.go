@@ -109,7 +109,9 @@ func errorOf(r *http.Response) error {
 }
 
 // call sends a request and reads the answer.
-func call[Out any](ctx context.Context, c *Client, method, path string, in any) (out Out, err error) {
+func call[Out any](
+	ctx context.Context, c *Client, method, path string, in any,
+) (out Out, err error) {
 	r, err := c.send(ctx, method, path, in)
 	if err != nil {
 		return out, err

@@ -21,7 +21,13 @@ var priorities = []string{"skip", "low", "normal", "high"} // by client.Priority
 func (a *API) files(t *node.Torrent, _ none) ([]File, error) {
 	out := []File{}
 	for _, f := range t.Files() {
-		out = append(out, File{Number: f.Index + 1, Path: f.Path, SizeBytes: f.Length, HaveBytes: f.Have, Priority: priorities[f.Priority]})
+		out = append(out, File{
+			Number:    f.Index + 1,
+			Path:      f.Path,
+			SizeBytes: f.Length,
+			HaveBytes: f.Have,
+			Priority:  priorities[f.Priority],
+		})
 	}
 	return out, nil
 }
@@ -30,7 +36,13 @@ func (a *API) files(t *node.Torrent, _ none) ([]File, error) {
 func (a *API) pieces(t *node.Torrent, _ none) (Pieces, error) {
 	p, s := t.Pieces(), t.Status()
 	n := len(p.State)
-	out := Pieces{Count: n, LengthBytes: s.PieceLength, Have: make([]byte, (n+7)/8), Partial: make([]byte, (n+7)/8), Available: []byte{}}
+	out := Pieces{
+		Count:       n,
+		LengthBytes: s.PieceLength,
+		Have:        make([]byte, (n+7)/8),
+		Partial:     make([]byte, (n+7)/8),
+		Available:   []byte{},
+	}
 	for i, x := range p.State {
 		switch bit := byte(0x80) >> (i % 8); x {
 		case client.PieceRight:
@@ -55,9 +67,22 @@ func (a *API) peers(t *node.Torrent, _ none) ([]Peer, error) {
 	out := make([]Peer, 0, len(all))
 	for _, p := range all {
 		x := Peer{
-			Address: p.Peer, Source: string(p.Source), Client: p.Name, Have: p.Have, Incoming: p.Accepted, Transport: p.Transport, ActivePaths: p.Conns,
-			DownMbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega, ReadBytes: p.BytesRead, WrittenBytes: p.BytesWritten,
-			Interested: p.Interested, Choked: p.Choked, PeerWants: p.PeerInterested, Held: p.Held, Requests: p.Outstanding,
+			Address:      p.Peer,
+			Source:       string(p.Source),
+			Client:       p.Name,
+			Have:         p.Have,
+			Incoming:     p.Accepted,
+			Transport:    p.Transport,
+			ActivePaths:  p.Conns,
+			DownMbitS:    p.ReadRate / mega,
+			UpMbitS:      p.WriteRate / mega,
+			ReadBytes:    p.BytesRead,
+			WrittenBytes: p.BytesWritten,
+			Interested:   p.Interested,
+			Choked:       p.Choked,
+			PeerWants:    p.PeerInterested,
+			Held:         p.Held,
+			Requests:     p.Outstanding,
 		}
 		if peer, err := client.ParsePeer(p.Peer); err == nil {
 			if s, ok := peer.SCION(); ok {
@@ -125,13 +150,32 @@ func (a *API) paths(t *node.Torrent, _ none) ([]Path, error) {
 // newPath is a path-level peer. All of the torrent's connections have read so many bytes.
 func newPath(p client.PathProgress, read uint64) Path {
 	out := Path{
-		ID: pathID(p.Peer, p.Path.Fingerprint), Peer: p.Peer, Source: string(p.Source), Fingerprint: p.Path.Fingerprint,
-		Transport: p.Transport, Incoming: p.Accepted, Hops: hopsOf(p.Path), State: p.State.String(),
-		DownMbitS: p.ReadRate / mega, UpMbitS: p.WriteRate / mega, RTTMs: ms(p.RTT), MinRTTMs: ms(p.MinRTT), HandshakeMs: ms(p.Handshake),
-		PacketsSent: p.PacketsSent, PacketsLost: p.PacketsLost, MTUBytes: p.Path.MTU,
-		AnnouncedLatencyMs: ms(p.Path.Latency), AnnouncedLatencyKnown: p.Path.LatencyKnown, MeasuredLatencyMs: ms(p.MinRTT) / 2,
-		AnnouncedBandwidthMbitS: float64(p.Path.Bandwidth) / mega, MeasuredBandwidthMbitS: p.Carried.Rate * 8 / mega,
-		ReadBytes: p.BytesRead, WrittenBytes: p.BytesWritten, Failures: p.Failures, Congestion: p.Congestion.State, WindowBytes: p.Window,
+		ID:                      pathID(p.Peer, p.Path.Fingerprint),
+		Peer:                    p.Peer,
+		Source:                  string(p.Source),
+		Fingerprint:             p.Path.Fingerprint,
+		Transport:               p.Transport,
+		Incoming:                p.Accepted,
+		Hops:                    hopsOf(p.Path),
+		State:                   p.State.String(),
+		DownMbitS:               p.ReadRate / mega,
+		UpMbitS:                 p.WriteRate / mega,
+		RTTMs:                   ms(p.RTT),
+		MinRTTMs:                ms(p.MinRTT),
+		HandshakeMs:             ms(p.Handshake),
+		PacketsSent:             p.PacketsSent,
+		PacketsLost:             p.PacketsLost,
+		MTUBytes:                p.Path.MTU,
+		AnnouncedLatencyMs:      ms(p.Path.Latency),
+		AnnouncedLatencyKnown:   p.Path.LatencyKnown,
+		MeasuredLatencyMs:       ms(p.MinRTT) / 2,
+		AnnouncedBandwidthMbitS: float64(p.Path.Bandwidth) / mega,
+		MeasuredBandwidthMbitS:  p.Carried.Rate * 8 / mega,
+		ReadBytes:               p.BytesRead,
+		WrittenBytes:            p.BytesWritten,
+		Failures:                p.Failures,
+		Congestion:              p.Congestion.State,
+		WindowBytes:             p.Window,
 	}
 	if p.PacketsSent > 0 {
 		out.Loss = float64(p.PacketsLost) / float64(p.PacketsSent)
@@ -205,8 +249,12 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 	first = end.Add(-time.Duration(n-1) * step)
 	for _, p := range all {
 		x := PathHistory{
-			ID: pathID(string(p.Key.Peer), p.Key.Path), Peer: string(p.Key.Peer), Fingerprint: p.Key.Path, Hops: []Hop{},
-			DownMbitS: make([]float64, n), UpMbitS: make([]float64, n),
+			ID:          pathID(string(p.Key.Peer), p.Key.Path),
+			Peer:        string(p.Key.Peer),
+			Fingerprint: p.Key.Path,
+			Hops:        []Hop{},
+			DownMbitS:   make([]float64, n),
+			UpMbitS:     make([]float64, n),
 		}
 		for _, s := range p.Samples {
 			if i := int(s.Time.Sub(first) / step); i >= 0 && i < n && !s.Time.Before(first) {
@@ -216,7 +264,13 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 		h.Paths = append(h.Paths, x)
 		for _, m := range p.Marks {
 			h.Decisions = append(h.Decisions, Decision{
-				Time: m.Time, Event: m.Event, InfoHash: infoHash, PathID: x.ID, Peer: x.Peer, Fingerprint: x.Fingerprint, Reason: m.Reason,
+				Time:        m.Time,
+				Event:       m.Event,
+				InfoHash:    infoHash,
+				PathID:      x.ID,
+				Peer:        x.Peer,
+				Fingerprint: x.Fingerprint,
+				Reason:      m.Reason,
 			})
 		}
 	}
@@ -226,8 +280,13 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 
 func newDecision(e event.PathStep, now time.Time) Decision {
 	return Decision{
-		Time: now, Event: e.Event, InfoHash: e.InfoHash, PathID: pathID(string(e.Peer), e.Fingerprint),
-		Peer: string(e.Peer), Fingerprint: e.Fingerprint, Reason: e.Reason,
+		Time:        now,
+		Event:       e.Event,
+		InfoHash:    e.InfoHash,
+		PathID:      pathID(string(e.Peer), e.Fingerprint),
+		Peer:        string(e.Peer),
+		Fingerprint: e.Fingerprint,
+		Reason:      e.Reason,
 	}
 }
 
@@ -237,7 +296,12 @@ func (a *API) log(*http.Request, none) ([]LogEntry, error) { return a.Journal.En
 func (a *API) torrentLog(t *node.Torrent, _ none) ([]LogEntry, error) {
 	out := []LogEntry{}
 	for _, e := range t.Log() {
-		out = append(out, LogEntry{Time: e.Time, Level: levelName(e.Level), InfoHash: t.InfoHash(), Text: tracker.Redact(e.Text)})
+		out = append(out, LogEntry{
+			Time:     e.Time,
+			Level:    levelName(e.Level),
+			InfoHash: t.InfoHash(),
+			Text:     tracker.Redact(e.Text),
+		})
 	}
 	for _, e := range a.Journal.Entries() {
 		if e.InfoHash == t.InfoHash() {

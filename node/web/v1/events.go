@@ -129,13 +129,16 @@ func (h *hub) take(e any) {
 	case event.PathStep:
 		h.put("decision", newDecision(e, time.Now()))
 	case event.Done:
-		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s is complete: %d bytes received in %.0f s", e.Torrent, e.Fetched, e.Seconds)))
+		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s is complete: %d bytes received in %.0f s",
+			e.Torrent, e.Fetched, e.Seconds)))
 	case event.Failed:
 		log(entryOf(e.InfoHash, "error", fmt.Sprintf("%s has failed: %s", e.Torrent, e.Error)))
 	case event.Served:
-		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s is not served any longer: %s", e.Torrent, e.Reason)))
+		log(entryOf(e.InfoHash, "info",
+			fmt.Sprintf("%s is not served any longer: %s", e.Torrent, e.Reason)))
 	case event.InTheWay:
-		log(entryOf("", "warning", fmt.Sprintf("%s was in the way: it is deleted, or now %s", e.Path, e.Aside)))
+		log(entryOf("",
+			"warning", fmt.Sprintf("%s was in the way: it is deleted, or now %s", e.Path, e.Aside)))
 	case event.Changed:
 		if e.Event == "settings" {
 			s := h.api.Node.Settings()

@@ -83,7 +83,11 @@ type mapper struct {
 }
 
 func newMapper() *mapper {
-	return &mapper{ases: map[pathsel.IA]*MapAS{}, links: map[[2]pathsel.Interface]*MapLink{}, peers: map[string]bool{}}
+	return &mapper{
+		ases:  map[pathsel.IA]*MapAS{},
+		links: map[[2]pathsel.Interface]*MapLink{},
+		peers: map[string]bool{},
+	}
 }
 
 func (m *mapper) add(infoHash string, p client.PathProgress) {

@@ -47,8 +47,17 @@ func (p param) in() string {
 type none struct{}
 
 // on is a route that reads an In and answers with an Out, both in JSON.
-func on[In, Out any](method, path, about string, serve func(*API, *http.Request, In) (Out, error), query ...param) route {
-	r := route{method: method, path: path, about: about, query: query, in: reflect.TypeFor[In](), out: reflect.TypeFor[Out]()}
+func on[In, Out any](
+	method, path, about string, serve func(*API, *http.Request, In) (Out, error), query ...param,
+) route {
+	r := route{
+		method: method,
+		path:   path,
+		about:  about,
+		query:  query,
+		in:     reflect.TypeFor[In](),
+		out:    reflect.TypeFor[Out](),
+	}
 	if r.in == reflect.TypeFor[none]() {
 		r.in = nil
 	}
@@ -76,7 +85,9 @@ func on[In, Out any](method, path, about string, serve func(*API, *http.Request,
 }
 
 // of is a route of one torrent.
-func of[In, Out any](method, path, about string, serve func(*API, *node.Torrent, In) (Out, error), query ...param) route {
+func of[In, Out any](
+	method, path, about string, serve func(*API, *node.Torrent, In) (Out, error), query ...param,
+) route {
 	return on(method, "/torrents/{hash}"+path, about, func(a *API, r *http.Request, in In) (out Out, err error) {
 		t, err := a.torrent(r)
 		if err != nil {
@@ -89,17 +100,31 @@ func of[In, Out any](method, path, about string, serve func(*API, *node.Torrent,
 var routes = []route{
 	on("GET", "/session", "Describe the daemon.", (*API).session),
 	on("GET", "/totals", "Sums over all torrents.", (*API).totals),
-	{method: "GET", path: "/torrents", about: "List the torrents, in the order of the queue.", out: reflect.TypeFor[[]Torrent](), serve: (*API).list,
+	{
+		method: "GET",
+		path:   "/torrents",
+		about:  "List the torrents, in the order of the queue.",
+		out:    reflect.TypeFor[[]Torrent](),
+		serve:  (*API).list,
 		query: []param{
 			{"fields", "string", "Keys of Torrent with commas between them; only these are in the answer."},
 			{"state", "string", "Only torrents in this state."}, {"label", "string", "Only torrents with this label."},
-		}},
-	{method: "POST", path: "/torrents", about: "Add a torrent.", in: reflect.TypeFor[AddTorrent](), out: reflect.TypeFor[Added](), serve: (*API).add},
+		},
+	},
+	{
+		method: "POST",
+		path:   "/torrents",
+		about:  "Add a torrent.",
+		in:     reflect.TypeFor[AddTorrent](),
+		out:    reflect.TypeFor[Added](),
+		serve:  (*API).add,
+	},
 	of("GET", "", "Show a torrent with its settings.", (*API).show),
 	of("PATCH", "", "Change settings of a torrent.", (*API).change),
 	on("DELETE", "/torrents/{hash}", "Remove a torrent.", (*API).remove, param{"data", "boolean", "Delete its data, too."}),
 	of("POST", "/pause", "Pause a torrent.", (*API).pause),
-	of("POST", "/resume", "Resume a torrent that is paused, has failed or is served.", (*API).resume),
+	of("POST",
+		"/resume", "Resume a torrent that is paused, has failed or is served.", (*API).resume),
 	of("POST", "/verify", "Hash all data of a torrent again.", (*API).verify),
 	of("POST", "/announce", "Ask the trackers of a torrent now.", (*API).announce),
 	of("POST", "/move", "Move a torrent to another directory, in the background.", (*API).move),
@@ -112,17 +137,36 @@ var routes = []route{
 	of("GET", "/trackers", "List the trackers of a torrent.", (*API).trackers),
 	of("GET", "/history", "The rate of each path over time, with the selector's decisions.", (*API).history),
 	of("GET", "/log", "What has happened with a torrent, oldest first.", (*API).torrentLog),
-	on("GET", "/map", "The ISD-ASes and links of all known paths, with their rates.", (*API).network),
+	on("GET",
+		"/map", "The ISD-ASes and links of all known paths, with their rates.", (*API).network),
 	on("GET", "/policy", "The path policy of all torrents.", (*API).policy),
 	on("PUT", "/policy", "Replace the path policy of all torrents.", (*API).setPolicy),
 	on("POST", "/policy/preview", "Say which paths would remain under a policy. Changes nothing.", (*API).preview),
 	on("GET", "/settings", "The settings of all torrents.", (*API).settings),
 	on("PATCH", "/settings", "Change settings of all torrents.", (*API).changeSettings),
 	on("GET", "/log", "What has happened, oldest first.", (*API).log),
-	{method: "POST", path: "/login", about: "Begin a session: the answer sets a cookie.", in: reflect.TypeFor[Password](), serve: (*API).login},
+	{
+		method: "POST",
+		path:   "/login",
+		about:  "Begin a session: the answer sets a cookie.",
+		in:     reflect.TypeFor[Password](),
+		serve:  (*API).login,
+	},
 	{method: "POST", path: "/logout", about: "End the session.", serve: (*API).logout},
 	on("PUT", "/password", "Set the password for TCP, or take it away with an empty one. Only over the unix socket.", (*API).setPassword),
-	{method: "GET", path: "/events", about: "Stream what changes, as server-sent events.", media: "text/event-stream", serve: (*API).events,
-		query: []param{{"Last-Event-ID", "string", "Id of the last event that the reader has seen."}, {"last_event_id", "string", "The same, for readers that cannot send a header."}}},
-	{method: "GET", path: "/openapi.yaml", about: "This description.", media: "application/yaml", serve: (*API).openapi},
+	{
+		method: "GET",
+		path:   "/events",
+		about:  "Stream what changes, as server-sent events.",
+		media:  "text/event-stream",
+		serve:  (*API).events,
+		query:  []param{{"Last-Event-ID", "string", "Id of the last event that the reader has seen."}, {"last_event_id", "string", "The same, for readers that cannot send a header."}},
+	},
+	{
+		method: "GET",
+		path:   "/openapi.yaml",
+		about:  "This description.",
+		media:  "application/yaml",
+		serve:  (*API).openapi,
+	},
 }

@@ -63,7 +63,8 @@ func parsePathLimits(all []PathLimit) (out []node.PathRate, err error) {
 
 func bitsPerSecond(mbit float64, what string) (int64, error) {
 	if !(mbit >= 0 && mbit*mega <= float64(units.MaxRate)) {
-		return 0, wrong("%s is %v: want 0 for no limit, or up to %s", what, mbit, units.FormatRate(units.MaxRate))
+		return 0, wrong("%s is %v: want 0 for no limit, or up to %s",
+			what, mbit, units.FormatRate(units.MaxRate))
 	}
 	return int64(math.Round(mbit * mega)), nil
 }
@@ -82,7 +83,13 @@ func seconds(s float64) time.Duration {
 }
 
 func newPolicy(p node.Policy) PathPolicy {
-	out := PathPolicy{Sequence: p.Sequence, ACL: p.ACL, Preference: []string{}, MaxLatencyMs: ms(p.MaxLatency), MinMTUBytes: p.MinMTU}
+	out := PathPolicy{
+		Sequence:     p.Sequence,
+		ACL:          p.ACL,
+		Preference:   []string{},
+		MaxLatencyMs: ms(p.MaxLatency),
+		MinMTUBytes:  p.MinMTU,
+	}
 	for c := range strings.SplitSeq(p.Preference, ",") {
 		if c != "" {
 			out.Preference = append(out.Preference, c)
@@ -93,7 +100,11 @@ func newPolicy(p node.Policy) PathPolicy {
 
 func (p PathPolicy) parse() node.Policy {
 	return node.Policy{
-		Sequence: p.Sequence, ACL: p.ACL, Preference: strings.Join(p.Preference, ","), MaxLatency: seconds(p.MaxLatencyMs / 1000), MinMTU: p.MinMTUBytes,
+		Sequence:   p.Sequence,
+		ACL:        p.ACL,
+		Preference: strings.Join(p.Preference, ","),
+		MaxLatency: seconds(p.MaxLatencyMs / 1000),
+		MinMTU:     p.MinMTUBytes,
 	}
 }
 
@@ -134,7 +145,9 @@ func (p Policy) with(forbid []string, limit []PathLimit) (Policy, error) {
 	}
 	p.Limits = slices.Clone(p.Limits)
 	for _, l := range limit {
-		p.Limits = slices.DeleteFunc(p.Limits, func(o PathLimit) bool { return o.Pattern == l.Pattern })
+		p.Limits = slices.DeleteFunc(p.Limits, func(o PathLimit) bool {
+			return o.Pattern == l.Pattern
+		})
 		p.Limits = append(p.Limits, l)
 	}
 	return p, nil
@@ -169,10 +182,20 @@ func (a *API) preview(_ *http.Request, in PreviewPolicy) (PolicyPreview, error) 
 		allowed, refused := policy.Apply(known.paths)
 		d.Remaining = len(allowed)
 		for _, x := range allowed {
-			d.Paths = append(d.Paths, PreviewPath{Fingerprint: x.Fingerprint, Hops: hopsOf(x), Allowed: true, LimitMbitS: lowest(limits, x)})
+			d.Paths = append(d.Paths, PreviewPath{
+				Fingerprint: x.Fingerprint,
+				Hops:        hopsOf(x),
+				Allowed:     true,
+				LimitMbitS:  lowest(limits, x),
+			})
 		}
 		for _, x := range refused {
-			d.Paths = append(d.Paths, PreviewPath{Fingerprint: x.Path.Fingerprint, Hops: hopsOf(x.Path), Clause: string(x.Clause), Reason: x.Reason})
+			d.Paths = append(d.Paths, PreviewPath{
+				Fingerprint: x.Path.Fingerprint,
+				Hops:        hopsOf(x.Path),
+				Clause:      string(x.Clause),
+				Reason:      x.Reason,
+			})
 		}
 		out.Destinations = append(out.Destinations, d)
 	}
@@ -184,10 +207,25 @@ var days = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} // by time.
 func newSettings(s node.Settings) Settings {
 	x := s.Alternative.Schedule
 	out := Settings{
-		Limits: newRates(s.Rates), Alternative: newRates(s.Alternative.Rates), ActiveDownloads: s.Queue.Downloads, ActiveSeeds: s.Queue.Seeds,
-		Schedule:  Schedule{Enabled: x.On, Begin: clock(x.From), End: clock(x.To), Days: []string{}},
-		Directory: s.Dir, CompleteDir: s.CompleteDir, WatchDir: s.Watch.Dir, Watched: s.Watch.Then, Policy: newPolicy(s.Policy),
-		Goal: newGoal(s.Goal), AddPaused: s.AddPaused, PeerExchange: !s.NoPEX, LocalDiscovery: s.LSD,
+		Limits:          newRates(s.Rates),
+		Alternative:     newRates(s.Alternative.Rates),
+		ActiveDownloads: s.Queue.Downloads,
+		ActiveSeeds:     s.Queue.Seeds,
+		Schedule: Schedule{
+			Enabled: x.On,
+			Begin:   clock(x.From),
+			End:     clock(x.To),
+			Days:    []string{},
+		},
+		Directory:      s.Dir,
+		CompleteDir:    s.CompleteDir,
+		WatchDir:       s.Watch.Dir,
+		Watched:        s.Watch.Then,
+		Policy:         newPolicy(s.Policy),
+		Goal:           newGoal(s.Goal),
+		AddPaused:      s.AddPaused,
+		PeerExchange:   !s.NoPEX,
+		LocalDiscovery: s.LSD,
 	}
 	if !s.ScriptOff {
 		out.Script = s.Script
@@ -322,7 +360,11 @@ func set[T any](to, from *T) {
 
 // LimitsOf writes limits as the interface has them.
 func LimitsOf(l client.Limits) Limits {
-	out := Limits{UploadMbitS: float64(l.Upload) / mega, DownloadMbitS: float64(l.Download) / mega, Paths: []PathLimit{}}
+	out := Limits{
+		UploadMbitS:   float64(l.Upload) / mega,
+		DownloadMbitS: float64(l.Download) / mega,
+		Paths:         []PathLimit{},
+	}
 	for _, p := range l.Paths {
 		out.Paths = append(out.Paths, PathLimit{p.Pattern.String(), float64(p.Rate) / mega})
 	}

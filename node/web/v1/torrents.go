@@ -44,7 +44,12 @@ func (a *API) totals(*http.Request, none) (Totals, error) { return a.sum(a.rows(
 // sum is the totals of these torrents.
 func (a *API) sum(rows []Torrent) Totals {
 	all := a.Node.Totals()
-	t := Totals{Torrents: len(rows), States: map[string]int{}, FetchedBytes: all.Fetched, SentBytes: all.Sent}
+	t := Totals{
+		Torrents:     len(rows),
+		States:       map[string]int{},
+		FetchedBytes: all.Fetched,
+		SentBytes:    all.Sent,
+	}
 	_, t.Alternative = a.Node.Settings().RatesAt(time.Now())
 	for _, r := range rows {
 		t.States[r.State]++
@@ -149,11 +154,29 @@ const mega = 1e6
 // row is a torrent as a list shows it.
 func (a *API) row(s node.Status) Torrent {
 	r := Torrent{
-		InfoHash: s.InfoHash, Number: a.numbers.get(s.InfoHash), Name: s.Name, State: stateOf(s.Phase), Waiting: s.Reason, Cause: node.NewCause(s.Cause),
-		SizeBytes: s.Total, HaveBytes: s.Have, CheckedBytes: s.Checked, FetchedBytes: s.Downloaded, SentBytes: s.Uploaded, WastedBytes: s.Wasted,
-		Ratio: s.Ratio, DownMbitS: s.DownRate / mega, UpMbitS: s.UpRate / mega, Peers: s.Peers, Paths: s.Paths,
-		Priority: levels[s.Priority], QueuePosition: s.QueuePosition, Labels: append([]string{}, s.Labels...), Directory: s.Storage.Dir,
-		Magnet: s.IsMagnet, Added: s.Added,
+		InfoHash:      s.InfoHash,
+		Number:        a.numbers.get(s.InfoHash),
+		Name:          s.Name,
+		State:         stateOf(s.Phase),
+		Waiting:       s.Reason,
+		Cause:         node.NewCause(s.Cause),
+		SizeBytes:     s.Total,
+		HaveBytes:     s.Have,
+		CheckedBytes:  s.Checked,
+		FetchedBytes:  s.Downloaded,
+		SentBytes:     s.Uploaded,
+		WastedBytes:   s.Wasted,
+		Ratio:         s.Ratio,
+		DownMbitS:     s.DownRate / mega,
+		UpMbitS:       s.UpRate / mega,
+		Peers:         s.Peers,
+		Paths:         s.Paths,
+		Priority:      levels[s.Priority],
+		QueuePosition: s.QueuePosition,
+		Labels:        append([]string{}, s.Labels...),
+		Directory:     s.Storage.Dir,
+		Magnet:        s.IsMagnet,
+		Added:         s.Added,
 	}
 	if s.Err != nil {
 		r.Error = s.Err.Error()
@@ -168,7 +191,11 @@ func (a *API) row(s node.Status) Torrent {
 }
 
 // levels are the names of priorities in the queue.
-var levels = map[node.Priority]string{node.PriorityLow: "low", node.PriorityNormal: "normal", node.PriorityHigh: "high"}
+var levels = map[node.Priority]string{
+	node.PriorityLow:    "low",
+	node.PriorityNormal: "normal",
+	node.PriorityHigh:   "high",
+}
 
 // level reads the name of a priority.
 func level(name string) (node.Priority, error) {
@@ -191,12 +218,26 @@ func stateOf(p client.Phase) string {
 func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 	s, o, src := t.Status(), t.Options(), t.Source()
 	d := TorrentDetail{
-		Torrent: a.row(s), MagnetLink: src.Magnet(), Comment: src.Comment, Private: s.Private, PieceLength: s.PieceLength,
-		Pieces: s.Pieces, PiecesDone: s.PiecesDone, Dropped: s.Dropped, FileCount: s.Files, Storage: string(s.Storage.Kind),
-		WebSeeds: append([]string{}, o.WebSeedURLs()...), PeerSources: map[string]int{},
+		Torrent:     a.row(s),
+		MagnetLink:  src.Magnet(),
+		Comment:     src.Comment,
+		Private:     s.Private,
+		PieceLength: s.PieceLength,
+		Pieces:      s.Pieces,
+		PiecesDone:  s.PiecesDone,
+		Dropped:     s.Dropped,
+		FileCount:   s.Files,
+		Storage:     string(s.Storage.Kind),
+		WebSeeds:    append([]string{}, o.WebSeedURLs()...),
+		PeerSources: map[string]int{},
 		Settings: TorrentSettings{
-			Sequential: s.Sequential, Limits: newRates(s.Rates), HonourGlobal: s.HonourGlobal, Goal: newGoal(s.Goal), PeerLimit: s.PeerLimit,
-			Trackers: [][]string{}, Policy: newPolicy(s.Policy),
+			Sequential:   s.Sequential,
+			Limits:       newRates(s.Rates),
+			HonourGlobal: s.HonourGlobal,
+			Goal:         newGoal(s.Goal),
+			PeerLimit:    s.PeerLimit,
+			Trackers:     [][]string{},
+			Policy:       newPolicy(s.Policy),
 		},
 	}
 	if d.Creator = src.Creator; !src.Created.IsZero() {
@@ -228,7 +269,14 @@ func (a *API) change(t *node.Torrent, in Change) (TorrentDetail, error) {
 }
 
 func (in Change) parse() (c node.Change, err error) {
-	c = node.Change{Name: in.Name, Labels: in.Labels, Sequential: in.Sequential, HonourGlobal: in.HonourGlobal, PeerLimit: in.PeerLimit, QueuePosition: in.QueuePosition}
+	c = node.Change{
+		Name:          in.Name,
+		Labels:        in.Labels,
+		Sequential:    in.Sequential,
+		HonourGlobal:  in.HonourGlobal,
+		PeerLimit:     in.PeerLimit,
+		QueuePosition: in.QueuePosition,
+	}
 	if in.Priority != nil {
 		p, err := level(*in.Priority)
 		if err != nil {

@@ -28,7 +28,11 @@ const patience = 60 * time.Second
 func Service(t testing.TB) (n *node.Node, downloads string) {
 	t.Helper()
 	downloads = t.TempDir()
-	return Open(t, node.Config{Service: true, State: t.TempDir(), Settings: node.Settings{Dir: downloads}}), downloads
+	return Open(t, node.Config{
+		Service:  true,
+		State:    t.TempDir(),
+		Settings: node.Settings{Dir: downloads},
+	}), downloads
 }
 
 // ServiceInDHT is Service with a node of a DHT on loopback.
@@ -84,7 +88,10 @@ func Torrent(t testing.TB, dir, name string, files ...File) client.Created {
 			t.Fatal(err)
 		}
 	}
-	c, err := client.Create(context.Background(), filepath.Join(dir, name), client.CreateOptions{PieceLength: 32 << 10, Comment: "a comment"})
+	c, err := client.Create(context.Background(), filepath.Join(dir, name), client.CreateOptions{
+		PieceLength: 32 << 10,
+		Comment:     "a comment",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

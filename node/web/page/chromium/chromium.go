@@ -151,7 +151,8 @@ func (b *Tab) Until(condition string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); !Get[bool](b, "Boolean("+condition+")"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			b.t.Fatalf("never true: %s; the browser says %q; the page shows:\n%.1500s", condition, b.said(), Get[string](b, "document.body.innerText"))
+			b.t.Fatalf("never true: %s; the browser says %q; the page shows:\n%.1500s",
+				condition, b.said(), Get[string](b, "document.body.innerText"))
 		}
 	}
 }

@@ -100,7 +100,8 @@ func InBrowser(t testing.TB, torrent string) (sum func() string) {
 			const report = async got => { window.report = got instanceof Error ? String(got) : hex(await crypto.subtle.digest('SHA-256', got)); };
 			` + script + `</script>`))
 	})
-	mux.HandleFunc("/x.torrent", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, torrent) })
+	mux.HandleFunc("/x.torrent",
+		func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, torrent) })
 	mux.HandleFunc("/webtorrent.min.js", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, filepath.Join(packages, "webtorrent/dist/webtorrent.min.js"))
 	})
