@@ -93,7 +93,7 @@ func add(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	return errors.Join(errs...)
 }
 
-// parseAdd reads what holds for all added torrents.
+// parseAdd reads the flags, which hold for all added torrents.
 func parseAdd(cmd *cli.Command) (in v1.AddTorrent, err error) {
 	in = v1.AddTorrent{
 		Paused:     cmd.Bool("paused"),
@@ -115,7 +115,8 @@ func parseAdd(cmd *cli.Command) (in v1.AddTorrent, err error) {
 	if goal := f.seedGoal(); !goal.IsZero() {
 		in.Goal = &v1.Goal{Ratio: goal.Ratio, TimeS: goal.Time.Seconds()}
 	}
-	if l := v1.LimitsOf(f.limits()); l.UploadMbitS != 0 || l.DownloadMbitS != 0 || len(l.Paths) > 0 {
+	l := v1.LimitsOf(f.limits())
+	if l.UploadMbitS != 0 || l.DownloadMbitS != 0 || len(l.Paths) > 0 {
 		in.Limits = &l
 	}
 	return in, f.err

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"slices"
-
 	"log/slog"
+	"slices"
 
 	"github.com/urfave/cli/v3"
 
@@ -18,8 +17,8 @@ func announceFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
 		&cli.StringSliceFlag{
 			Name: "tracker",
-			Usage: "ask the tracker at `URL` too, beside those of the torrent: http, https, udp " +
-				"or scion (repeatable)",
+			Usage: "ask the tracker at `URL`, too, in addition to the torrent's own trackers: " +
+				"http, https, udp or scion (repeatable)",
 			Config: cli.StringConfig{TrimSpace: true},
 		},
 		&cli.BoolFlag{Name: "no-trackers", Usage: "ask no tracker of the torrent"},
@@ -39,7 +38,7 @@ func dhtFlags() []cli.Flag {
 	}
 }
 
-// knowledgeFlags say what trackers on SCION may know and say about paths.
+// knowledgeFlags say how braid exchanges path knowledge with trackers on SCION.
 func knowledgeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
@@ -51,15 +50,16 @@ func knowledgeFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:  "path-knowledge",
 			Value: "share",
-			Usage: "`HOW` trackers on SCION help to choose paths: share (try first what they " +
-				"name, and tell them what was measured of paths), use (tell them nothing), or " +
-				"off",
+			Usage: "`HOW` to use the path knowledge of trackers on SCION: share (try the paths " +
+				"first that trackers recommend, and send them measurements of paths), use (send " +
+				"no measurements), or off",
 		},
 	}
 }
 
-// trackers returns the tiers of trackers to ask for a torrent: those of the command line, in which
-// a wrong URL is an error, and those of the torrent.
+// trackers returns the tiers of trackers to ask for a torrent: first those of the command line,
+// then those of the torrent. Wrong URLs of the command line are errors; those of the torrent are
+// logged.
 func (f *flags) trackers(s client.Source, log *slog.Logger) (out [][]tracker.URL) {
 	for _, u := range readAll(f, "tracker", tracker.ParseURL) {
 		out = append(out, []tracker.URL{u.OfUser()})
@@ -79,7 +79,7 @@ func (f *flags) knowledge() node.Knowledge {
 		return node.Knowledge{Peers: order, Use: true, Share: how == "share"}
 	case "off":
 		f.want(!f.IsSet("peer-order"),
-			"--peer-order asks trackers for what --path-knowledge off declines; give one of them")
+			"--peer-order has no effect with --path-knowledge off: give only one of them")
 	default:
 		f.wrong("--path-knowledge %q: want share, use or off", how)
 	}

@@ -39,7 +39,7 @@ func benchCommand() *cli.Command {
 	}
 }
 
-// benchWorker is the command of a process that a benchmark starts.
+// benchWorker is the hidden command of a process that a benchmark starts.
 func benchWorker[J any](
 	name string, work func(ctx context.Context, job J, report func(any) error) error,
 ) *cli.Command {
@@ -53,14 +53,14 @@ func benchWorker[J any](
 	}
 }
 
-// benchmark is a benchmark that runs.
+// benchmark is a running benchmark.
 type benchmark struct {
 	*cli.Command
 	exe string // this program
-	dir string // for files of the run
+	dir string // for temporary files
 }
 
-// benchAction prepares a benchmark, runs it and removes its files.
+// benchAction prepares a benchmark, runs it, and removes its files.
 func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) (err error) {
 		if cmd.Args().Present() {
@@ -81,7 +81,7 @@ func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 // worker is the command line of a benchWorker.
 func (b benchmark) worker(name string) []string { return []string{b.exe, "bench", name} }
 
-// progress tells people what happens next.
+// progress tells the user what happens next.
 func (b benchmark) progress(s string) {
 	if !b.Bool("quiet") {
 		stderr(b.Command).printf("%s\n", s)
@@ -113,11 +113,10 @@ func benchLinkCommand() *cli.Command {
 "plain" loads send and receive without segmentation offload, as stock border routers do. Run it on a
 machine that does nothing else: "missed" counts packets that the machine lost before they reached
 the link, and "late" those that left it more than 2 ms too late.`,
-		Flags: []cli.Flag{benchJSONFlag(), &durationFlag{
-			Name:  "duration",
-			Value: 2 * time.Second,
-			Usage: "of each case",
-		}},
+		Flags: []cli.Flag{
+			benchJSONFlag(),
+			&durationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"},
+		},
 		Action: benchAction(benchLink),
 	}
 }
@@ -125,7 +124,8 @@ the link, and "late" those that left it more than 2 ms too late.`,
 func benchLink(ctx context.Context, b benchmark) error {
 	cases := linkemu.Cases(b.Duration("duration"))
 	b.progress(fmt.Sprintf("%d cases of %s each", len(cases), b.Duration("duration")))
-	rows := b.rows("link\tload\tMbit/s\trate error %\tlate p50 ms\tp90\tp99\tloss error % (chance)\tCPU s/GB\tmissed\tlate\t")
+	rows := b.rows("link\tload\tMbit/s\trate error %\tlate p50 ms\tp90\tp99\t" +
+		"loss error % (chance)\tCPU s/GB\tmissed\tlate\t")
 	for _, c := range cases {
 		a, err := linkemu.Measure(ctx, c.Link, c.Load)
 		if err != nil {
@@ -179,13 +179,15 @@ func benchKnowledge(ctx context.Context, b benchmark) error {
 	if cfg.Worlds < 1 {
 		return usageErrorf("--worlds: want at least 1")
 	}
-	rows := b.rows("experiment\tpeers\thints\tleecher\truns\tfirst piece\t90%\tbest paths\t90%\tdone\t90%\tfirst 30 s, Mbit/s\t")
+	rows := b.rows("experiment\tpeers\thints\tleecher\truns\tfirst piece\t90%\t" +
+		"best paths\t90%\tdone\t90%\tfirst 30 s, Mbit/s\t")
 	return rows.End(knowledgebench.Run(ctx, cfg, func(r knowledgebench.Row) {
 		best := "-\t-"
 		if r.BestSet != (knowledgebench.Spread{}) {
 			best = fmt.Sprintf("%.2f\t%.2f", r.BestSet.P50, r.BestSet.P90)
 		}
-		rows.Add(r, "%s\t%s\t%s\t%s\t%d\t%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t", r.Experiment, r.Order, r.Hints, r.Nth, r.Runs,
+		rows.Add(r, "%s\t%s\t%s\t%s\t%d\t%.2f\t%.2f\t%s\t%.1f\t%.1f\t%.2f\t",
+			r.Experiment, r.Order, r.Hints, r.Nth, r.Runs,
 			r.First.P50, r.First.P90, best, r.Done.P50, r.Done.P90, r.Early.P50)
 	}))
 }
@@ -255,10 +257,13 @@ func benchTransport(ctx context.Context, b benchmark) error {
 		MTUs:       b.IntSlice("mtu"),
 		Progress:   b.progress,
 	}
-	rows := b.rows("case\tMTU\trouters\tpaths\tMbit/s\t(spread)\tCPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")
+	rows := b.rows("case\tMTU\trouters\tpaths\tMbit/s\t(spread)\t" +
+		"CPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")
 	return rows.End(transportbench.Run(ctx, cfg, func(r transportbench.Row) {
-		m, c := r.Spread.MbitS, r.Spread.CPU
-		rows.Add(r, "%s\t%d\t%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%d\t", r.Case, r.MTU, r.Routers, r.Paths,
-			r.MbitS, m[0], m[1], r.CPU.Client, r.CPU.Server, r.CPU.Routers, r.CPU.Client+r.CPU.Server, c[0], c[1], r.Runs)
+		m, cpu, spread := r.Spread.MbitS, r.CPU, r.Spread.CPU
+		rows.Add(r, "%s\t%d\t%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%d\t",
+			r.Case, r.MTU, r.Routers, r.Paths, r.MbitS, m[0], m[1],
+			cpu.Client, cpu.Server, cpu.Routers, cpu.Client+cpu.Server, spread[0], spread[1],
+			r.Runs)
 	}))
 }

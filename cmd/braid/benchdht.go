@@ -85,11 +85,12 @@ func benchDHT(ctx context.Context, b benchmark) error {
 	return dhtbench.Draw(rows).Write(b.String("figure"), ".svg", ".csv")
 }
 
-// measureDHT measures what the flags name, in simulations or on a testbed.
+// measureDHT measures the cases that the flags name, in simulations or on a testbed.
 func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err error) {
 	only := b.StringSlice("case")
 	for _, name := range only {
-		if !slices.ContainsFunc(dhtbench.Cases, func(c dhtbench.Case) bool { return c.Name == name }) {
+		isNamed := func(c dhtbench.Case) bool { return c.Name == name }
+		if !slices.ContainsFunc(dhtbench.Cases, isNamed) {
 			return nil, usageErrorf("--case %q: no such case; see --help", name)
 		}
 	}
@@ -129,8 +130,9 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 				return nil, table.End(err)
 			}
 			rows = append(rows, r)
-			table.Add(r, "%s\t%d\t%.1f\t%.2f\t%.0f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\t", r.Case, r.Nodes, 100*r.Found,
-				r.HopsMean, r.HopsP95, r.P95, r.Queries, r.LoadMean, r.LoadP99, r.Seconds)
+			table.Add(r, "%s\t%d\t%.1f\t%.2f\t%.0f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\t",
+				r.Case, r.Nodes, 100*r.Found, r.HopsMean, r.HopsP95, r.P95,
+				r.Queries, r.LoadMean, r.LoadP99, r.Seconds)
 		}
 	}
 	return rows, table.End(nil)
@@ -151,7 +153,7 @@ func (b benchmark) openStar(ctx context.Context) (*dhtbench.Network, error) {
 	})
 }
 
-// readDHTRows reads what --json has written.
+// readDHTRows reads the output of --json.
 func readDHTRows(name string) (rows []dhtbench.Row, err error) {
 	f, err := os.Open(name)
 	if err != nil {

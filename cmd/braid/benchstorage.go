@@ -73,15 +73,19 @@ func benchStorage(ctx context.Context, b benchmark) error {
 	}
 	runs = cmp.Or(runs, 3)
 	cases := storagebench.Cases(int64(size) << 20)
-	rows := b.rows("storage\torder\tpiece KiB\twrite MB/s\tof limit\tread MB/s\tof limit\tCPU s/GB\tallocated MB\tpeak MiB\t")
+	rows := b.rows("storage\torder\tpiece KiB\twrite MB/s\tof limit\tread MB/s\tof limit\t" +
+		"CPU s/GB\tallocated MB\tpeak MiB\t")
 	var limit storagebench.Result
-	return rows.End(storagebench.Compare(ctx, cases, runs, b.dir, b.progress, func(r storagebench.Result) {
+	add := func(r storagebench.Result) {
 		if r.Storage == "limit" {
 			limit = r
 		}
-		rows.Add(r, "%s\t%s\t%d\t%.0f\t%.2f\t%.0f\t%.2f\t%.2f\t%.1f\t%.0f\t", r.Storage, r.Order, r.PieceLength>>10,
-			r.WriteMBs, r.WriteMBs/limit.WriteMBs, r.ReadMBs, r.ReadMBs/limit.ReadMBs, r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB)
-	}))
+		rows.Add(r, "%s\t%s\t%d\t%.0f\t%.2f\t%.0f\t%.2f\t%.2f\t%.1f\t%.0f\t",
+			r.Storage, r.Order, r.PieceLength>>10,
+			r.WriteMBs, r.WriteMBs/limit.WriteMBs, r.ReadMBs, r.ReadMBs/limit.ReadMBs,
+			r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB)
+	}
+	return rows.End(storagebench.Compare(ctx, cases, runs, b.dir, b.progress, add))
 }
 
 func benchDownloads(ctx context.Context, b benchmark, sizes []int, runs int) error {
@@ -97,7 +101,8 @@ func benchDownloads(ctx context.Context, b benchmark, sizes []int, runs int) err
 	}
 	rows := b.rows("storage\tMiB\tMB/s\t(spread)\tCPU s/GB\tallocated MB\tpeak MiB\truns\t")
 	return rows.End(storagebench.Run(ctx, cfg, func(r storagebench.Row) {
-		rows.Add(r, "%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.0f\t%.0f\t%d\t", r.Storage, r.Bytes>>20, r.MBs, r.Least, r.Most,
+		rows.Add(r, "%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.0f\t%.0f\t%d\t",
+			r.Storage, r.Bytes>>20, r.MBs, r.Least, r.Most,
 			r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB, r.Runs)
 	}))
 }

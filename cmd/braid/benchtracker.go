@@ -46,7 +46,7 @@ swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a s
 	}
 }
 
-// trackerTrials are the cases that measure no rate.
+// trackerTrials are the cases that measure something other than a rate.
 var trackerTrials = []string{"memory", "slow", "kill"}
 
 func benchTracker(ctx context.Context, b benchmark) error {
@@ -70,10 +70,11 @@ func benchTracker(ctx context.Context, b benchmark) error {
 			cases = append(cases, c)
 		}
 	}
+	slices.Sort(known)
+	known = slices.Compact(known)
 	for _, c := range only {
 		if !slices.Contains(known, c) {
-			return usageErrorf("--case %q: want one of %s",
-				c, strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "))
+			return usageErrorf("--case %q: want one of %s", c, strings.Join(known, ", "))
 		}
 	}
 	if err := benchTrackerRates(ctx, b, load, cases); err != nil {
@@ -109,23 +110,29 @@ func benchTrackerRates(
 		return nil
 	}
 	if !b.Bool("json") {
-		fmt.Fprintf(stdout(b.Command), "tracker on core %d, generator on core %d, median of %d runs of %v\n\n",
+		fmt.Fprintf(stdout(b.Command),
+			"tracker on core %d, generator on core %d, median of %d runs of %v\n\n",
 			load.TrackerCore, load.GeneratorCore, b.Int("runs"), b.Duration("duration"))
 	}
-	table := b.rows("tracker\ttransport\tunder way\tannounces/s\tper CPU second\tp50 ms\tp99 ms\tlost\t")
-	rows, err := bench.Turns(ctx, b.Int("runs"), len(cases), func(_, i int) (trackerbench.Row, error) {
+	table := b.rows("tracker\ttransport\tunder way\tannounces/s\tper CPU second\t" +
+		"p50 ms\tp99 ms\tlost\t")
+	measure := func(_, i int) (trackerbench.Row, error) {
 		r, err := load.Measure(ctx, cases[i], b.Duration("duration"))
 		if err == nil && b.Bool("json") {
 			table.Add(r, "")
 		}
 		return r, err
-	})
+	}
+	rows, err := bench.Turns(ctx, b.Int("runs"), len(cases), measure)
 	for i, c := range cases {
 		of := func(f func(trackerbench.Row) float64) float64 { return bench.Median(rows[i], f) }
 		if !b.Bool("json") && len(rows[i]) > 0 {
-			table.Add(nil, "%s\t%s\t%d\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t", c.Tracker, c.Transport, c.Window,
-				of(func(r trackerbench.Row) float64 { return r.Rate }), of(func(r trackerbench.Row) float64 { return r.PerCPU }),
-				of(func(r trackerbench.Row) float64 { return r.P50 }), of(func(r trackerbench.Row) float64 { return r.P99 }),
+			table.Add(nil, "%s\t%s\t%d\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t",
+				c.Tracker, c.Transport, c.Window,
+				of(func(r trackerbench.Row) float64 { return r.Rate }),
+				of(func(r trackerbench.Row) float64 { return r.PerCPU }),
+				of(func(r trackerbench.Row) float64 { return r.P50 }),
+				of(func(r trackerbench.Row) float64 { return r.P99 }),
 				of(func(r trackerbench.Row) float64 { return float64(r.Lost) }))
 		}
 	}
@@ -143,8 +150,9 @@ func benchTrackerTrial(
 			r.BytesPerPeer, r.Peers, r.Swarms), err
 	case "slow":
 		r, err := load.Slow(ctx, 5000, b.Int("runs"), b.Duration("duration"))
-		const text = "p99 of honest announces %.2f ms (p50 %.2f) beside %d half-open requests, %.2f ms (p50 %.2f) without: ratio %.2f"
-		return r, fmt.Sprintf(text, r.BesideP99, r.BesideP50, r.Slow, r.AloneP99, r.AloneP50, r.Ratio), err
+		return r, fmt.Sprintf("p99 of honest announces %.2f ms (p50 %.2f) beside %d half-open "+
+			"requests, %.2f ms (p50 %.2f) without: ratio %.2f",
+			r.BesideP99, r.BesideP50, r.Slow, r.AloneP99, r.AloneP50, r.Ratio), err
 	default:
 		k := trackerbench.KillTrial{
 			Swarms: 10_000,
@@ -154,7 +162,8 @@ func benchTrackerTrial(
 			Margin: time.Second,
 		}
 		r, err := load.Kill(ctx, k)
-		const text = "%d of %d peers lost that were acknowledged more than %.0f s before, %d of %d later ones; ready again after %.2f s"
-		return r, fmt.Sprintf(text, r.Lost, r.Acknowledged, r.Margin, r.LaterLost, r.Later, r.Ready), err
+		return r, fmt.Sprintf("%d of %d peers lost that were acknowledged more than %.0f s "+
+			"before, %d of %d later ones; ready again after %.2f s",
+			r.Lost, r.Acknowledged, r.Margin, r.LaterLost, r.Later, r.Ready), err
 	}
 }

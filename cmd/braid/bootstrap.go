@@ -96,7 +96,12 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 		TRCs:   []trustedTRC{},
 	}
 	for _, j := range r.Judged {
-		out.TRCs = append(out.TRCs, trustedTRC{j.TRC.TRC.ID.String(), bootstrap.Fingerprint(j.TRC), j.Trust, j.TRC.TRC.Validity.NotAfter})
+		out.TRCs = append(out.TRCs, trustedTRC{
+			ID:          j.TRC.TRC.ID.String(),
+			Fingerprint: bootstrap.Fingerprint(j.TRC),
+			Trust:       j.Trust,
+			NotAfter:    j.TRC.TRC.Validity.NotAfter,
+		})
 	}
 	if !cmd.Bool("dry-run") {
 		if err := r.Keep(dir, time.Now()); err != nil {
@@ -117,7 +122,8 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 	case !out.Kept:
 		w.printf("nothing is written (--dry-run)\n")
 	case !out.Used:
-		w.printf("kept in %s, but not used: this host has a SCION configuration of its administrator\n", dir)
+		w.printf("kept in %s, but not used: "+
+			"this host has a SCION configuration of its administrator\n", dir)
 	default:
 		w.printf("kept in %s\n", dir)
 	}
@@ -134,25 +140,28 @@ func bootstrapDir() (string, error) {
 // topology.
 func isSetUp(c scionnet.Config) bool { return c.Daemon != "" || bootstrap.Has(c.ConfigDir) }
 
-// ownSetup returns the directory of braid's own configuration, if it may be used: the user has
-// named no other and has not switched it off, and nobody has set up SCION on this host.
+// ownSetup returns the directory of braid's own configuration. ok is false if that must not be
+// used: the user has named another configuration or has switched bootstrapping off, or somebody has
+// set up SCION on this host.
 func ownSetup(cmd *cli.Command, c scionnet.Config) (dir string, ok bool) {
-	if where := cmd.String("bootstrap"); where == "" || where == "off" || cmd.IsSet("config-dir") || isSetUp(c) {
+	where := cmd.String("bootstrap")
+	off := where == "" || where == "off"
+	if off || cmd.IsSet("config-dir") || isSetUp(c) {
 		return "", false
 	}
 	dir, err := bootstrapDir()
 	return dir, err == nil
 }
 
-// setUp gets a configuration for a host that has none, or refreshes it. If that fails, what is
-// there stays, and the caller finds out whether it is enough.
+// setUp gets a configuration for a host that has none, or refreshes it. If that fails, the old
+// configuration stays, and opening the host fails if that is not enough.
 func setUp(ctx context.Context, cmd *cli.Command, log *slog.Logger) {
 	if log == nil {
 		log = logger(cmd)
 	}
 	c, err := environment(cmd)
 	if err != nil {
-		return // the caller says so
+		return // the caller will meet the same error
 	}
 	dir, ok := ownSetup(cmd, c)
 	if !ok {

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// calm bounds the lines that each message gets an hour, and says how many it left out. Otherwise
-// strangers could fill the log: a banned peer comes back under another key, and a tracker answers
-// nonsense each time.
+// calm is a log handler that bounds the lines of each message in an hour, and logs how many it left
+// out. Otherwise strangers could fill the log: a banned peer comes back with another key, or a
+// tracker answers nonsense each time.
 type calm struct {
 	slog.Handler
 	kinds *kinds
 }
 
-// linesPerHour is for each message. All messages together write half a megabyte a day at most.
+// linesPerHour bounds the lines of each message. With it, all messages together write at most half
+// a megabyte a day.
 const linesPerHour = 20
 
 func newCalm(h slog.Handler) calm { return calm{h, &kinds{byMessage: map[string]*kind{}}} }
@@ -35,8 +36,13 @@ func (c calm) Handle(ctx context.Context, r slog.Record) error {
 	return c.Handler.Handle(ctx, r)
 }
 
-func (c calm) WithAttrs(as []slog.Attr) slog.Handler { return calm{c.Handler.WithAttrs(as), c.kinds} }
-func (c calm) WithGroup(name string) slog.Handler    { return calm{c.Handler.WithGroup(name), c.kinds} }
+func (c calm) WithAttrs(as []slog.Attr) slog.Handler {
+	return calm{c.Handler.WithAttrs(as), c.kinds}
+}
+
+func (c calm) WithGroup(name string) slog.Handler {
+	return calm{c.Handler.WithGroup(name), c.kinds}
+}
 
 // kinds counts the lines of each message.
 type kinds struct {
@@ -48,15 +54,15 @@ type kinds struct {
 type kind struct {
 	began  time.Time
 	lines  int
-	missed int // since the last line that was taken
+	missed int // lines left out since the last logged one
 }
 
-// maxKinds bounds the messages that are told apart. braid has about a hundred. If one contains a
-// stranger's text, all messages beyond the bound count as one.
+// maxKinds bounds the number of kinds. braid has about a hundred messages. Should one contain a
+// stranger's text, all messages beyond the bound count as one kind.
 const maxKinds = 1000
 
-// count tells whether a line is taken, whether it is the last one of its hour, and how many were
-// left out before it.
+// count tells whether to log a line, whether it is the last one in this hour, and how many lines
+// were left out before it.
 func (k *kinds) count(message string, now time.Time) (take, last bool, missed int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,12 +9,13 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// configureCompletion words the command that prints the completion scripts; the cli library makes
-// it.
+// configureCompletion sets the help of the command that prints completion scripts. The cli library
+// adds this command.
 func configureCompletion(c *cli.Command) {
 	c.Hidden = false
 	c.Usage = "print the script with which a shell completes commands and flags"
-	c.Description = "bash: braid completion bash > ~/.local/share/bash-completion/completions/braid\n\n" +
+	c.Description = "bash: " +
+		"braid completion bash > ~/.local/share/bash-completion/completions/braid\n\n" +
 		"zsh: braid completion zsh > DIR/_braid, with a DIR in $fpath\n\n" +
 		"fish: braid completion fish > ~/.config/fish/completions/braid.fish"
 	for _, shell := range c.Commands {
@@ -24,18 +25,18 @@ func configureCompletion(c *cli.Command) {
 	setDefaults(c)
 }
 
-// bashCompletion stands for the library's script, which has bash evaluate the words that were
-// typed: the tab key would run a command in $(...).
+// bashCompletion replaces the library's script, which makes bash evaluate the typed words: with it,
+// the tab key would run a command in $(...).
 //
 //go:embed completion.bash
 var bashCompletion string
 
-// fishFiles lets fish complete files where braid names nothing, as bash and zsh do. The library's
-// script lets it complete none.
+// fishFiles makes fish complete files if braid suggests nothing, as bash and zsh do. With the
+// library's script alone, fish never completes files.
 const fishFiles = "complete -c braid -F -n 'not count (__braid_perform_completion) >/dev/null'\n"
 
-// completionScript prints the script for a shell. Those of the library get spaces for tabs, since
-// the printer would show those as escapes.
+// completionScript prints the script for a shell. It replaces tabs in the library's scripts with
+// spaces, since the printer would print escapes for them.
 func completionScript(_ context.Context, c *cli.Command) error {
 	script := bashCompletion
 	if c.Name != "bash" {
@@ -44,8 +45,9 @@ func completionScript(_ context.Context, c *cli.Command) error {
 			Name: "braid", EnableShellCompletion: true, Writer: &written, ErrWriter: &written,
 			ExitErrHandler: func(context.Context, *cli.Command, error) {}, // Run returns it
 		}
-		// With ctx the library would take this command for one of braid's own.
-		if err := library.Run(context.Background(), []string{"braid", "completion", c.Name}); err != nil {
+		// ctx would make the library take this command for one of braid's own.
+		args := []string{"braid", "completion", c.Name}
+		if err := library.Run(context.Background(), args); err != nil {
 			return err
 		}
 		script = strings.ReplaceAll(written.String(), "\t", "  ")
@@ -57,8 +59,8 @@ func completionScript(_ context.Context, c *cli.Command) error {
 	return nil
 }
 
-// complete names the commands and flags that may come next. Where a value of a flag comes next, it
-// names none, so that the shell completes files.
+// complete prints the commands and flags that may come next. If a flag's value comes next, it
+// prints nothing, so that the shell completes files.
 func complete(ctx context.Context, c *cli.Command) {
 	args := c.Args().Slice()
 	if len(args) > 0 && takesValue(c, args[len(args)-1]) {
@@ -67,7 +69,7 @@ func complete(ctx context.Context, c *cli.Command) {
 	cli.DefaultCompleteWithFlags(ctx, c)
 }
 
-// takesValue tells whether the word is a flag of the command, in full, that needs a value.
+// takesValue tells whether the word is the full name of a flag that needs a value.
 func takesValue(c *cli.Command, word string) bool {
 	name := strings.TrimLeft(word, "-")
 	for _, f := range c.Flags {

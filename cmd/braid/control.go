@@ -39,13 +39,13 @@ func controlFlags() []cli.Flag {
 	}
 }
 
-// systemSocket is that of scripts/braid.service.
+// systemSocket is where the system's daemon answers: see the unit braid.service.
 const systemSocket = "/run/braid/api.sock"
 
-// ownSocket is where the user's daemon answers. A directory of another user is refused, who could
-// pretend to be the daemon.
+// ownSocket returns where the user's daemon answers. It refuses a directory of another user, whose
+// program could pretend to be the daemon.
 func ownSocket(getenv func(string) string) (string, error) {
-	if d := getenv("RUNTIME_DIRECTORY"); filepath.IsAbs(d) { // of systemd, for the unit
+	if d := getenv("RUNTIME_DIRECTORY"); filepath.IsAbs(d) { // systemd sets it for the unit
 		return filepath.Join(d, "api.sock"), nil
 	}
 	if d := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(d) {
@@ -56,7 +56,8 @@ func ownSocket(getenv func(string) string) (string, error) {
 		return "", fmt.Errorf("no place for the daemon's socket: %w; give --api unix:PATH", err)
 	}
 	if !isPrivate(dir) {
-		return "", fmt.Errorf("%s belongs to another user: set XDG_RUNTIME_DIR, or give --api unix:PATH", dir)
+		return "", fmt.Errorf("%s belongs to another user: "+
+			"set XDG_RUNTIME_DIR, or give --api unix:PATH", dir)
 	}
 	return filepath.Join(dir, "api.sock"), nil
 }
@@ -94,37 +95,43 @@ func daemonAddress(flag string) (string, error) {
 	return "unix:" + own, nil
 }
 
-// explain adds what to do to an error of the daemon.
+// explain adds advice to an error of the daemon.
 func explain(cmd *cli.Command, err error) error {
 	status := (*v1.StatusError)(nil)
 	switch {
 	case errors.Is(err, v1.ErrNoDaemon):
 		address, _ := daemonAddress(cmd.String("api")) // an error would have ended the command
 		if errors.Is(err, os.ErrPermission) {
-			return fmt.Errorf("no braid daemon answers at %s: it is another user's; try sudo, or name another one with --api", address)
+			return fmt.Errorf("no braid daemon answers at %s: it is another user's; "+
+				"try sudo, or name another one with --api", address)
 		}
-		return fmt.Errorf("no braid daemon answers at %s.\nStart one with 'braid daemon', or name another one with --api.\nbraid download and braid seed need none", address)
+		return fmt.Errorf("no braid daemon answers at %s.\n"+
+			"Start one with 'braid daemon', or name another one with --api.\n"+
+			"braid download and braid seed need none", address)
 	case errors.As(err, &status) && status.Status == 401:
-		return errors.New("the daemon wants a password: give --password-file FILE, or set BRAID_PASSWORD")
+		return errors.New("the daemon wants a password: " +
+			"give --password-file FILE, or set BRAID_PASSWORD")
 	case errors.As(err, &status) && status.Status == 400:
 		return usageErrorf("%w", err)
 	}
 	return err
 }
 
+// action is what a command does with a daemon.
+type action func(ctx context.Context, cmd *cli.Command, d *v1.Client) error
+
+// torrentAction is what a command does with a torrent of a daemon.
+type torrentAction func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error
+
 // controlling makes a command that talks to a daemon.
-func controlling(
-	c *cli.Command, act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error,
-) *cli.Command {
+func controlling(c *cli.Command, act action) *cli.Command {
 	c.Flags = append(c.Flags, controlFlags()...)
 	c.Action = withDaemon(act)
 	return c
 }
 
-// withDaemon makes the action of a command that talks to a daemon.
-func withDaemon(
-	act func(ctx context.Context, cmd *cli.Command, d *v1.Client) error,
-) cli.ActionFunc {
+// withDaemon connects to the daemon and acts.
+func withDaemon(act action) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		d, err := dial(cmd)
 		if err != nil {
@@ -160,12 +167,14 @@ func printObjects[T any](cmd *cli.Command, all ...T) error {
 
 const torrentsUsage = "TORRENT..."
 
-const howToName = "A torrent is named by its number in braid list, its name, or the beginning of its info hash."
+const howToName = "A torrent is named by its number in braid list, its name, or the beginning of " +
+	"its info hash."
 
 // named returns the torrents that the command line names.
 func named(ctx context.Context, cmd *cli.Command, d *v1.Client) ([]v1.Torrent, error) {
 	if !cmd.Args().Present() && !cmd.Bool("all") {
-		return nil, usageErrorf("name a torrent by its number, its name or its info hash; braid list shows them")
+		return nil, usageErrorf("name a torrent by its number, its name or its info hash; " +
+			"braid list shows them")
 	}
 	all, err := d.List(ctx, "info_hash", "number", "name", "directory", "state")
 	if err != nil {
@@ -202,13 +211,14 @@ const minPrefix = 4
 func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
 	number, err := strconv.Atoi(name)
 	lower := strings.ToLower(name)
-	for _, other := range []func(v1.Torrent) bool{
+	isOther := []func(v1.Torrent) bool{
 		func(t v1.Torrent) bool { return err != nil || t.Number != number },
 		func(t v1.Torrent) bool { return t.Name != name },
 		func(t v1.Torrent) bool {
 			return len(name) < minPrefix || !strings.HasPrefix(t.InfoHash, lower)
 		},
-	} {
+	}
+	for _, other := range isOther {
 		found := slices.DeleteFunc(slices.Clone(all), other)
 		switch {
 		case len(found) == 1:
@@ -225,10 +235,8 @@ func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
 	return v1.Torrent{}, usageErrorf("there is no torrent %q; braid list shows all", name)
 }
 
-// each does something with each torrent that the command line names, and tells what.
-func each(
-	what string, do func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error,
-) func(context.Context, *cli.Command, *v1.Client) error {
+// each does something with each torrent that the command line names, and prints what it has done.
+func each(what string, do torrentAction) action {
 	return func(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 		all, err := named(ctx, cmd, d)
 		if err != nil {
@@ -257,9 +265,11 @@ func pauseCommand() *cli.Command {
 		ArgsUsage:   torrentsUsage,
 		Description: howToName,
 		Flags:       []cli.Flag{allFlag()},
-	}, each("paused", func(ctx context.Context, _ *cli.Command, d *v1.Client, t v1.Torrent) error {
-		return d.Pause(ctx, t.InfoHash)
-	}))
+	}, each("paused", pause))
+}
+
+func pause(ctx context.Context, _ *cli.Command, d *v1.Client, t v1.Torrent) error {
+	return d.Pause(ctx, t.InfoHash)
 }
 
 func resumeCommand() *cli.Command {
@@ -269,13 +279,15 @@ func resumeCommand() *cli.Command {
 			"their goal",
 		ArgsUsage:   torrentsUsage,
 		Description: howToName,
-		Flags: []cli.Flag{allFlag(), &cli.BoolFlag{
-			Name:  "now",
-			Usage: "do not wait in the queue",
-		}},
-	}, each("resumed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
-		return d.Resume(ctx, t.InfoHash, v1.Resume{Now: cmd.Bool("now")})
-	}))
+		Flags: []cli.Flag{
+			allFlag(),
+			&cli.BoolFlag{Name: "now", Usage: "do not wait in the queue"},
+		},
+	}, each("resumed", resume))
+}
+
+func resume(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+	return d.Resume(ctx, t.InfoHash, v1.Resume{Now: cmd.Bool("now")})
 }
 
 func removeCommand() *cli.Command {
@@ -285,9 +297,11 @@ func removeCommand() *cli.Command {
 		ArgsUsage:   torrentsUsage,
 		Description: howToName,
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "data", Usage: "delete their data, too"}},
-	}, each("removed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
-		return d.Remove(ctx, t.InfoHash, cmd.Bool("data"))
-	}))
+	}, each("removed", remove))
+}
+
+func remove(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+	return d.Remove(ctx, t.InfoHash, cmd.Bool("data"))
 }
 
 func renameCommand() *cli.Command {
@@ -350,11 +364,13 @@ func moveCommand() *cli.Command {
 					"alone",
 			},
 		},
-	}, each("moving", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
-		dir, err := filepath.Abs(cmd.String("to"))
-		if err != nil {
-			return err
-		}
-		return d.Move(ctx, t.InfoHash, v1.Move{Directory: dir, Data: !cmd.Bool("no-data")})
-	}))
+	}, each("moving", move))
+}
+
+func move(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+	dir, err := filepath.Abs(cmd.String("to"))
+	if err != nil {
+		return err
+	}
+	return d.Move(ctx, t.InfoHash, v1.Move{Directory: dir, Data: !cmd.Bool("no-data")})
 }

@@ -26,9 +26,9 @@ func createCommand() *cli.Command {
 		Name:      "create",
 		Usage:     "make a torrent of a file or directory",
 		ArgsUsage: "PATH",
-		Description: "The same data gives the same torrent. Symbolic links and what else is not " +
-			"a regular file are left out. Other programs write the same info dictionary, so the " +
-			"info hash is theirs if name, piece length, private and source are.\n\n" + exitCodes,
+		Description: "The same data gives the same torrent. Symbolic links and other special " +
+			"files are left out. Other programs make the same info hash of the same data, if " +
+			"name, piece length, private and source are equal.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{
 				Name:    "output",
@@ -144,17 +144,18 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	}
 	magnet, _ := publicMagnet(c.Source)
 	l := c.Source.Layout
-	out.result(describeSource(c.Source), "%s: %s in %s, %s of %s\n%s\n", name, bytesText(l.Length), plural(len(l.Files), "file"),
+	out.result(describeSource(c.Source), "%s: %s in %s, %s of %s\n%s\n",
+		name, bytesText(l.Length), plural(len(l.Files), "file"),
 		plural(l.Pieces(), "piece"), bytesText(l.PieceLength), magnet)
 	return nil
 }
 
-// askPatience is how long all trackers together may take to say where else they are.
+// askPatience bounds the time in which all trackers together may name their other addresses.
 const askPatience = 4 * time.Second
 
 // nameSiblings asks the trackers of a new torrent whether they are on the other kind of network as
-// well, and says which address the torrent should name, too. Whoever knows only that one finds
-// nobody otherwise. The torrent is good in any case.
+// well. If the torrent names no such address, it prints a warning: peers on that network would not
+// find the tracker. Errors are printed only, since the torrent is valid without the answers.
 func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
 	log := slog.New(slog.DiscardHandler)
 	var named []tracker.URL
@@ -187,14 +188,16 @@ func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
 			if _, on := u.SCION(); on && noSCION != nil {
 				err = noSCION
 			}
-			unnamed := func(x tracker.URL) bool { return !slices.ContainsFunc(named, x.Same) }
+			isNamed := func(x tracker.URL) bool { return slices.ContainsFunc(named, x.Same) }
 			switch {
 			case err != nil:
 				said[i] = fmt.Sprintf("could not ask %s whether it has other addresses: %s",
 					u, u.Hide(err.Error()))
-			case len(siblings) > 0 && !slices.ContainsFunc(siblings, func(x tracker.URL) bool { return !unnamed(x) }):
-				said[i] = fmt.Sprintf("warning: the tracker %s is also at %s, which the torrent does not name:\n"+
-					"clients that reach it only there do not find it; add --tracker '%s'", u, siblings[0], siblings[0])
+			case len(siblings) > 0 && !slices.ContainsFunc(siblings, isNamed):
+				said[i] = fmt.Sprintf("warning: the tracker %s is also at %s, "+
+					"which the torrent does not name:\n"+
+					"clients that reach it only there do not find it; add --tracker '%s'",
+					u, siblings[0], siblings[0])
 			}
 		})
 	}

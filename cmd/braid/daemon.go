@@ -37,8 +37,9 @@ func daemonCommand() *cli.Command {
 			Name:   "api",
 			Config: cli.StringConfig{TrimSpace: true},
 			Usage: "answer commands, programs and browsers at `ADDR`: unix:PATH, or HOST:PORT; " +
-				"other hosts than 127.0.0.1 need a password, see braid password (repeatable; " +
-				"default: a socket for the user only, which is there beside TCP, too)",
+				"hosts other than 127.0.0.1 need a password, see braid password (repeatable; " +
+				"the daemon always answers on a unix socket, too, by default one that only " +
+				"this user can open)",
 		},
 		&cli.StringSliceFlag{
 			Name: "allow-host",
@@ -57,11 +58,13 @@ func daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "daemon",
 		Usage: "run torrents in the background, for braid add, list and the other commands",
-		Description: "Runs until it is ended, and resumes its torrents after that, even after " +
-			"kill -9. SIGTERM and Ctrl-C end it cleanly, a second one at once. SIGHUP reads the " +
-			"password again. Under systemd it tells when it is ready (Type=notify) and answers " +
-			"the watchdog.\n\n" + exitCodes,
-		Flags:  slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(), withoutFlags(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+		Description: "Runs until it is ended. The next start resumes its torrents, even after " +
+			"kill -9. SIGTERM and Ctrl-C end it cleanly; a second one ends it at once. SIGHUP " +
+			"reads the password again. Under systemd it reports when it is ready (Type=notify) " +
+			"and answers the watchdog.\n\n" + exitCodes,
+		Flags: slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(),
+			withoutFlags(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(),
+			[]cli.Flag{forceFlag()}),
 		Action: working(true, runDaemon),
 	}
 }
@@ -74,7 +77,8 @@ func withoutFlags(flags []cli.Flag, names ...string) []cli.Flag {
 
 func runDaemon(ctx context.Context, t *task) error {
 	if t.Args().Present() {
-		return usageErrorf("braid daemon takes no torrents: braid add %s adds them to a running one", strings.Join(t.Args().Slice(), " "))
+		return usageErrorf("braid daemon takes no torrents: "+
+			"braid add %s adds them to a running one", strings.Join(t.Args().Slice(), " "))
 	}
 	hangups := t.hangups()
 	state, err := stateDir(t.String("state"), os.Getenv)
@@ -121,7 +125,8 @@ func runDaemon(ctx context.Context, t *task) error {
 	return superviseDaemon(ctx, hangups, n, access.Reload, t.log)
 }
 
-// lockState makes a state directory, and keeps it for this process, which runs that command.
+// lockState makes a state directory, and locks it for this process. If another process has locked
+// it, the error says that it belongs to another such command.
 func (t *task) lockState(dir, command string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the state directory: %w", err)
@@ -161,10 +166,11 @@ func (t *task) openService(ctx context.Context, state string) (*node.Node, error
 	if cfg.DHT != nil {
 		cfg.DHT.File = filepath.Join(state, "dht.json")
 	}
-	var err error
-	if cfg.Settings.Dir, err = filepath.Abs(cmp.Or(t.String("directory"), filepath.Join(state, "downloads"))); err != nil {
+	dir, err := filepath.Abs(cmp.Or(t.String("directory"), filepath.Join(state, "downloads")))
+	if err != nil {
 		return nil, err
 	}
+	cfg.Settings.Dir = dir
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
 		return nil, listenError(err)
@@ -217,7 +223,7 @@ func (t *task) openServer(
 	return s, nil
 }
 
-// sayReady tells people or programs where the daemon is, and systemd that it is ready.
+// sayReady prints the addresses of the daemon.
 func sayReady(cmd *cli.Command, n *node.Node, api []string, served *files.Server) {
 	e := node.NewReady(n.Listening())
 	e.HTTP = served.Addresses()
@@ -241,9 +247,10 @@ func sayReady(cmd *cli.Command, n *node.Node, api []string, served *files.Server
 	}
 }
 
-// superviseDaemon tells systemd how it goes until the context ends, and reloads at each SIGHUP.
+// superviseDaemon reports to systemd until the context ends, and reloads at each SIGHUP.
 func superviseDaemon(
-	ctx context.Context, hangups <-chan os.Signal, n *node.Node, reload func() error, log *slog.Logger,
+	ctx context.Context, hangups <-chan os.Signal, n *node.Node, reload func() error,
+	log *slog.Logger,
 ) error {
 	tell := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
@@ -269,7 +276,7 @@ func superviseDaemon(
 			}
 			tell(daemon.SdNotifyReady)
 		case <-beat:
-			n.Stats() // which waits for each torrent: a daemon that hangs is not alive
+			n.Stats() // waits for the lock of each torrent: a deadlocked daemon sends no watchdog
 			tell(daemon.SdNotifyWatchdog)
 		}
 	}

@@ -28,7 +28,7 @@ func debugFlag() cli.Flag {
 type debugState struct {
 	Goroutines  int    `json:"goroutines"`
 	HeapBytes   uint64 `json:"heap_bytes"`   // in use
-	MemoryBytes uint64 `json:"memory_bytes"` // that the system has given and has not got back
+	MemoryBytes uint64 `json:"memory_bytes"` // taken from the system and not returned
 }
 
 // openDebug opens the socket of debugFlag, if there is one, for the user's own processes only.
@@ -37,8 +37,8 @@ func (t *task) openDebug() error {
 	if name == "" {
 		return nil
 	}
-	runtime.MemProfileRate = 64 << 10 // finds what holds a megabyte
-	_ = os.Remove(name)               // of a process that was killed
+	runtime.MemProfileRate = 64 << 10 // so that the profile shows what holds a megabyte
+	_ = os.Remove(name)               // a killed process may have left it
 	l, err := net.Listen("unix", name)
 	if err == nil {
 		err = os.Chmod(name, 0o600)
@@ -57,13 +57,15 @@ func (t *task) openDebug() error {
 				}
 				return
 			}
-			_ = c.SetDeadline(time.Now().Add(10 * time.Second)) // one at a time: nobody keeps the next one waiting
+			// Connections are answered one at a time, so each gets a deadline.
+			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 			var m runtime.MemStats
-			runtime.GC() // what pools hold survives one collection
+			runtime.GC() // objects in pools survive one collection
 			debug.FreeOSMemory()
 			runtime.ReadMemStats(&m)
-			if json.NewEncoder(c).Encode(debugState{runtime.NumGoroutine(), m.HeapAlloc, m.Sys - m.HeapReleased}) == nil {
-				_ = pprof.Lookup("goroutine").WriteTo(c, 1) // whoever asked may have gone
+			state := debugState{runtime.NumGoroutine(), m.HeapAlloc, m.Sys - m.HeapReleased}
+			if json.NewEncoder(c).Encode(state) == nil {
+				_ = pprof.Lookup("goroutine").WriteTo(c, 1) // fails if the client has gone
 				_ = pprof.Lookup("heap").WriteTo(c, 1)
 			}
 			c.Close()

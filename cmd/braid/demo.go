@@ -95,8 +95,8 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 	return result.Table(stdout(c))
 }
 
-// demoDisplay shows where a demonstration is: in place on a terminal, a line now and then
-// elsewhere.
+// demoDisplay shows the progress of a demonstration. It draws one line in place on a terminal, and
+// prints a line now and then elsewhere.
 type demoDisplay struct {
 	out  *printer
 	last time.Time

@@ -25,13 +25,13 @@ func dhtCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dht",
 		Usage: "run a node of the DHT, which helps peers to find each other without a tracker",
-		Description: "Runs until it is interrupted. A DHT over SCION or IP needs some nodes " +
-			"whose addresses people know: name this one to others as --dht-node. With --publish, " +
-			"a node on SCION and IP does that for you: hosts that take part in the DHT over IP, " +
-			"too, need only its key (--dht-item). Once it is ready, it prints its addresses, and " +
-			"that key, on standard error. With --json it prints " +
-			"{\"event\":\"ready\",\"listen\":[...],\"item\":KEY}, and then its state every " +
-			"--sample.\n\n" + exitCodes,
+		Description: "Runs until it is interrupted. To join a DHT over SCION or IP, a host needs " +
+			"the address of a node: give others the address of this one, for --dht-node. With " +
+			"--publish, a node on SCION and IP publishes its address on SCION in the DHT over " +
+			"IP. Hosts in that DHT then need only the key of --publish, for --dht-item. Once it " +
+			"is ready, it prints its addresses and the key on standard error. With --json it " +
+			"prints {\"event\":\"ready\",\"listen\":[...],\"item\":KEY}, and then its state " +
+			"every --sample.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{
 				Name: "listen",
@@ -43,9 +43,9 @@ func dhtCommand() *cli.Command {
 			dhtItemFlag(),
 			&cli.StringFlag{
 				Name: "publish",
-				Usage: "with a node on SCION and one on IP: name nodes on SCION in the DHT over " +
-					"IP, signed with the private key in `FILE`, which is created if it is " +
-					"missing; others find them with --dht-item",
+				Usage: "with a node on SCION and one on IP: publish the addresses of nodes on " +
+					"SCION in the DHT over IP, signed with the private key in `FILE`, which is " +
+					"created if it is missing; others find them with --dht-item",
 			},
 			&cli.StringFlag{
 				Name: "data",
@@ -85,9 +85,9 @@ func dhtNodeFlag() cli.Flag {
 func dhtItemFlag() cli.Flag {
 	return &cli.StringSliceFlag{
 		Name: "dht-item",
-		Usage: "`KEY` (64 hexadecimal digits) of somebody who publishes nodes on SCION in the " +
-			"DHT over IP, where the first ones are then found; needs a node on IP, too " +
-			"(repeatable)",
+		Usage: "find the first nodes on SCION in the DHT over IP, where braid dht --publish has " +
+			"published them: `KEY` is the 64 hexadecimal digits that it prints; needs --dht on, " +
+			"or a node on IP (repeatable)",
 		Config: cli.StringConfig{TrimSpace: true},
 	}
 }
@@ -103,9 +103,9 @@ func (f *flags) dhtItems() (out []ed25519.PublicKey) {
 	return out
 }
 
-// dht reads --dht, --dht-node and --dht-item. Over IP the DHT is off unless the user asks for it:
-// braid would send packets to hosts that nobody has named. Over SCION there is no other way to find
-// peers without a tracker, and only braid's nodes are asked.
+// dht reads --dht, --dht-node and --dht-item. Over IP the DHT is off unless the user asks for it,
+// since it sends packets to hosts that the user has not named. Over SCION it is on: there is no
+// other way to find peers without a tracker, and all nodes there are braid's.
 func (f *flags) dht() *node.DHTConfig {
 	where := f.String("dht")
 	cfg := &node.DHTConfig{
@@ -129,7 +129,8 @@ func (f *flags) dht() *node.DHTConfig {
 	return cfg
 }
 
-// dhtFile keeps what was found in the DHT, beside the private key; empty: there is no place for it.
+// dhtFile returns the file that keeps found nodes and peers. It is beside the private key. Empty:
+// there is no place for it.
 func dhtFile(cmd *cli.Command) string {
 	if key := cmd.String("identity"); key != "" {
 		return strings.TrimSuffix(key, ".pem") + ".dht.json"
@@ -141,7 +142,7 @@ func dhtFile(cmd *cli.Command) string {
 	return filepath.Join(dir, "braid", "dht.json")
 }
 
-// mayFindInDHT tells whether a DHT may know peers of a torrent: some node is known to begin with.
+// mayFindInDHT tells whether the DHT may name peers of a torrent: braid knows a node to begin with.
 func mayFindInDHT(cmd *cli.Command, s client.Source) bool {
 	if cmd.String("dht") == "off" || s.IsPrivate() {
 		return false
@@ -231,11 +232,12 @@ func runDHT(ctx context.Context, t *task) error {
 	return nil
 }
 
-// dhtSummary says in a line what nodes have done.
+// dhtSummary says what the nodes have done, one line for each network.
 func dhtSummary(s event.DHT) string {
 	var out []string
 	for _, n := range s.Networks {
-		out = append(out, fmt.Sprintf("%s: %d queries answered for others, %d nodes in %d networks known, %d peers of %d torrents kept",
+		out = append(out, fmt.Sprintf("%s: %d queries answered for others, "+
+			"%d nodes in %d networks known, %d peers of %d torrents kept",
 			n.Network, n.Queries-n.Refused, n.Nodes, len(n.ByAS), n.Peers, n.Torrents))
 	}
 	return strings.Join(out, "\n")

@@ -21,10 +21,10 @@ func doctorCommand() *cli.Command {
 		Usage:     "find out why SCION does not work here, and what to do",
 		ArgsUsage: "[ISD-AS,[HOST]:PORT]",
 		Description: `Checks this host, its AS and, if one is named, the way to a target: an ISD-AS,
-the port of a braid (1-ff00:0:111,[127.0.0.1]:31000), or the name of a host. Each line says what was
-checked and what was found; if something is wrong, also why that matters and what to do. Checks of a
-host send some packets to its AS's routers, to core ASes and to the target. The exit code is 1 if
-something is wrong.`,
+the port of a braid (1-ff00:0:111,[127.0.0.1]:31000), or the name of a host. Each line names a check
+and its result; if something is wrong, also why that matters and what to do. The checks send some
+packets to the AS's routers, to core ASes and to the target. The exit code is 1 if something is
+wrong.`,
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print a JSON object with all findings"},
 			&cli.StringFlag{
@@ -49,7 +49,8 @@ something is wrong.`,
 
 func runDoctor(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Len() > 1 {
-		return usageErrorf("name one target, such as: braid doctor '1-ff00:0:111,[127.0.0.1]:31000'")
+		return usageErrorf("name one target, such as: " +
+			"braid doctor '1-ff00:0:111,[127.0.0.1]:31000'")
 	}
 	c, err := scionConfig(cmd, nil)
 	if err != nil {
@@ -62,7 +63,7 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 		Dir:     cmd.String("output"),
 	}
 	if !cmd.IsSet("config-dir") {
-		o.OwnDir, _ = bootstrapDir() // only another place to look
+		o.OwnDir, _ = bootstrapDir() // without it, there is one place less to look
 	}
 	if s := cmd.String("listen"); s != "" {
 		a, err := scionnet.ParseAddr(s)
@@ -111,29 +112,32 @@ func printFindings(w io.Writer, all []doctor.Finding) error {
 		if f.Status == doctor.OK {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%9sWhy it matters: %s.\n%9sWhat to do: %s.\n", "", f.Why, "", f.Do); err != nil {
+		const advice = "%9sWhy it matters: %s.\n%9sWhat to do: %s.\n"
+		if _, err := fmt.Fprintf(w, advice, "", f.Why, "", f.Do); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// askDoctor is the end of a sentence about a cause: the command that finds out more, where it can.
+// askDoctor returns the end of a sentence about a cause: the command that finds out more, or
+// nothing.
 func askDoctor(c *client.Cause) string {
 	if c == nil {
 		return ""
 	}
 	_, err := scionnet.ParseAddr(c.Peer)
+	onTheWay := []client.CauseKind{client.ASUnknown, client.PathDown, client.PeerSilent}
 	switch {
 	case c.Kind == client.ControlUnreachable || c.Kind == client.ASUnknown && err != nil:
 		return "; braid doctor finds out more"
-	case err == nil && slices.Contains([]client.CauseKind{client.ASUnknown, client.PathDown, client.PeerSilent}, c.Kind):
+	case err == nil && slices.Contains(onTheWay, c.Kind):
 		return fmt.Sprintf("; braid doctor '%s' finds out more", c.Peer)
 	}
 	return ""
 }
 
-// doctorAdvice adds to the error of a download without progress which command finds out more.
+// doctorAdvice adds the command that finds out more to the error of a download without progress.
 func doctorAdvice(err error) error {
 	if stopped := (*client.StoppedError)(nil); errors.As(err, &stopped) {
 		if more := askDoctor(stopped.Cause); more != "" {

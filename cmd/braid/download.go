@@ -18,11 +18,11 @@ func downloadCommand() *cli.Command {
 		Usage: "download torrents from peers that are named or that trackers know, over all " +
 			"their paths",
 		ArgsUsage: "TORRENT|URL|MAGNET...",
-		Description: "Downloads what .torrent files, their http or https URLs, and magnet links " +
-			"describe. Files end in .part until they are complete. Ctrl-C stops cleanly, and the " +
-			"same command resumes the download. A file that is there already is used if a piece " +
-			"of it is right; if none is, nothing is written: see --overwrite and --rename.\n\n" +
-			exitCodes,
+		Description: "Downloads torrents, which you name by .torrent files, their http or https " +
+			"URLs, or magnet links. Files end in .part until they are complete. Ctrl-C stops " +
+			"cleanly, and the same command resumes the download. braid uses an existing file if " +
+			"at least one of its pieces is right. Otherwise it writes nothing: see --overwrite " +
+			"and --rename.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{
 				Name:    "output",
@@ -39,12 +39,12 @@ func downloadCommand() *cli.Command {
 			webSeedFlag(),
 			&cli.BoolFlag{
 				Name:  "piece-events",
-				Usage: "with --json: tell of every piece when it is verified",
+				Usage: "with --json: print an event for each verified piece",
 			},
 			&cli.StringFlag{
 				Name: "trace",
-				Usage: "write what path selection sees and decides to `FILE`, one JSON object a " +
-					"line, compressed if it ends in .gz",
+				Usage: "write the views and decisions of path selection to `FILE`, one JSON " +
+					"object a line, compressed if its name ends in .gz",
 			},
 			&durationFlag{
 				Name:  "stop-timeout",
@@ -52,7 +52,7 @@ func downloadCommand() *cli.Command {
 			},
 			&cli.BoolFlag{
 				Name: "seed-after",
-				Usage: "go on serving others until interrupted, or until --ratio or " +
+				Usage: "after the download, serve others until interrupted, or until --ratio or " +
 					"--seed-time, which imply it",
 			},
 		}, slices.Concat(seedGoalFlags(), keepFlags(), writeFlags(), sessionFlags())...),
@@ -65,7 +65,8 @@ func download(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	if t.Bool("list") && !slices.ContainsFunc(torrents, func(o node.Options) bool { return o.Source.IsMagnet() }) {
+	isMagnet := func(o node.Options) bool { return o.Source.IsMagnet() }
+	if t.Bool("list") && !slices.ContainsFunc(torrents, isMagnet) {
 		return listAll(t.out, torrents)
 	}
 	if err := t.openTraces(torrents); err != nil {
@@ -88,7 +89,7 @@ func download(ctx context.Context, t *task) error {
 	return t.fetch(ctx, added)
 }
 
-// fetch shows downloads to their end, and serves them afterwards if the user wants it.
+// fetch shows downloads until they end, and then serves them if the user wants it.
 func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
 	if !t.out.watch(ctx, torrents) {
 		return interrupted(torrents)
@@ -106,17 +107,16 @@ func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
 		}
 	}
 	goal := torrents[0].Options().Goal
-	served := !slices.ContainsFunc(torrents, func(x *node.Torrent) bool {
-		return !isClosed(x.Ended())
-	})
-	if (t.Bool("seed-after") || !goal.IsZero()) && !served && ctx.Err() == nil {
+	isUnserved := func(x *node.Torrent) bool { return x.State() != node.Served }
+	goOn := t.Bool("seed-after") || !goal.IsZero()
+	if goOn && slices.ContainsFunc(torrents, isUnserved) && ctx.Err() == nil {
 		t.out.say("complete; serving until interrupted" + orUntil(goal))
 		t.out.watch(ctx, torrents)
 	}
 	return nil
 }
 
-// interrupted is the error of downloads that the user has ended.
+// interrupted is the error of downloads that the user has interrupted.
 func interrupted(torrents []*node.Torrent) error {
 	var have, total int64
 	why := ""
@@ -131,8 +131,8 @@ func interrupted(torrents []*node.Torrent) error {
 		percent(have, total), why), exitInterrupted}
 }
 
-// downloads reads the torrents that the command line names, and checks what can be checked before
-// anything is opened.
+// downloads reads the torrents that the command line names, and finds errors of the command line
+// before anything is opened.
 func (t *task) downloads(ctx context.Context) ([]node.Options, error) {
 	if t.stopTimeout(); t.err != nil {
 		return nil, t.err
@@ -144,7 +144,7 @@ func (t *task) downloads(ctx context.Context) ([]node.Options, error) {
 	return t.downloadsOf(ctx, sources)
 }
 
-// downloadsOf is downloads for torrents that are read already.
+// downloadsOf is downloads for sources that are known already.
 func (t *task) downloadsOf(ctx context.Context, sources []client.Source) ([]node.Options, error) {
 	for i, s := range sources {
 		sources[i] = s.WithKept(t.String("output"))
@@ -158,7 +158,7 @@ func (t *task) downloadsOf(ctx context.Context, sources []client.Source) ([]node
 		Goal:        t.seedGoal(),
 		Storage:     t.storage(),
 	}
-	if t.err == nil && !t.Bool("list") { // which shows the files
+	if t.err == nil && !t.Bool("list") { // listAll does it, after it has shown the files
 		t.note(checkSelection(o.Selection, sources))
 	}
 	t.want(!t.IsSet("trace") || len(sources) == 1, "--trace: one torrent at a time")
@@ -167,15 +167,18 @@ func (t *task) downloadsOf(ctx context.Context, sources []client.Source) ([]node
 		o.Source, o.Trackers = s, t.trackers(s, t.log)
 		useless, usable := s.WebSeedErrors()
 		o.MustFind = len(o.Peers)+len(s.Peers)+len(o.WebSeeds) == 0 && !usable && !t.IsSet("listen")
-		if o.MustFind && len(o.Trackers) == 0 && !t.Bool("list") && !mayFindInDHT(t.Command, s) && (t.String("lsd") != "on" || s.IsPrivate()) {
-			t.wrong("nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, or a node of the DHT with --dht-node, or look on the local network with --lsd on", s.Name, reasons(useless))
-		}
+		mayFind := len(o.Trackers) > 0 || mayFindInDHT(t.Command, s) ||
+			t.String("lsd") == "on" && !s.IsPrivate()
+		t.want(!o.MustFind || mayFind || t.Bool("list"),
+			"nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, "+
+				"or a node of the DHT with --dht-node, or look on the local network with --lsd on",
+			s.Name, reasons(useless))
 		out = append(out, o)
 	}
 	return out, t.err
 }
 
-// openTraces opens the file of --trace for the one torrent that is downloaded.
+// openTraces opens the file of --trace for the only torrent.
 func (t *task) openTraces(torrents []node.Options) error {
 	name := t.String("trace")
 	if name == "" || t.Bool("list") {
@@ -190,7 +193,8 @@ func (t *task) openTraces(torrents []node.Options) error {
 	return nil
 }
 
-// addAll adds the torrents, shows how far existing data is checked, and keeps their --status.
+// addAll adds the torrents, shows the progress of checking existing data, and keeps the file of
+// --status.
 func (t *task) addAll(
 	ctx context.Context, n *node.Node, torrents []node.Options,
 ) (added []*node.Torrent, err error) {
@@ -207,7 +211,7 @@ func (t *task) addAll(
 	return added, t.keepStatus(added)
 }
 
-// listAll shows the files of torrents that are known.
+// listAll shows the files of torrents.
 func listAll(out *display, torrents []node.Options) (err error) {
 	var sources []client.Source
 	for _, o := range torrents {
@@ -217,7 +221,7 @@ func listAll(out *display, torrents []node.Options) (err error) {
 	return errors.Join(err, checkSelection(torrents[0].Selection, sources))
 }
 
-// describeAll asks peers what is in magnet links, and shows the files of all torrents.
+// describeAll asks peers for the descriptions of magnet links, and shows the files of all torrents.
 func describeAll(ctx context.Context, out *display, n *node.Node, torrents []node.Options) error {
 	for _, o := range torrents {
 		src, err := n.Describe(ctx, o)
@@ -234,8 +238,8 @@ func describeAll(ctx context.Context, out *display, n *node.Node, torrents []nod
 	return nil
 }
 
-// reasons is what stands in the message that there is nobody to download from: why not from the
-// torrent's web seeds.
+// reasons says why the torrent's web seeds cannot be used, for the message that there is nobody to
+// download from.
 func reasons(useless []error) string {
 	if len(useless) == 0 {
 		return ""

@@ -16,8 +16,8 @@ const (
 	exitInterrupted = 130 // as a shell says of a process that SIGINT has ended
 )
 
-const exitCodes = `Exit codes: 0 done; 1 failed; 2 the command line is wrong; 3 data is missing or wrong; 130 interrupted
-(a download goes on when the same command is run again).`
+const exitCodes = `Exit codes: 0 done; 1 failed; 2 the command line is wrong;
+3 data is missing or wrong; 130 interrupted (the same command resumes a download).`
 
 // codedError is an error with an exit code of its own.
 type codedError struct {
@@ -31,7 +31,7 @@ func usageErrorf(format string, args ...any) error {
 	return codedError{fmt.Errorf(format, args...), exitUsage}
 }
 
-// exitCode is how braid ends with this error.
+// exitCode returns the exit code for an error.
 func exitCode(err error) int {
 	var coded codedError
 	switch {
@@ -45,23 +45,24 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// outcome returns the error that braid reports at its end, and its exit code. Results that could
-// not be written are a failure whatever else happened, for the caller believes that they are there.
+// outcome returns the exit code and the error that braid reports when it ends. Results that could
+// not be written are a failure in any case, since the caller relies on them.
 func outcome(err, lost error) (code int, said error) {
 	err = doctorAdvice(storageAdvice(err))
 	if lost == nil {
 		return exitCode(err), err
 	}
 	failure := fmt.Errorf("standard output is lost: %w", lost)
-	if err != nil && !errors.Is(err, lost) && exitCode(err) != exitInterrupted { // that is what it led to
+	// Lost output interrupts the command: see main. That error would say nothing new.
+	if err != nil && !errors.Is(err, lost) && exitCode(err) != exitInterrupted {
 		failure = errors.Join(err, failure)
 	}
 	return exitFailed, failure
 }
 
-// setDefaults gives every command of the tree the exit code and the words for wrong flags, and help
-// at any depth; leaves commas in values alone, since a SCION address has one; and shows no default
-// of 0, which stands for a default that the usage names, or for none.
+// setDefaults prepares every command of the tree. Wrong flags get braid's exit code and messages,
+// and there is help at any depth. Commas do not split values, since SCION addresses contain them. A
+// default of 0 is not shown, since it stands for no default, or for one that the usage names.
 func setDefaults(c *cli.Command) {
 	c.DisableSliceFlagSeparator = true
 	c.UseShortOptionHandling = true // -vv

@@ -16,15 +16,15 @@ func exportCommand() *cli.Command {
 		Name:      "export",
 		Usage:     "write the files of a torrent that is kept in a database",
 		ArgsUsage: "TORRENT|URL|MAGNET",
-		Description: "Every piece is checked on its way. If some are missing, the files that " +
-			"have all of theirs are complete and the others end in .part; a download with " +
-			"--storage file into the same directory continues with them. What is in a magnet " +
-			"link is known from its download.\n\n" + exitCodes,
+		Description: "Checks every piece while it writes the files. If pieces are missing, files " +
+			"that lack some end in .part; a download with --storage file into the same directory " +
+			"continues with them. For a magnet link, braid uses the description that its " +
+			"download has kept.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{
 				Name:  "storage",
 				Value: "bolt",
-				Usage: "`KIND` of storage that the pieces are in: bolt",
+				Usage: "`KIND` of storage that has the pieces: bolt",
 			},
 			&cli.StringFlag{
 				Name:  "data",
@@ -94,10 +94,7 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	files := len(s.Layout.Files)
-	out.result(event.Exported{
-		Event: "exported",
-		Files: files,
-		Bytes: s.Layout.Length,
-	}, "%s: %s written\n", s.Name, plural(files, "file"))
+	e := event.Exported{Event: "exported", Files: files, Bytes: s.Layout.Length}
+	out.result(e, "%s: %s written\n", s.Name, plural(files, "file"))
 	return nil
 }

@@ -6,24 +6,24 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// flags reads the flags of a command. It keeps the first error, so that a command asks once whether
-// all flags are right. After an error the values mean nothing.
+// flags reads the flags of a command. It keeps the first error, so that a command checks for errors
+// once, after it has read all flags. After an error the values mean nothing.
 type flags struct {
 	*cli.Command
 	err error
 }
 
-// note keeps an error, unless there was one before.
+// note keeps err if it is the first error.
 func (f *flags) note(err error) {
 	if f.err == nil {
 		f.err = err
 	}
 }
 
-// wrong says what is wrong with a flag.
+// wrong notes that a flag is wrong.
 func (f *flags) wrong(format string, args ...any) { f.note(usageErrorf(format, args...)) }
 
-// want says what is wrong with a flag unless it is right.
+// want notes that a flag is wrong, unless right.
 func (f *flags) want(right bool, format string, args ...any) {
 	if !right {
 		f.wrong(format, args...)
@@ -51,7 +51,7 @@ func readAll[T any](f *flags, name string, parse func(string) (T, error)) (all [
 	return all
 }
 
-// check compares the values of a repeatable flag with what is allowed.
+// check notes the values of a repeatable flag that are not allowed.
 func (f *flags) check(name string, check func(string) error) {
 	for _, text := range f.StringSlice(name) {
 		if err := check(text); err != nil {

@@ -42,17 +42,17 @@ func gatewayCommand() *cli.Command {
 		&cli.StringSliceFlag{
 			Name:   "fellow",
 			Config: cli.StringConfig{TrimSpace: true},
-			Usage: "tell clients of another gateway, too, whose tracker is at `URL`, " +
-				"http://HOST:PORT, while it lives (repeatable; name each to the other)",
+			Usage: "name another gateway to clients, too, while it lives: its tracker is at " +
+				"`URL`, http://HOST:PORT (repeatable; name each gateway to the other)",
 		},
 		&cli.StringFlag{
 			Name: "collection",
 			Usage: "allow the torrents in `FILE`, too: a .torrent file, a URL of one, or a " +
-				"directory of them a line; then a tab and labels, with commas between them",
+				"directory of them on each line; a tab and comma-separated labels may follow",
 		},
 		&cli.StringSliceFlag{
 			Name: "label",
-			Usage: "of --collection allow only lines with `LABEL` (repeatable: one of them is " +
+			Usage: "allow only lines of --collection with `LABEL` (repeatable: one of them is " +
 				"enough)",
 		},
 		&cli.StringFlag{
@@ -68,13 +68,13 @@ func gatewayCommand() *cli.Command {
 		&durationFlag{
 			Name:  "idle",
 			Value: 15 * time.Minute,
-			Usage: "leave a torrent that nobody has asked for or fetched for `TIME`, at least " +
-				"twice --interval",
+			Usage: "leave a torrent that nobody has asked for or downloaded in the last `TIME`, " +
+				"at least twice --interval",
 		},
 		&durationFlag{
 			Name:  "interval",
 			Value: 5 * time.Minute,
-			Usage: "have clients ask again every `TIME`",
+			Usage: "tell clients to ask again every `TIME`",
 		},
 		&cli.BoolFlag{
 			Name:  "json",
@@ -86,19 +86,21 @@ func gatewayCommand() *cli.Command {
 		Name:      "gateway",
 		Usage:     "bring ordinary clients on IP into swarms on SCION, and the other way round",
 		ArgsUsage: "TORRENT|URL|DIR...",
-		Description: "Is a tracker for the torrents named here and in --collection, and for no " +
+		Description: "Runs a tracker for the torrents named here and in --collection, and for no " +
 			"others. A directory stands for the .torrent files in it. When a client asks for " +
 			"peers of such a torrent, the gateway joins it on SCION and on IP, and names itself " +
 			"in the answer. It downloads the torrent while it serves it, and leaves when nobody " +
-			"asks any more. Of the cache, what was used last stays. Private torrents are never " +
-			"joined. On SIGHUP it reads the torrents again. Torrents name " +
-			"http://HOST:PORT/announce of --tracker-listen as their tracker. When it is ready it " +
-			"says so on standard error, and with --json as " +
-			`{"event":"ready","listen":[...],"trackers":[...]}. Then --json prints {"event":"gateway",...} every 5 s, with the` +
-			" bytes from and to each side and the hit rate of the cache, which a listener " +
-			"stats:// has for Prometheus.\n\n" + exitCodes,
-		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(), withoutFlags(policyFlags(), "interactive"),
-			announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+			"asks any more. When the cache is full, the torrents that were not used for longest " +
+			"make room. Private torrents are never joined. On SIGHUP it reads the torrents " +
+			"again. Torrents name http://HOST:PORT/announce of --tracker-listen as their " +
+			"tracker. When it is ready it says so on standard error, and with --json as " +
+			`{"event":"ready","listen":[...],"trackers":[...]}. ` +
+			`Then --json prints {"event":"gateway",...} every 5 s, with the bytes from and to ` +
+			"each side and the hit rate of the cache, which a listener stats:// has for " +
+			"Prometheus.\n\n" + exitCodes,
+		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(),
+			withoutFlags(policyFlags(), "interactive"), announceFlags(), scionFlags(),
+			[]cli.Flag{forceFlag()}),
 		Action: working(true, runGateway),
 	}
 }
@@ -131,9 +133,14 @@ func runGateway(ctx context.Context, t *task) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { g.Run(ctx); return nil })
 	l.serve(ctx, all)
+	reload := func() error {
+		_, err := t.allowTorrents(ctx, g)
+		return err
+	}
 	all.Go(func() error {
-		t.reloading(ctx, hup, func() error { _, err := t.allowTorrents(ctx, g); return err },
-			"the torrents were not read again; the old ones stay allowed", "the torrents were read again")
+		t.reloading(ctx, hup, reload,
+			"the torrents were not read again; the old ones stay allowed",
+			"the torrents were read again")
 		return nil
 	})
 	ready := node.NewReady(n.Listening())
@@ -142,11 +149,12 @@ func runGateway(ctx context.Context, t *task) error {
 		t.out.emit(ready)
 		t.repeat(5*time.Second, func() { t.out.emit(g.Figures()) })
 	}
-	t.out.say("ready; the tracker is at " + strings.Join(l.addresses, " and ") + ", peers connect to " + strings.Join(ready.Listen, " and "))
+	t.out.say(fmt.Sprintf("ready; the tracker is at %s, peers connect to %s",
+		strings.Join(l.addresses, " and "), strings.Join(ready.Listen, " and ")))
 	return all.Wait() // nil after an interrupt
 }
 
-// maxFellows bounds the gateways in one answer, beside which clients should learn of other peers.
+// maxFellows bounds the gateways in one answer, to leave room for other peers.
 const maxFellows = 8
 
 // gateway reads the gateway's own flags.
@@ -160,10 +168,12 @@ func (f *flags) gateway(log *slog.Logger) gateway.Config {
 	f.want(f.IsSet("tracker-listen"),
 		"no address to answer announces at: give --tracker-listen http://HOST:PORT (see --help)")
 	f.want(f.IsSet("listen"),
-		"no address to accept peers at: give --listen HOST:PORT and --listen ISD-AS,[IP]:PORT (see --help)")
+		"no address to accept peers at: "+
+			"give --listen HOST:PORT and --listen ISD-AS,[IP]:PORT (see --help)")
 	f.want(cfg.Size > 0, "--cache-size: want more than 0")
 	f.want(cfg.Idle >= 2*f.Duration("interval"),
-		"--idle %v: want at least twice --interval, or the gateway leaves between two announces", cfg.Idle)
+		"--idle %v: want at least twice --interval, or the gateway leaves between two announces",
+		cfg.Idle)
 	for _, text := range f.StringSlice("fellow") {
 		u, err := tracker.ParseURL(text)
 		f.want(err == nil && (u.Scheme() == "http" || u.Scheme() == "https"),
@@ -186,7 +196,8 @@ func (t *task) allowTorrents(ctx context.Context, g *gateway.Gateway) ([]node.Op
 	names := t.Args().Slice()
 	file := t.String("collection")
 	if file == "" && t.IsSet("label") {
-		return nil, usageErrorf("--label chooses lines of a collection file: give --collection, too")
+		return nil, usageErrorf("--label chooses lines of a collection file: " +
+			"give --collection, too")
 	}
 	if file != "" {
 		more, err := readCollection(file, t.StringSlice("label"))
@@ -196,7 +207,8 @@ func (t *task) allowTorrents(ctx context.Context, g *gateway.Gateway) ([]node.Op
 		names = append(names, more...)
 	}
 	if len(names) == 0 {
-		return nil, usageErrorf("name at least one torrent, or give --collection; see braid gateway --help")
+		return nil, usageErrorf("name at least one torrent, or give --collection; " +
+			"see braid gateway --help")
 	}
 	sources, err := readSources(ctx, names, t.log)
 	if err != nil {
@@ -227,8 +239,8 @@ func (t *task) allowTorrents(ctx context.Context, g *gateway.Gateway) ([]node.Op
 // maxCollection bounds a collection file in bytes. A larger one must be another kind of file.
 const maxCollection = 16 << 20
 
-// readCollection returns the names in a collection file; if labels are given, those in lines with
-// one of them. Relative names begin at the file's directory.
+// readCollection returns the names in a collection file. If labels are given, it reads only lines
+// with at least one of them. Relative names begin at the file's directory.
 func readCollection(file string, labels []string) (names []string, err error) {
 	if info, err := os.Stat(file); err == nil && info.Size() > maxCollection {
 		return nil, fmt.Errorf("collection %s: larger than the %d MiB that are accepted",

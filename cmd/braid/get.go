@@ -36,8 +36,8 @@ func getCommand() *cli.Command {
 			},
 			&cli.BoolFlag{
 				Name: "follow",
-				Usage: "if the sender runs with --watch: keep running and fetch each change. It overwrites " +
-					"changed files, and deletes none",
+				Usage: "if the sender runs with --watch: keep running and fetch each change. " +
+					"It overwrites changed files, and deletes none",
 			},
 			&durationFlag{
 				Name:  "stop-timeout",
@@ -80,11 +80,12 @@ func (t *task) fetchLine(ctx context.Context, l send.Line) error {
 		o.Storage.Existing = storage.ReplaceExisting // existing files are an earlier state
 	}
 	var later []client.Peer
-	n, err := t.openGroup(ctx, l.Key, anyOnSCION(l.Peers), func(cfg *node.Config, host *scionnet.Host) {
+	addTorrent := func(cfg *node.Config, host *scionnet.Host) {
 		o.Source.Peers = nil // inTurn chooses among l.Peers instead
 		o.Peers, later = inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
 		cfg.Torrents = []node.Options{o}
-	})
+	}
+	n, err := t.openGroup(ctx, l.Key, anyOnSCION(l.Peers), addTorrent)
 	if err != nil {
 		return err
 	}
@@ -130,8 +131,8 @@ func readLine(cmd *cli.Command, stdin io.Reader) (send.Line, error) {
 	return l, nil
 }
 
-// inTurn says which addresses of a sender to try now, and which later if no data comes: TCP is tried
-// if SCION does not work.
+// inTurn says which addresses of a sender to try now, and which later if no data comes: TCP is
+// tried if SCION does not work.
 func inTurn(peers []client.Peer, scion, ip bool) (first, later []client.Peer) {
 	for _, p := range peers {
 		switch {

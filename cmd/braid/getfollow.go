@@ -15,8 +15,8 @@ import (
 	"braid/scionnet"
 )
 
-// followNews fetches the newest state of what a sender watches or, with --follow, each state in
-// turn. A download ends when the next state is there.
+// followNews fetches the newest state of the sender's files. With --follow it fetches each later
+// state as well; a newer state ends the download of the previous one.
 func (t *task) followNews(ctx context.Context, l send.Line) error {
 	a, err := t.openAsker(ctx, l)
 	if err != nil {
@@ -24,7 +24,8 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 	}
 	first, cancel := ctx, func() {}
 	if stop := t.Duration("stop-timeout"); stop > 0 {
-		first, cancel = context.WithTimeoutCause(ctx, stop, fmt.Errorf("the sender has not answered within %v", stop))
+		silent := fmt.Errorf("the sender has not answered within %v", stop)
+		first, cancel = context.WithTimeoutCause(ctx, stop, silent)
 	}
 	newest, err := a.next(first, metainfo.Hash{})
 	cancel()
@@ -34,7 +35,7 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 	if !t.Bool("follow") {
 		return t.fetchLine(ctx, newest)
 	}
-	// No later state could be written, either.
+	// A directory that cannot be made is an error at once, not a warning for each state.
 	if err := os.MkdirAll(t.String("output"), 0o755); err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 		if exitCode(err) == exitUsage {
 			superseded(nil)
 			<-next
-			return err // nor would a later state arrive
+			return err // a later state would fail in the same way
 		}
 		if err != nil && context.Cause(state) == nil {
 			t.log.Warn("this state of the files has not arrived; waiting for the next",
@@ -61,7 +62,7 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 		l, ok := <-next
 		superseded(nil)
 		if !ok {
-			return nil // to be interrupted is how it ends
+			return nil // an interrupt is the expected end
 		}
 		newest = l
 	}
@@ -72,7 +73,7 @@ var errSuperseded = errors.New("there is a newer state of the files")
 // asker asks a sender for news.
 type asker struct {
 	line  send.Line
-	peers []client.Peer  // the one that has answered last is the first
+	peers []client.Peer  // the last one that has answered comes first
 	scion *scionnet.HTTP // nil: this host is not on SCION
 	tcp   *http.Transport
 	warn  func(error)
@@ -108,13 +109,14 @@ func (t *task) openAsker(ctx context.Context, l send.Line) (*asker, error) {
 	return a, nil
 }
 
-// Bounds of the pause before a sender that does not answer is asked again.
+// Bounds of the pause between questions to a silent sender.
 const (
 	leastPause = time.Second
 	mostPause  = 30 * time.Second
 )
 
-// next waits for another line than that of a torrent. The error is the cause of the context.
+// next waits until the sender names another torrent than the given one. The error is the context's
+// cause.
 func (a *asker) next(ctx context.Context, not metainfo.Hash) (send.Line, error) {
 	pause := leastPause
 	for {
@@ -140,7 +142,7 @@ func (a *asker) next(ctx context.Context, not metainfo.Hash) (send.Line, error) 
 	}
 }
 
-// ask asks at each address until one answers.
+// ask asks at one address after the other until one answers.
 func (a *asker) ask(ctx context.Context, not metainfo.Hash) (l send.Line, changed bool, err error) {
 	var errs []error
 	for i, p := range a.peers {

@@ -41,7 +41,7 @@ func helpText(c *cli.Command, width int) string {
 	return b.String()
 }
 
-// usageLine is how the command is called.
+// usageLine shows the arguments of a command.
 func usageLine(c *cli.Command) string {
 	usage := c.FullName()
 	if len(c.VisibleFlags()) > 1 { // beyond --help
@@ -56,10 +56,10 @@ func usageLine(c *cli.Command) string {
 // section is a list in the help of a command: of its commands, or of flags.
 type section struct {
 	title string
-	rows  [][2]string // names, and what they mean
+	rows  [][2]string // name and description
 }
 
-// sections are the commands and flags that are shown, flags by category and name.
+// sections lists the visible commands, and the visible flags by category and name.
 func sections(c *cli.Command) (out []section) {
 	if commands := c.VisibleCommands(); len(commands) > 0 {
 		s := section{title: "Commands"}
@@ -71,7 +71,9 @@ func sections(c *cli.Command) (out []section) {
 	category := func(f cli.Flag) string { return f.(cli.CategorizableFlag).GetCategory() }
 	flags := c.VisibleFlags()
 	slices.SortFunc(flags, func(a, b cli.Flag) int {
-		return cmp.Or(cmp.Compare(category(a), category(b)), cmp.Compare(a.Names()[0], b.Names()[0]))
+		return cmp.Or(
+			cmp.Compare(category(a), category(b)),
+			cmp.Compare(a.Names()[0], b.Names()[0]))
 	})
 	for i, f := range flags {
 		if i == 0 || category(f) != category(flags[i-1]) {
@@ -84,13 +86,13 @@ func sections(c *cli.Command) (out []section) {
 	return out
 }
 
-// flagHelp is how a flag is written, short name first, and what it means with its default.
+// flagHelp returns a flag's names, the short one first, and its description with the default.
 func flagHelp(f cli.Flag) (names, text string) {
 	names, text, _ = strings.Cut(f.String(), "\t")
 	first := dashed(f.Names()[0])
 	_, value, hasValue := strings.Cut(names[len(first):], " ")
-	value, _, _ = strings.Cut(value, " [ ") // a flag that is repeatable says so
-	value, _, _ = strings.Cut(value, ", ")  // a further name
+	value, _, _ = strings.Cut(value, " [ ") // drop the mark of repeatable flags
+	value, _, _ = strings.Cut(value, ", ")  // drop further names
 	written := "    "
 	for _, n := range slices.Backward(f.Names()) {
 		if len(n) == 1 {
@@ -111,7 +113,7 @@ func dashed(flag string) string {
 	return "--" + flag
 }
 
-// list has a row for each name, with what it means beside it.
+// list writes a row for each name, with its description beside it.
 func list(rows [][2]string, width int) string {
 	names := 0
 	for _, r := range rows {
@@ -131,7 +133,7 @@ func list(rows [][2]string, width int) string {
 	return b.String()
 }
 
-// paragraphs are wrapped each for itself; a blank line ends one.
+// paragraphs wraps each paragraph; a blank line ends one.
 func paragraphs(text string, width int) string {
 	var out []string
 	for _, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
@@ -140,7 +142,8 @@ func paragraphs(text string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// hanging writes a title and words after it; further lines are indented.
+// hanging writes a title and the words of text after it. It wraps lines at width, and indents all
+// but the first.
 func hanging(title string, indent int, text string, width int) string {
 	var b strings.Builder
 	b.WriteString(title)
@@ -160,7 +163,7 @@ func hanging(title string, indent int, text string, width int) string {
 	return strings.TrimRight(b.String(), " ") + "\n"
 }
 
-// groupAction is what a command with subcommands does without one of them.
+// groupAction runs if a command with subcommands is called without one.
 func groupAction(_ context.Context, c *cli.Command) error {
 	if name := c.Args().First(); name != "" {
 		return unknownCommand(c, name)
@@ -202,7 +205,7 @@ func unknownCommand(c *cli.Command, name string) error {
 		within+name, didYouMean(name, known, within), c.FullName())
 }
 
-// The errors of the cli library that braid words itself. They have no types.
+// Errors of the cli library for which braid has messages of its own. They have no types.
 var (
 	noSuchFlag  = regexp.MustCompile(`^flag provided but not defined: -+(.*)$`)
 	noValue     = regexp.MustCompile(`^flag needs an argument: (?:-*)(.*)$`)
@@ -210,7 +213,7 @@ var (
 	missingFlag = regexp.MustCompile(`^Required flags? "(.*)" not set$`)
 )
 
-// usageError is what is wrong with the flags of a command, with a hint instead of the whole help.
+// usageError turns the library's error about flags into braid's, with a hint to the help.
 func usageError(c *cli.Command, err error) error {
 	text := err.Error()
 	if m := noSuchFlag.FindStringSubmatch(text); m != nil {
@@ -233,10 +236,10 @@ func usageError(c *cli.Command, err error) error {
 	return usageErrorf("%s; see %s --help", text, c.FullName())
 }
 
-// didYouMean is a suggestion for a mistyped name: the known one that is closest, empty if none is
+// didYouMean suggests the known name that is closest to a mistyped one. It is empty if none is
 // close.
 func didYouMean(typed string, known []string, prefix string) string {
-	best, least := "", len(typed)/3+1 // as many typing errors in so many letters are plausible
+	best, least := "", len(typed)/3+1 // one typing error in three letters is plausible
 	for _, k := range known {
 		d := typos(typed, k)
 		if len(typed) > 2 && strings.HasPrefix(k, typed) {
@@ -252,8 +255,8 @@ func didYouMean(typed string, known []string, prefix string) string {
 	return fmt.Sprintf(" (did you mean %s%s?)", prefix, best)
 }
 
-// typos counts the letters that were added, left out, replaced or swapped with their neighbour
-// between two words (optimal string alignment).
+// typos counts the added, missing, replaced and swapped letters between two words (optimal string
+// alignment).
 func typos(a, b string) int {
 	d := make([][]int, len(a)+1)
 	for i := range d {

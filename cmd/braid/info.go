@@ -17,11 +17,11 @@ func infoCommand() *cli.Command {
 		Name:      "info",
 		Usage:     "show what a torrent or magnet link says",
 		ArgsUsage: "TORRENT|URL|MAGNET",
-		Description: "The key that a private tracker has put into its announce URL is hidden, so " +
-			"that this can be shown to others; --json has all as it is.",
+		Description: "Hides the key that a private tracker has put into its announce URL, so " +
+			"that you can show the output to others. --json hides nothing.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "show-keys", Usage: "show announce URLs whole"},
-			&cli.BoolFlag{Name: "json", Usage: "print it as a JSON object"},
+			&cli.BoolFlag{Name: "show-keys", Usage: "show announce URLs with their keys"},
+			&cli.BoolFlag{Name: "json", Usage: "print a JSON object"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() != 1 {
@@ -125,7 +125,8 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	}
 	w.printf("magnet\t%s\n", magnet)
 	if !complete {
-		w.printf("\tWithout the trackers that might know you by a key; --show-keys shows them whole.\n")
+		w.printf("\tWithout the trackers that might know you by a key; " +
+			"--show-keys shows them whole.\n")
 	}
 	for _, f := range d.Files {
 		w.printf("file\t%s\t%s\n", f.Path, bytesText(f.Length))
@@ -136,8 +137,8 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	return w.Flush()
 }
 
-// publicMagnet is a magnet link to pass on: without the announce URLs in which a private tracker
-// may have put the user's key. It tells whether all are in it.
+// publicMagnet returns a magnet link to pass on. It leaves out announce URLs into which a private
+// tracker may have put the user's key. complete tells that none was left out.
 func publicMagnet(s client.Source) (link string, complete bool) {
 	complete = true
 	var tiers [][]string

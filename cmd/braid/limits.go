@@ -12,7 +12,7 @@ import (
 )
 
 func limitFlags() []cli.Flag {
-	const category = "Limits (of what peers send each other; headers come on top)"
+	const category = "Limits (of the peers' messages; packet headers come on top)"
 	return []cli.Flag{
 		&rateFlag{
 			Name:     "upload-rate",
@@ -29,9 +29,9 @@ func limitFlags() []cli.Flag {
 			Name:     "rate-limit",
 			Category: category,
 			Config:   cli.StringConfig{TrimSpace: true},
-			Usage: "`PATTERN=RATE` for all connections together, in each direction, whose path " +
-				"has an interface that matches: '1-ff00:0:110#2=10mbit', '1-ff00:0:110=20mbit', " +
-				"or '1=50mbit' for an ISD (repeatable)",
+			Usage: "limit all connections together, in each direction, whose path has an " +
+				"interface that matches: `PATTERN=RATE` such as '1-ff00:0:110#2=10mbit', " +
+				"'1-ff00:0:110=20mbit', or '1=50mbit' for an ISD (repeatable)",
 		},
 	}
 }
@@ -63,7 +63,8 @@ func parsePathLimit(s string) (client.PathLimit, error) {
 	}
 	p, err := pathsel.ParsePattern(pattern)
 	if err != nil {
-		return client.PathLimit{}, fmt.Errorf("%w; a pattern is ISD, ISD-AS or ISD-AS#IF, with 0 for any", err)
+		return client.PathLimit{}, fmt.Errorf(
+			"%w; a pattern is ISD, ISD-AS or ISD-AS#IF, with 0 for any", err)
 	}
 	r, err := units.ParseRate(rate)
 	if err == nil {
@@ -72,7 +73,7 @@ func parsePathLimit(s string) (client.PathLimit, error) {
 	return client.PathLimit{Pattern: p, Rate: r}, err
 }
 
-// checkLimit refuses rates that no connection could live with.
+// checkLimit refuses rates that are too low for any connection.
 func checkLimit(rate int64) error {
 	if rate < client.MinRate {
 		return fmt.Errorf("want at least %s", units.FormatRate(client.MinRate))

@@ -21,9 +21,10 @@ func listCommand() *cli.Command {
 	}, listTorrents)
 }
 
-// rowKeys are what a line of the list shows.
+// rowKeys are the keys that a line of the list needs.
 var rowKeys = []string{
-	"info_hash", "number", "name", "state", "size_bytes", "have_bytes", "checked_bytes", "sent_bytes", "ratio", "down_mbit_s", "up_mbit_s", "left_s", "peers", "paths",
+	"info_hash", "number", "name", "state", "size_bytes", "have_bytes", "checked_bytes",
+	"sent_bytes", "ratio", "down_mbit_s", "up_mbit_s", "left_s", "peers", "paths",
 }
 
 func listTorrents(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
@@ -64,15 +65,15 @@ func lineText(l line) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// torrentTable is a head and a line for each torrent. Names have what the figures leave of the
-// width, but at least minName columns.
+// torrentTable returns a heading and a line for each torrent. Names get the columns that the
+// figures leave, but at least minName.
 func torrentTable(all []v1.Torrent, columns int) []line {
 	head := []string{"No", "State", "Done", "Size", "Down", "Up", "Ratio", "Left"}
 	cells := [][]string{head}
 	for _, t := range all {
 		cells = append(cells, []string{
-			fmt.Sprint(t.Number), t.State, percent(t.HaveBytes, t.SizeBytes), sizeCell(t), rateCell(t.DownMbitS), rateCell(t.UpMbitS),
-			fmt.Sprintf("%.2f", t.Ratio), leftCell(t),
+			fmt.Sprint(t.Number), t.State, percent(t.HaveBytes, t.SizeBytes), sizeCell(t),
+			rateCell(t.DownMbitS), rateCell(t.UpMbitS), fmt.Sprintf("%.2f", t.Ratio), leftCell(t),
 		})
 	}
 	widths, used := make([]int, len(head)), 0
@@ -82,7 +83,7 @@ func torrentTable(all []v1.Torrent, columns int) []line {
 		}
 		used += widths[i] + 2
 	}
-	for _, i := range []int{3, 6} { // in a narrow terminal without the size, then without the ratio
+	for _, i := range []int{3, 6} { // a narrow terminal first loses the size, then the ratio
 		if used+minName > columns {
 			used -= widths[i] + 2
 			widths[i] = 0
@@ -106,7 +107,10 @@ func torrentTable(all []v1.Torrent, columns int) []line {
 			continue
 		}
 		t := all[i-1]
-		out = append(out, line{{b.String(), styleOf(t.State)}, {cut(cmp.Or(t.Name, t.InfoHash), name), plain}})
+		out = append(out, line{
+			{b.String(), styleOf(t.State)},
+			{cut(cmp.Or(t.Name, t.InfoHash), name), plain},
+		})
 	}
 	return out
 }
@@ -128,7 +132,7 @@ func sizeCell(t v1.Torrent) string {
 	return bytesText(t.SizeBytes)
 }
 
-// rateCell is a rate, or a dash for none: a table of zeros hides the others.
+// rateCell shows a rate, or a dash for 0: among many zeros the other rates would be hard to see.
 func rateCell(mbit float64) string {
 	if mbit*mega < least {
 		return "-"
@@ -149,7 +153,7 @@ func leftCell(t v1.Torrent) string {
 func showCommand() *cli.Command {
 	return controlling(&cli.Command{
 		Name:        "show",
-		Usage:       "show all about torrents of the daemon",
+		Usage:       "show everything about torrents of the daemon",
 		ArgsUsage:   torrentsUsage,
 		Description: howToName,
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "files", Usage: "list the files, too"}},
@@ -206,7 +210,9 @@ func printDetail(cmd *cli.Command, t v1.TorrentDetail, trackers []v1.Tracker) er
 	w.printf("  data\t%s of %s in %s\n",
 		percent(t.HaveBytes, t.SizeBytes), bytesText(t.SizeBytes), t.Directory)
 	w.printf("  pieces\t%d of %d, of %s each\n", t.PiecesDone, t.Pieces, bytesText(t.PieceLength))
-	w.printf("  received\t%s, now %s\n  sent\t%s, now %s, ratio %.2f\n", bytesText(t.FetchedBytes), rateText(t.DownMbitS*mega), bytesText(t.SentBytes), rateText(t.UpMbitS*mega), t.Ratio)
+	w.printf("  received\t%s, now %s\n", bytesText(t.FetchedBytes), rateText(t.DownMbitS*mega))
+	w.printf("  sent\t%s, now %s, ratio %.2f\n",
+		bytesText(t.SentBytes), rateText(t.UpMbitS*mega), t.Ratio)
 	w.printf("  peers\t%d, over %s%s\n",
 		t.Peers, plural(t.Paths, "path"), sourcesText(t.PeerSources))
 	if s := t.Settings; s.Limits.UploadMbitS > 0 || s.Limits.DownloadMbitS > 0 {

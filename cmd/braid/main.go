@@ -19,17 +19,18 @@ func main() {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// Go's own handler would not do for the second one: a shell without job control starts
-	// background jobs with SIGINT ignored, and signal.Stop goes back to that.
+	// After signal.Stop the default action would not end braid at the second signal: a shell
+	// without job control starts background jobs with SIGINT ignored, and signal.Stop restores
+	// that.
 	go obeySignals(signals, cancel, func() { os.Exit(exitInterrupted) })
-	// A reader that has gone is an error like any other, and no signal that ends braid in the
-	// middle of things.
+	// If the reader of a pipe has gone, writes fail, but no signal ends braid in the middle of its
+	// work.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &printer{w: os.Stdout, lost: cancel}
 	people := &printer{w: os.Stderr, private: true}
 	people.obey(os.Getenv)
 	people.followTerminal()
-	log.SetOutput(people) // of the libraries
+	log.SetOutput(people) // for the logs of libraries
 	cli.HelpPrinter = printHelp
 	code, err := outcome(rootCommand(out, people).Run(ctx, os.Args), out.lostOutput())
 	if err != nil {
@@ -38,11 +39,11 @@ func main() {
 	os.Exit(code)
 }
 
-// sameInterrupt is the time within which several signals are one Ctrl-C: timeout(1) signals a
-// process and then its group. Nobody presses the key twice as fast because braid hangs.
+// sameInterrupt is the time in which several signals count as one: timeout(1) signals a process and
+// then its group. A user who presses Ctrl-C again because braid hangs is slower.
 const sameInterrupt = 300 * time.Millisecond
 
-// obeySignals ends braid cleanly at the first signal, and at once at the second, whatever hangs.
+// obeySignals ends braid cleanly at the first signal, and at once at the second.
 func obeySignals(signals <-chan os.Signal, stop, exit func()) {
 	<-signals
 	stop()
@@ -52,8 +53,8 @@ func obeySignals(signals <-chan os.Signal, stop, exit func()) {
 	exit()
 }
 
-// endOnHangup has SIGHUP end the command as Ctrl-C does: the terminal or the SSH session has gone.
-// If braid was started with SIGHUP ignored, as nohup does, it stays ignored.
+// endOnHangup makes SIGHUP end the command as Ctrl-C does. SIGHUP comes when the terminal or the
+// SSH session has gone. If braid was started with SIGHUP ignored, as nohup does, it stays ignored.
 func endOnHangup(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		if !nohup.Ignored() {
@@ -65,7 +66,8 @@ func endOnHangup(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// rootCommand is all of braid, which prints results to out, and everything else to people.
+// rootCommand returns braid's command tree. It prints results to out, and everything else to
+// people.
 func rootCommand(out, people *printer) *cli.Command {
 	root := &cli.Command{
 		Name:        "braid",
@@ -76,20 +78,22 @@ func rootCommand(out, people *printer) *cli.Command {
 			Usage: "print the release, the commit and the Go version",
 			Local: true,
 		}},
-		// A SCION address has a comma in it.
+		// SCION addresses contain a comma.
 		DisableSliceFlagSeparator:       true,
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: configureCompletion,
 		Before:                          sayMissing,
 		Commands: slices.Concat([]*cli.Command{
-			downloadCommand(), seedCommand(), sendCommand(), getCommand(), mirrorCommand(), serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
-			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(), resumeCommand(), removeCommand(),
-			setCommand(), moveCommand(), renameCommand(), watchCommand(), passwordCommand(),
-			bootstrapCommand(), pathsCommand(), doctorCommand(), trackerCommand(), gatewayCommand(), dhtCommand(),
+			downloadCommand(), seedCommand(), sendCommand(), getCommand(), mirrorCommand(),
+			serveCommand(), createCommand(), infoCommand(), verifyCommand(), exportCommand(),
+			daemonCommand(), addCommand(), listCommand(), showCommand(), pauseCommand(),
+			resumeCommand(), removeCommand(), setCommand(), moveCommand(), renameCommand(),
+			watchCommand(), passwordCommand(), bootstrapCommand(), pathsCommand(), doctorCommand(),
+			trackerCommand(), gatewayCommand(), dhtCommand(),
 		}, labCommands(), []*cli.Command{manualCommand()}),
 		Writer:         out,
 		ErrWriter:      people,
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // below
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // main reports errors
 	}
 	setDefaults(root)
 	root.Action = func(ctx context.Context, c *cli.Command) error {

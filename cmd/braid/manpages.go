@@ -36,7 +36,7 @@ func writeManPages(root *cli.Command, dir string) error {
 
 func pageName(c *cli.Command) string { return strings.ReplaceAll(c.FullName(), " ", "-") }
 
-// manPage is the help of a command in the macros of man(7).
+// manPage returns the help of a command as a man page (the macros of man(7)).
 func manPage(c *cli.Command) string {
 	page := pageName(c)
 	var b strings.Builder
@@ -84,13 +84,12 @@ func manPage(c *cli.Command) string {
 	return b.String()
 }
 
-// roff escapes a word or line that does not begin with a character of control.
+// roff escapes text that does not begin with a control character (. or ').
 func roff(s string) string {
-	return strings.NewReplacer(`\`,
-		`\e`, "-", `\-`, `"`, `\(dq`).Replace(s)
+	return strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`).Replace(s)
 }
 
-// roffText is a paragraph of short lines, none of which is a macro.
+// roffText returns a paragraph of short lines, escaped so that none is a macro.
 func roffText(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(hanging("", 0, s, 72)) {

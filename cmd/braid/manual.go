@@ -11,8 +11,8 @@ import (
 
 const manualColumns = 100
 
-// manualCommand prints docs/manual.md, or writes the man pages. It is hidden, since --help shows
-// users the same.
+// manualCommand prints docs/manual.md, or writes the man pages. It is hidden, since users see the
+// same with --help.
 func manualCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "manual",
@@ -32,10 +32,11 @@ func manualCommand() *cli.Command {
 	}
 }
 
-// manual is the help of every command, each command before its subcommands.
+// manual returns the help of every command, each command before its subcommands.
 func manual(root *cli.Command) string {
 	var b strings.Builder
-	b.WriteString("# Manual\n\nAll commands and flags of braid, as `braid help COMMAND` prints them. This file is\n" +
+	b.WriteString("# Manual\n\n" +
+		"All commands and flags of braid, as `braid help COMMAND` prints them. This file is\n" +
 		"generated: `go generate ./cmd/braid` writes it.\n")
 	var add func(c *cli.Command, name string)
 	add = func(c *cli.Command, name string) {

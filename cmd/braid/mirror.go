@@ -84,14 +84,16 @@ func mirrorCommand() *cli.Command {
 		Usage:     "keep a copy of what a feed or a directory of torrents offers",
 		ArgsUsage: "FEED|DIR|URL",
 		Description: "Downloads the torrents of an RSS or Atom feed, of a web page with links, " +
-			"or of a directory of .torrent files, and serves them. New ones are added, the first " +
-			"of the list first, as far as the limits allow. What is no longer offered is kept, " +
-			"unless you give --delete. Prints one line for each event. The same command resumes. " +
+			"or of a directory of .torrent files, and serves them. It adds new torrents in the " +
+			"order of the list, as far as the limits allow. Torrents that are no longer offered " +
+			"stay, unless you give --delete. Prints one line for each event. The same command " +
+			"resumes. " +
 			"FEED and URL are http, https or scion URLs, or files. A feed names torrents by " +
 			"enclosures, links that end in .torrent, magnet links, or elements such as " +
 			"<torrent:infoHash>.\n\n" + exitCodes,
-		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(), selectorFlags(), peerFlags(), limitFlags(),
-			withoutFlags(policyFlags(), "interactive"), announceFlags(), scionFlags(), []cli.Flag{forceFlag()}),
+		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(), selectorFlags(), peerFlags(),
+			limitFlags(), withoutFlags(policyFlags(), "interactive"), announceFlags(), scionFlags(),
+			[]cli.Flag{forceFlag()}),
 		Action: endOnHangup(working(true, runMirror)),
 	}
 }
@@ -102,7 +104,7 @@ func runMirror(ctx context.Context, t *task) error {
 		return err
 	}
 	every, options := t.mirrorInterval(source), t.mirrorOptions(ctx)
-	var failed atomic.Int64 // offers
+	var failed atomic.Int64 // offers that have failed
 	cfg := mirror.Config{
 		Source: source, Logger: t.log, Options: options,
 		Tell: func(e event.Mirror) {
@@ -149,7 +151,7 @@ func runMirror(ctx context.Context, t *task) error {
 	}
 	if t.out.say("mirror of " + source + " in " + cfg.Dir); !t.Bool("once") {
 		m.Run(ctx, every)
-		return nil // to be interrupted is how it ends
+		return nil // an interrupt is the expected end
 	}
 	if err := m.Look(ctx); err != nil {
 		return err
@@ -167,7 +169,7 @@ func mirrorSource(cmd *cli.Command) (string, error) {
 	}
 	source := cmd.Args().First()
 	if !mirror.IsLocal(source) {
-		_, onSCION, _ := scionnet.ParseServerURL(source) // its errors are told once the rest is read
+		_, onSCION, _ := scionnet.ParseServerURL(source) // openMirrorNode reports its errors
 		if u, err := url.Parse(source); !onSCION && (err != nil || u.Host == "") {
 			return "", usageErrorf("%s is not a URL like https://example.org/feed.xml", source)
 		}
@@ -211,7 +213,7 @@ func (f *flags) mirrorOptions(ctx context.Context) func(client.Source) (node.Opt
 	}
 }
 
-// mirrorState makes the state directory of this source and output, and keeps it for this process.
+// mirrorState makes the state directory for this source and output, and locks it for this process.
 func (t *task) mirrorState(source, dir string) (string, error) {
 	state, err := stateDir(t.String("state"), os.Getenv)
 	if err != nil {
@@ -239,7 +241,7 @@ func (t *task) openMirrorNode(ctx context.Context, source, dir, state string) (*
 	return t.start(ctx, cfg, t.out.finishing)
 }
 
-// finishing shows which torrents of a mirror become complete, or fail.
+// finishing reports the torrents of a mirror that become complete or fail.
 func (d *display) finishing(e any) {
 	switch e := e.(type) {
 	case event.Done:
@@ -250,7 +252,7 @@ func (d *display) finishing(e any) {
 	}
 }
 
-// mirrored shows what a mirror has done.
+// mirrored prints an event of a mirror.
 func (d *display) mirrored(e event.Mirror) {
 	line := e.Action
 	if e.Torrent != "" {
@@ -271,7 +273,8 @@ func completed(ctx context.Context, n *node.Node) error {
 	for _, t := range n.Torrents() {
 		select {
 		case <-ctx.Done():
-			return codedError{errors.New("interrupted; run the same command again to resume"), exitInterrupted}
+			err := errors.New("interrupted; run the same command again to resume")
+			return codedError{err, exitInterrupted}
 		case <-t.Done():
 		}
 		if err := t.Progress().Err; err != nil {

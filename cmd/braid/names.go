@@ -13,8 +13,8 @@ import (
 	"braid/scionnet"
 )
 
-// peers are the peers of --peer. In scion://name:31000 the name is looked up in the files of hosts
-// and in DNS; all addresses that it has are peers.
+// peers reads --peer. The name in scion://name:31000 is looked up in the hosts files and in DNS;
+// all its addresses are peers.
 func (f *flags) peers(ctx context.Context) (out []client.Peer) {
 	for _, text := range f.StringSlice("peer") {
 		name, isURL := strings.CutPrefix(text, "scion://")
@@ -44,7 +44,7 @@ func (f *flags) peers(ctx context.Context) (out []client.Peer) {
 	return out
 }
 
-// lookUp returns the addresses of a host's name on SCION, with a port.
+// lookUp returns the SCION addresses of a host name, with a port.
 func lookUp(
 	ctx context.Context, cmd *cli.Command, host string, port uint16,
 ) ([]scionnet.Addr, error) {

@@ -8,9 +8,9 @@ import (
 	"braid/node"
 )
 
-// pace decides when a log gets a line about something that goes on: when its state has changed, and
-// otherwise once an hour, which says that braid is alive. A line every few seconds is 17 000 a day,
-// in which nobody finds the one that matters.
+// pace decides when to log a line about a running transfer: when its state has changed, and
+// otherwise once an hour, as a sign of life. A line every few seconds would be 17 000 a day, among
+// which nobody finds the one that matters.
 type pace struct {
 	state string
 	at    time.Time // of the last line; zero before the first
@@ -18,12 +18,12 @@ type pace struct {
 
 const (
 	logAgain = time.Hour
-	// logPause is the least time between two lines. Without it a seed whose peers come and go all
-	// the time, or are made to, writes as much as before.
+	// logPause is the shortest time between two lines. Without it, peers that come and go all the
+	// time, perhaps on purpose, could still fill the log.
 	logPause = time.Minute
 )
 
-// due tells whether a line is due, and counts on it being written.
+// due tells whether to write a line now. If so, the caller must write it.
 func (p *pace) due(state string, now time.Time) bool {
 	since := now.Sub(p.at)
 	if !p.at.IsZero() && (since < logPause || state == p.state && since < logAgain) {
@@ -33,8 +33,8 @@ func (p *pace) due(state string, now time.Time) bool {
 	return true
 }
 
-// stateOf returns the part of a transfer's state that the reader of a log cares about. Rates and
-// peers that come and go beside others do not.
+// stateOf returns the part of a transfer's state that is worth a line in a log. Changes of rates,
+// or of the number of peers, are not.
 func stateOf(p client.Progress, uploads bool) string {
 	if uploads {
 		return fmt.Sprint(p.Phase, node.ConnectedPeers(p) > 0)
@@ -49,10 +49,11 @@ func stateOf(p client.Progress, uploads bool) string {
 	if p.Cause != nil {
 		cause = p.Cause.Kind
 	}
-	return fmt.Sprint(p.Phase, tenth(p.Have, p.Total), p.Waiting != "", carried > 0, p.ReadRate < least, cause)
+	return fmt.Sprint(p.Phase, tenth(p.Have, p.Total), p.Waiting != "",
+		carried > 0, p.ReadRate < least, cause)
 }
 
-// tenth is how many tenths of the whole are done.
+// tenth returns how many tenths are done.
 func tenth(done, total int64) int64 {
 	if total <= 0 {
 		return 0

@@ -17,10 +17,10 @@ func passwordCommand() *cli.Command {
 	return controlling(&cli.Command{
 		Name:  "password",
 		Usage: "set the password that programs and browsers need on TCP",
-		Description: "Reads the password from the terminal or, if there is none, the first line " +
-			"of standard input. Works over the daemon's socket only. All sessions of browsers " +
-			"end.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "remove", Usage: "take the password away"}},
+		Description: "Reads the password from the terminal or, if there is none, from the first " +
+			"line of standard input. Works only over the daemon's unix socket. Ends all sessions " +
+			"of browsers.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "remove", Usage: "remove the password"}},
 	}, setPassword)
 }
 
@@ -33,7 +33,7 @@ func setPassword(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 		return err
 	}
 	if password == "" {
-		return usageErrorf("the password is empty; --remove takes it away")
+		return usageErrorf("the password is empty; to have none, give --remove")
 	}
 	return d.SetPassword(ctx, password)
 }

@@ -26,8 +26,8 @@ func pathsCommand() *cli.Command {
 		Description: `DST is an ISD-AS (1-ff00:0:111) or the address of a host
 (1-ff00:0:111,[127.0.0.1]:31000). With --probe one SCMP message is sent over each path: an echo
 request to the host or, if DST is an ISD-AS, a request to the last router on the path. With a path
-policy only the paths that it leaves are listed, in its order. The exit code is 1 if there is no
-path, or if paths were probed and none is alive.`,
+policy, the list has only the allowed paths, in the policy's order. The exit code is 1 if there is
+no path, or if paths were probed and none is alive.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.BoolFlag{
 				Name:    "json",
@@ -47,7 +47,8 @@ path, or if paths were probed and none is alive.`,
 			&cli.BoolFlag{
 				Name:    "refresh",
 				Aliases: []string{"r"},
-				Usage:   "ask the control service anew, past the daemon's memory",
+				Usage: "ask the control service again, instead of using paths in the daemon's " +
+					"cache",
 			},
 			&cli.StringFlag{
 				Name: "status",
@@ -77,7 +78,7 @@ path, or if paths were probed and none is alive.`,
 			&durationFlag{
 				Name:  "timeout",
 				Value: 5 * time.Second,
-				Usage: "for everything together",
+				Usage: "give up after `TIME`, for everything together",
 			},
 		}, policyFlags(), scionFlags()),
 		Action: runPaths,
@@ -118,8 +119,8 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 	}
 	l := pathList{LocalIA: h.IA(), Destination: dst, LocalIP: h.LocalIP()}
 	paths, err := h.Paths(ctx, dst)
-	noneIsAnAnswer := cmd.Bool("json") && errors.Is(err, scionnet.ErrNoPath) && !errors.Is(err, scionnet.ErrNoControl)
-	if err != nil && !noneIsAnAnswer {
+	noPath := errors.Is(err, scionnet.ErrNoPath) && !errors.Is(err, scionnet.ErrNoControl)
+	if err != nil && !(noPath && cmd.Bool("json")) { // in JSON, an empty list says so
 		return err
 	}
 	paths, refused := policy.Apply(paths)
@@ -131,7 +132,7 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 		}
 		policy.Chosen = map[pathsel.IA][]pathsel.Fingerprint{dst: chosen}
 		paths, _ = policy.Apply(paths)
-		// The time to think does not count.
+		// The timeout does not include the user's time to think.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(unbounded, cmd.Duration("timeout"))
 		defer cancel()
@@ -172,8 +173,8 @@ func parseDestination(s string) (pathsel.IA, netip.Addr, error) {
 	return ia, netip.Addr{}, err
 }
 
-// pathList is what is shown. The keys that 'scion showpaths --format json' has too have its names
-// and units.
+// pathList is the output. Keys that 'scion showpaths --format json' also has are the same as there,
+// with the same units.
 type pathList struct {
 	LocalIA     pathsel.IA   `json:"local_isd_as"`
 	Destination pathsel.IA   `json:"destination"`
@@ -196,7 +197,13 @@ type refusedReport struct {
 
 func (l *pathList) refuse(refused []pathsel.Refusal) {
 	for _, r := range refused {
-		l.Refused = append(l.Refused, refusedReport{shown(r.Path.Fingerprint), r.Path.Fingerprint, sequence(r.Path), r.Clause, r.Reason})
+		l.Refused = append(l.Refused, refusedReport{
+			Fingerprint:     shown(r.Path.Fingerprint),
+			FullFingerprint: r.Path.Fingerprint,
+			Sequence:        sequence(r.Path),
+			By:              r.Clause,
+			Reason:          r.Reason,
+		})
 	}
 	l.summary = pathsel.Summary(refused)
 }
@@ -216,12 +223,13 @@ type pathReport struct {
 	LocalIP    *netip.Addr     `json:"local_ip,omitempty"`
 
 	FullFingerprint pathsel.Fingerprint `json:"full_fingerprint"`
-	LatencyMS       *float64            `json:"latency_ms,omitempty"` // the sum, if every part is announced
-	Bandwidth       uint64              `json:"bandwidth_bit_s,omitempty"`
-	RTTMS           float64             `json:"rtt_ms,omitempty"` // of the probe
+	// LatencyMS is the sum of Latency, if every part is announced.
+	LatencyMS *float64 `json:"latency_ms,omitempty"`
+	Bandwidth uint64   `json:"bandwidth_bit_s,omitempty"`
+	RTTMS     float64  `json:"rtt_ms,omitempty"` // of the probe
 }
 
-// shownFingerprint is as many digits as the scion tool shows.
+// shownFingerprint is the number of digits that the scion tool shows.
 const shownFingerprint = 16
 
 func shown(f pathsel.Fingerprint) string {
@@ -235,17 +243,24 @@ func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionne
 	for i, p := range paths {
 		d := h.Details(p)
 		r := pathReport{
-			Fingerprint: shown(p.Fingerprint), FullFingerprint: p.Fingerprint,
-			Hops:     append([]pathsel.Interface{}, p.Interfaces...),
-			Sequence: sequence(p), NextHop: d.NextHop,
-			Expiry: p.Expiry, MTU: p.MTU, Latency: d.Latency, EPIC: d.EPIC, Bandwidth: p.Bandwidth,
+			Fingerprint:     shown(p.Fingerprint),
+			FullFingerprint: p.Fingerprint,
+			Hops:            append([]pathsel.Interface{}, p.Interfaces...),
+			Sequence:        sequence(p),
+			NextHop:         d.NextHop,
+			Expiry:          p.Expiry,
+			MTU:             p.MTU,
+			Latency:         d.Latency,
+			EPIC:            d.EPIC,
+			Bandwidth:       p.Bandwidth,
 		}
 		if p.LatencyKnown {
 			ms := milliseconds(p.Latency)
 			r.LatencyMS = &ms
 		}
 		if probes != nil {
-			r.Status, r.StatusInfo, r.RTTMS = string(probes[i].Status), probes[i].Info, milliseconds(probes[i].RTT)
+			x := probes[i]
+			r.Status, r.StatusInfo, r.RTTMS = string(x.Status), x.Info, milliseconds(x.RTT)
 			r.LocalIP = &l.LocalIP
 		}
 		l.Paths = append(l.Paths, r)
@@ -254,8 +269,7 @@ func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionne
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// sequence writes a path as the elements of a hop sequence: ISD-AS#in,out for each AS, 0 where it
-// begins and ends.
+// sequence writes a path as a hop sequence: ISD-AS#in,out for each AS, with 0 at the path's ends.
 func sequence(p pathsel.Path) string {
 	if len(p.Interfaces) == 0 {
 		return ""
@@ -290,7 +304,8 @@ func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
 	t := newTable(w)
 	for i, p := range l.Paths {
 		t.printf("[%*d] %s\t%s\tMTU: %d\t%s\t%s", width, i,
-			p.Fingerprint[:min(8, len(p.Fingerprint))], arrows(p.Hops), p.MTU, p.latencyText(), bandwidthText(p.Bandwidth))
+			p.Fingerprint[:min(8, len(p.Fingerprint))], arrows(p.Hops), p.MTU,
+			p.latencyText(), bandwidthText(p.Bandwidth))
 		if p.Status != "" {
 			t.printf("\t%s", p.statusText())
 		}
@@ -309,7 +324,8 @@ func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
 		return err
 	}
 	if l.unjudged > 0 {
-		_ = fprintf(w, "%d of these announce no latency, or not all of it: --max-latency cannot judge them.\n", l.unjudged)
+		_ = fprintf(w, "%d of these announce no latency, or not all of it: "+
+			"--max-latency cannot judge them.\n", l.unjudged)
 	}
 	if len(l.Refused) > 0 && len(l.Paths) > 0 {
 		_ = fprintf(w, "Not allowed: %s: %s.\n", plural(len(l.Refused), "more path"), l.summary)

@@ -33,8 +33,9 @@ func policyFlags() []cli.Flag {
 		&cli.StringSliceFlag{
 			Name:     "acl",
 			Category: category,
-			Usage: "allow and deny by `ENTRIES`, the first that matches an interface decides: " +
-				"'- 1-ff00:0:110#2, +' (repeatable; the last one is the default)",
+			Usage: "allow or deny paths by `ENTRIES`, of which the first that matches an " +
+				"interface decides: '- 1-ff00:0:110#2, +' (repeatable; the last one is the " +
+				"default)",
 		},
 		&cli.StringFlag{
 			Name:     "preference",
@@ -45,13 +46,13 @@ func policyFlags() []cli.Flag {
 		&durationFlag{
 			Name:     "max-latency",
 			Category: category,
-			Usage: "only paths with at most `TIME` of announced one-way latency; what is not " +
-				"announced counts as 0",
+			Usage: "only paths with at most `TIME` of announced one-way latency; links without " +
+				"an announced latency count as 0",
 		},
 		&cli.IntFlag{
 			Name:     "min-mtu",
 			Category: category,
-			Usage:    "only paths that take SCION packets of `BYTES`",
+			Usage:    "only paths that carry SCION packets of `BYTES`",
 		},
 		&cli.BoolFlag{
 			Name:     "interactive",
@@ -62,8 +63,8 @@ func policyFlags() []cli.Flag {
 	}
 }
 
-// policy reads the flags. Paths that the user chooses from a list are added when the node is
-// opened.
+// policy reads the flags. The paths that the user chooses with --interactive are added later, when
+// the node is opened.
 func (f *flags) policy() pathsel.Policy {
 	p := pathsel.Policy{
 		Sequence:   read(f, "sequence", pathsel.ParseSequence),
@@ -76,9 +77,9 @@ func (f *flags) policy() pathsel.Policy {
 	}
 	f.want(p.MaxLatency >= 0, "--max-latency %v: want a time such as 50ms", p.MaxLatency)
 	f.want(p.MinMTU >= 0, "--min-mtu %d: want bytes such as 1400", p.MinMTU)
-	if f.Bool("interactive") && (!term.IsTerminal(int(os.Stdin.Fd())) || !stderr(f.Command).isTerminal()) {
-		f.wrong("--interactive: there is no terminal to ask on; choose paths with --sequence or --acl")
-	}
+	canAsk := term.IsTerminal(int(os.Stdin.Fd())) && stderr(f.Command).isTerminal()
+	f.want(canAsk || !f.Bool("interactive"),
+		"--interactive: there is no terminal to ask on; choose paths with --sequence or --acl")
 	return p
 }
 
@@ -88,7 +89,7 @@ type questions struct {
 	out   io.Writer
 }
 
-// newQuestions reads lines until the process ends: a read from a terminal cannot be called off.
+// newQuestions reads lines until the process ends: a read from a terminal cannot be cancelled.
 func newQuestions(in io.Reader, out io.Writer) *questions {
 	lines := make(chan string)
 	go func() {
@@ -120,7 +121,7 @@ func (q *questions) paths(
 	return out, nil
 }
 
-// numbers asks until the answer is a choice of n things.
+// numbers asks until the answer is a valid choice of numbers below n.
 func (q *questions) numbers(ctx context.Context, n int) ([]int, error) {
 	for {
 		_ = fprintf(q.out, "Paths to use, such as 0,2-3 or all: ")

@@ -16,10 +16,10 @@ import (
 	"braid/tracker"
 )
 
-// printer writes all text that braid sends to standard output or standard error. It replaces control
-// characters with visible escapes, so that text from strangers, such as a torrent's name, cannot
-// control the terminal. JSON goes through it, too, and stays valid. A printer is safe for concurrent
-// use.
+// printer writes all text that braid sends to standard output or standard error. It replaces
+// control characters with visible escapes, so that text from strangers, such as a torrent's name,
+// cannot control the terminal. JSON goes through it, too, and stays valid. A printer is safe for
+// concurrent use.
 type printer struct {
 	w io.Writer
 	// private hides the keys of announce URLs: standard error is what people paste into bug
@@ -239,8 +239,8 @@ func (p *printer) size() (columns, rows int) {
 // lend lets a command of the user write past the printer, since its output is not braid's.
 func (p *printer) lend(c *exec.Cmd) { c.Stdout, c.Stderr = p.w, p.w }
 
-// handler returns a log handler that prints lines, quotes unprintable characters, and hides the keys
-// in announce URLs.
+// handler returns a log handler that prints lines, quotes unprintable characters, and hides the
+// keys in announce URLs.
 func (p *printer) handler(level slog.Level) slog.Handler {
 	redact := func(_ []string, a slog.Attr) slog.Attr {
 		if k := a.Value.Kind(); k == slog.KindString || k == slog.KindAny {

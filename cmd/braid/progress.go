@@ -19,19 +19,19 @@ import (
 // display shows transfers on a terminal, as plain lines, or as events.
 type display struct {
 	json    bool
-	seeds   bool          // the command seeds: that its torrents are complete is not told
+	seeds   bool          // the command seeds, so complete torrents are no news
 	uploads bool          // show sent data rather than received data
 	results *printer      // standard output
 	people  *printer      // standard error
 	sample  time.Duration // between two progress events
 
-	verbose bool // name paths by their fingerprints too
+	verbose bool // show fingerprints of paths, too
 
-	said   map[*node.Torrent]*pace   // in a log
-	places map[*node.Torrent]*places // on a terminal
+	said   map[*node.Torrent]*pace   // for lines in a log
+	places map[*node.Torrent]*places // for the terminal
 
-	tellsEnd  bool // an error of the command is an event
-	hasFailed bool // a torrent has, and that was told
+	tellsEnd  bool // an error that ends the command is an event, too
+	hasFailed bool // an event has reported that a torrent has failed
 
 	mu     sync.Mutex
 	events *json.Encoder
@@ -53,7 +53,8 @@ func newDisplay(cmd *cli.Command, uploads bool) *display {
 	}
 }
 
-// interval between two looks: quick on a terminal; in a log few of them become a line, see pace.
+// interval is the time between two looks at the transfers. In a log, few looks become a line: see
+// pace.
 func (d *display) interval() time.Duration {
 	switch {
 	case d.json:
@@ -70,7 +71,7 @@ func (d *display) emit(e any) {
 	_ = d.events.Encode(e) // the printer keeps the error, and ends the command
 }
 
-// result prints what a command is for: an object or, for people, text.
+// result prints the result of a command: the event with --json, otherwise the text.
 func (d *display) result(e any, format string, args ...any) {
 	if d.json {
 		d.emit(e)
@@ -79,12 +80,12 @@ func (d *display) result(e any, format string, args ...any) {
 	}
 }
 
-// maxBehind is how many events a slow reader of --json may fall behind. A torrent of a million
-// pieces with --piece-events has more, but not at once.
+// maxBehind bounds the events that wait for a slow reader of --json. A torrent of a million pieces
+// with --piece-events has more, but not at the same time.
 const maxBehind = 1 << 17
 
-// follow hands the events of a node to show until the node is closed. The function waits for the
-// last one.
+// follow calls show for each event of a node until the node is closed. The returned function waits
+// for the last one.
 func follow(n *node.Node, show func(any)) (shown func()) {
 	events, done := n.Subscribe(maxBehind), make(chan struct{})
 	go func() {
@@ -104,7 +105,7 @@ func follow(n *node.Node, show func(any)) (shown func()) {
 func (d *display) event(e any) {
 	switch e := e.(type) {
 	case event.Changed:
-		return // the command itself has done it
+		return // the command itself has made the change
 	case event.InTheWay:
 		d.moved(e.Path, e.Aside)
 	case event.Served:
@@ -124,15 +125,15 @@ func (d *display) event(e any) {
 	}
 }
 
-// failed tells of an error that ends a command, unless it has been told of a torrent. An
-// interruption is not one.
+// failed emits an event for an error that ends the command, unless the event of a failed torrent
+// has reported it. An interrupt is not an error.
 func (d *display) failed(err error) {
 	if d.json && d.tellsEnd && !d.hasFailed && err != nil && exitCode(err) != exitInterrupted {
 		d.emit(node.NewFailed("", "", err))
 	}
 }
 
-// say tells the user a line, unless events are wanted.
+// say prints a line for the user, unless the output is JSON.
 func (d *display) say(line string) {
 	if !d.json {
 		d.people.clear()
@@ -152,9 +153,9 @@ func (d *display) ready(listen []client.Peer) {
 	d.people.printf("ready, listening on %s\n", strings.Join(names, " and "))
 }
 
-// watch shows the transfers until the context ends, or all of them have ended: downloads when they
-// are complete or have failed, seeds when they are not served any longer. It tells whether all
-// have. A download that is done is shown once more, in full.
+// watch shows the transfers until all of them have ended, and returns true, or until the context
+// ends. A download ends when it is complete or has failed; then its summary is printed. A seed ends
+// when it is not served any longer.
 func (d *display) watch(ctx context.Context, torrents []*node.Torrent) bool {
 	hide := every(d.interval(), func() { d.show(torrents) })
 	var waiting sync.WaitGroup
@@ -168,27 +169,21 @@ func (d *display) watch(ctx context.Context, torrents []*node.Torrent) bool {
 			select {
 			case <-end:
 			case <-ctx.Done():
+				select {
+				case <-end: // at the same time: it has ended
+				default:
+					return
+				}
 			}
-			if isClosed(end) { // both may be true by now, and a transfer that is done must be said to be
-				ended.Add(1)
-				d.finished(t)
-			}
+			ended.Add(1)
+			d.finished(t)
 		})
 	}
 	waiting.Wait()
 	hide()
 	d.people.clear()
-	d.uploads = true // whatever is shown from now on is a seed
+	d.uploads = true // from now on the transfers are seeds
 	return int(ended.Load()) == len(torrents)
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 func (d *display) show(torrents []*node.Torrent) {
@@ -208,7 +203,7 @@ func (d *display) show(torrents []*node.Torrent) {
 			}
 			d.places[t].order(all[i].Paths)
 		}
-		uploads := d.uploads // which changes when a download goes on as a seed
+		uploads := d.uploads // it changes when a download goes on as a seed
 		d.people.draw(func(columns, rows int) []line {
 			return screen(all, uploads, d.verbose, columns, rows)
 		})
@@ -226,7 +221,8 @@ func (d *display) show(torrents []*node.Torrent) {
 	}
 }
 
-// finished shows the summary of a download. Main says why one has failed.
+// finished prints the summary of a complete download. If a download has failed, the command's error
+// says why.
 func (d *display) finished(t *node.Torrent) {
 	p := t.Progress()
 	if p.Err != nil || d.json || d.uploads {
@@ -240,7 +236,7 @@ func (d *display) finished(t *node.Torrent) {
 	}
 }
 
-// served tells of a torrent that is not served any longer.
+// served reports a torrent that is not served any longer.
 func (d *display) served(e event.Served) {
 	if !d.json {
 		d.people.printf("%s: %s, %s sent; it is not served any longer\n",
@@ -259,7 +255,7 @@ func (d *display) count(s *pace, what string, done, total int64, elapsed time.Du
 	}
 }
 
-// counter counts bytes that several goroutines report, which may be late.
+// counter is a number of bytes that several goroutines report, perhaps out of order.
 type counter struct{ done, total atomic.Int64 }
 
 func (c *counter) raise(n int64) {
@@ -267,13 +263,13 @@ func (c *counter) raise(n int64) {
 	}
 }
 
-// raiseOf is raise for those who learn how many there are on their way.
+// raiseOf is raise for callers that learn the total on the way.
 func (c *counter) raiseOf(n, total int64) {
 	c.total.Store(total)
 	c.raise(n)
 }
 
-// counting shows a counter of so many bytes until the returned function is called.
+// counting shows a counter up to total until the returned function is called.
 func (d *display) counting(what string, total int64) (c *counter, stop func()) {
 	c = new(counter)
 	c.total.Store(total)
@@ -284,8 +280,7 @@ func (d *display) counting(what string, total int64) (c *counter, stop func()) {
 	return c, func() { end(); d.people.clear() }
 }
 
-// leftOut says what of the data is not in a new torrent.
+// leftOut reports a file that is not in a new torrent.
 func (d *display) leftOut(path, reason string) {
-	d.people.printf("left out: %s (%s)\n",
-		path, reason)
+	d.people.printf("left out: %s (%s)\n", path, reason)
 }

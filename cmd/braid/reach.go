@@ -9,8 +9,8 @@ import (
 	"braid/node"
 )
 
-// reach says who can connect to a seed and who cannot, and who does not hear of it from trackers.
-// ip is how peers on IP are reached.
+// reach says which peers can connect to a seed, and on which network no tracker names it. ip is the
+// transport on IP.
 func reach(listen []client.Peer, ip client.IPTransport, torrents []node.Options) []string {
 	onIP := "TCP"
 	if ip == client.QUIC {
@@ -23,7 +23,8 @@ func reach(listen []client.Peer, ip client.IPTransport, torrents []node.Options)
 	case !slices.ContainsFunc(listen, isIP):
 		out = append(out, "SCION peers only: other clients cannot connect (add --listen HOST:PORT)")
 	case !slices.ContainsFunc(listen, isSCION):
-		out = append(out, onIP+" peers only: SCION peers cannot connect (add --listen ISD-AS,[IP]:PORT)")
+		out = append(out,
+			onIP+" peers only: SCION peers cannot connect (add --listen ISD-AS,[IP]:PORT)")
 	default:
 		out = append(out, "peers on SCION and on "+onIP)
 	}
@@ -37,13 +38,14 @@ func reach(listen []client.Peer, ip client.IPTransport, torrents []node.Options)
 			out = append(out, fmt.Sprintf("no tracker on %s is named: nobody hears there of %s",
 				network, of))
 		} else {
-			out = append(out, fmt.Sprintf("no tracker on %s is named: peers there hear of %s only if the tracker %s is on %s, too", network, of, u.Through, network))
+			out = append(out, fmt.Sprintf("no tracker on %s is named: peers there hear of %s "+
+				"only if the tracker %s is on %s, too", network, of, u.Through, network))
 		}
 	}
 	return out
 }
 
-// listed is the first of the names, and how many more there are.
+// listed returns the first names, and the number of the others.
 func listed(names []string) string {
 	const shown = 2
 	if more := len(names) - shown; more > 0 {

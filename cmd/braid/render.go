@@ -9,8 +9,8 @@ import (
 	"braid/node"
 )
 
-// What is printed of transfers is a function of their progress: lines of a log, and the end of a
-// download. What a terminal shows while they run is in screen.go.
+// Functions from the progress of transfers to text: lines of a log, and the summary of a download.
+// screen.go has the display on a terminal.
 
 const barWidth = 24
 
@@ -21,12 +21,13 @@ func moved(x client.PathProgress, uploads bool) uint64 {
 	return x.BytesRead
 }
 
-// plainLine is a transfer as one line of a log.
+// plainLine returns the line of a transfer in a log.
 func plainLine(p client.Progress, uploads bool) string {
 	text := fmt.Sprintf("%s  %s of %s  %s  %s",
 		p.Name, percent(p.Have, p.Total), bytesText(p.Total), rateText(p.ReadRate), leftText(p))
 	if uploads {
-		text = fmt.Sprintf("%s  %s sent  %s  to %s", p.Name, bytesText(p.Sent), rateText(p.WriteRate), plural(node.ConnectedPeers(p), "peer"))
+		text = fmt.Sprintf("%s  %s sent  %s  to %s", p.Name, bytesText(p.Sent),
+			rateText(p.WriteRate), plural(node.ConnectedPeers(p), "peer"))
 	} else if phase, _ := phaseText(p); phase != "" {
 		if why := whyWaiting(p); why != "" {
 			phase += "  " + why
@@ -51,7 +52,8 @@ func plainLine(p client.Progress, uploads bool) string {
 	return text
 }
 
-// whyWaiting is why a download makes no progress; empty if that is not known, or there is some.
+// whyWaiting says why a download makes no progress. It is empty if there is progress, or if the
+// reason is unknown.
 func whyWaiting(p client.Progress) string {
 	switch {
 	case p.Phase == client.Broken || p.Phase == client.Complete:
@@ -62,7 +64,7 @@ func whyWaiting(p client.Progress) string {
 	return oneLine(p.Waiting)
 }
 
-// summary is the end of a download.
+// summary describes a complete download, with the share of each path.
 func summary(p client.Progress, verbose bool) []string {
 	head := fmt.Sprintf("%s  complete: %s, %s downloaded in %s",
 		p.Name, bytesText(p.Total), bytesText(p.Fetched), durationText(p.Since))
@@ -80,7 +82,9 @@ func summary(p client.Progress, verbose bool) []string {
 	short := shortASes(p.Paths)
 	for _, x := range p.Paths {
 		if x.BytesRead > 0 {
-			line := fmt.Sprintf("  %3.0f%%  %10s  %s  %s", 100*float64(x.BytesRead)/float64(sum), bytesText(int64(x.BytesRead)), peerName(x, verbose), pathName(x, short, verbose))
+			line := fmt.Sprintf("  %3.0f%%  %10s  %s  %s",
+				100*float64(x.BytesRead)/float64(sum), bytesText(int64(x.BytesRead)),
+				peerName(x, verbose), pathName(x, short, verbose))
 			if x.Source != "" && x.Source != client.FromUser {
 				line += "  from " + string(x.Source)
 			}
@@ -102,7 +106,7 @@ func countLine(what string, done, total int64, elapsed time.Duration) string {
 		what, bar(done, total, barWidth), percent(done, total), rate)
 }
 
-// barCells is how many cells of a bar are filled.
+// barCells returns the number of filled cells in a bar.
 func barCells(done, total int64, width int) int {
 	if total <= 0 {
 		return 0
@@ -115,7 +119,7 @@ func bar(done, total int64, width int) string {
 	return "[" + strings.Repeat("#", n) + strings.Repeat("-", width-n) + "]"
 }
 
-// percent never says 100 before the end.
+// percent returns 100% only if all is done.
 func percent(done, total int64) string {
 	switch {
 	case total <= 0 || done <= 0:
@@ -126,7 +130,7 @@ func percent(done, total int64) string {
 	return fmt.Sprintf("%d%%", min(99, int64(100*float64(done)/float64(total))))
 }
 
-// least is in bit/s; below there is nothing to speak of.
+// least is the lowest rate that counts as one, in bit/s.
 const least = 1000
 
 const stalled = "stalled"
@@ -145,7 +149,7 @@ func leftText(p client.Progress) string {
 	return durationText(time.Duration(left*float64(time.Second))) + " left"
 }
 
-// durationText is a time in two units, which units.ParseDuration reads.
+// durationText writes a time in two units. units.ParseDuration can read it.
 func durationText(d time.Duration) string {
 	s := int(d.Round(time.Second).Seconds())
 	switch m, h := s/60, s/3600; {
@@ -170,7 +174,7 @@ func rttText(d time.Duration) string {
 	return fmt.Sprintf("%4.0f ms", ms(d))
 }
 
-// rateText is a rate in at most 12 columns, which units.ParseRate reads.
+// rateText writes a rate in at most 12 columns. units.ParseRate can read it.
 func rateText(bitsPerSecond float64) string {
 	switch {
 	case bitsPerSecond < 999.5e3:
@@ -200,7 +204,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// oneLine makes one line of an error that has several.
+// oneLine joins the lines of an error.
 func oneLine(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ") }
 
 const mega = 1e6

@@ -28,24 +28,24 @@ func routerFlags() []cli.Flag {
 		},
 		&cli.StringFlag{
 			Name: "router-cmd",
-			Usage: "run `COMMAND` as border router: a program and arguments, behind which " +
-				"--config FILE is put",
+			Usage: "run `COMMAND` as border router: a program and arguments, after which braid " +
+				"puts --config FILE",
 		},
 	}
 }
 
-// routerOfFlag makes exceptions from them.
+// routerOfFlag makes exceptions from routerFlags.
 func routerOfFlag() cli.Flag {
 	return &cli.StringSliceFlag{
 		Name: "router-of",
-		Usage: "another router in a place: `PLACE=ROUTER` is 1-ff00:0:110=fast for an AS, " +
-			"1-ff00:0:110#2=stock for the router that has the interface (repeatable; the last " +
-			"that fits counts)",
+		Usage: "run another router in one place: `PLACE=ROUTER` is 1-ff00:0:110=fast for an AS, " +
+			"or 1-ff00:0:110#2=stock for the router that has the interface (repeatable; the last " +
+			"match counts)",
 		Config: cli.StringConfig{TrimSpace: true},
 	}
 }
 
-// routerCommand is the command that the flags ask for; none for the stock router.
+// routerCommand reads routerFlags. It returns nil for the stock router.
 func routerCommand(c *cli.Command) ([]string, error) {
 	if c.IsSet("router-cmd") {
 		if c.IsSet("router") {
@@ -55,7 +55,7 @@ func routerCommand(c *cli.Command) ([]string, error) {
 		if len(command) == 0 {
 			return nil, usageErrorf("--router-cmd: want a program")
 		}
-		// Routers run in the folders of their configuration.
+		// Routers run in other directories, those of their configuration.
 		program, err := exec.LookPath(command[0])
 		if err == nil {
 			command[0], err = filepath.Abs(program)
@@ -86,13 +86,14 @@ func routerNamed(name string) ([]string, error) {
 	return nil, fmt.Errorf("%q: want stock or fast", name)
 }
 
-// routersOf are the exceptions that --router-of asks for.
+// routersOf reads --router-of.
 func routersOf(c *cli.Command) ([]testbed.RouterOf, error) {
 	var all []testbed.RouterOf
 	for _, s := range c.StringSlice("router-of") {
 		place, name, ok := strings.Cut(s, "=")
 		if !ok {
-			return nil, usageErrorf("--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
+			return nil, usageErrorf(
+				"--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
 		}
 		var of testbed.RouterOf
 		var err error

@@ -20,8 +20,8 @@ func scionFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:     "config-dir",
 			Category: category,
-			Usage: "`DIR` with topology.json and certs/ (default /etc/scion on Linux); --sciond and " +
-				"SCION_DAEMON win over it",
+			Usage: "`DIR` with topology.json and certs/ (default /etc/scion on Linux); ignored " +
+				"with --sciond or SCION_DAEMON",
 		},
 		&cli.StringFlag{
 			Name:     "sciond",
@@ -38,21 +38,24 @@ func scionFlags() []cli.Flag {
 			Name:     "nat",
 			Value:    "auto",
 			Category: category,
-			Usage: "whether to find this host's address behind a NAT by asking the routers of the AS: " +
-				"`MODE` is auto (ask once, and repeatedly if there is a NAT), on (ask repeatedly), or off",
+			Usage: "whether to ask the routers of the AS for the address that a NAT has given " +
+				"this host: `MODE` is auto (ask once; if there is a NAT, repeatedly), on (always " +
+				"ask repeatedly), or off",
 		},
 		&cli.BoolFlag{
 			Name:     "epic",
 			Category: category,
-			Usage: "send with EPIC along paths that offer it (see braid paths --json): the routers of " +
-				"their last two ASes then check each packet. The clock must be right to a second",
+			Usage: "send with EPIC along paths that offer it (see braid paths --json): the " +
+				"routers of their last two ASes then check each packet. The clock must be right " +
+				"to a second",
 		},
 		&cli.StringFlag{
 			Name:     "bootstrap",
 			Value:    "auto",
 			Category: category,
-			Usage: "where a host without SCION configuration gets one: `SERVER` is the URL of a discovery " +
-				"server, auto (ask the network for one, as braid bootstrap does), or off",
+			Usage: "where a host without SCION configuration gets one: `SERVER` is the URL of a " +
+				"discovery server, auto (ask the network for one, as braid bootstrap does), or " +
+				"off",
 		},
 		&cli.StringFlag{
 			Name:     "isd-as",
@@ -67,8 +70,8 @@ func forceFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name:     "force",
 		Category: "SCION",
-		Usage: "allow SCION ports to which the AS does not deliver packets: for hosts with a shim " +
-			"dispatcher",
+		Usage: "allow SCION ports to which the AS does not deliver packets: for hosts with a " +
+			"shim dispatcher",
 	}
 }
 

@@ -125,12 +125,15 @@ func block(p client.Progress, a area) []line {
 func headline(p client.Progress, uploads bool, width, nameWidth int) line {
 	name := span{fit(p.Name, nameWidth), bold}
 	if uploads {
-		return line{name, {"  " + padLeft(bytesText(p.Sent), 10) + " sent  " + padLeft(rateText(p.WriteRate), 12) + "  to " + plural(node.ConnectedPeers(p), "peer"), plain}}
+		sent := fmt.Sprintf("  %10s sent  %12s  to %s", bytesText(p.Sent), rateText(p.WriteRate),
+			plural(node.ConnectedPeers(p), "peer"))
+		return line{name, {sent, plain}}
 	}
 	if text, style := phaseText(p); text != "" {
 		return line{name, {"  " + text, style}}
 	}
-	figures := fmt.Sprintf("  %4s of %s  %s  ", percent(p.Have, p.Total), padRight(bytesText(p.Total), 10), padLeft(rateText(p.ReadRate), 12))
+	figures := fmt.Sprintf("  %4s of %-10s  %12s  ",
+		percent(p.Have, p.Total), bytesText(p.Total), rateText(p.ReadRate))
 	left := span{leftText(p), plain}
 	if left.text == stalled {
 		left.style = amber
@@ -167,8 +170,9 @@ func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 	var shown []client.PathProgress
 	for _, x := range p.Paths {
 		sum += moved(x, uploads)
-		if uploads && x.State != pathsel.Active || x.State == pathsel.Idle && x.BytesRead == 0 && x.Err == nil && x.Path.Fingerprint != "" {
-			continue // there may be many paths that were not tried yet
+		untried := x.State == pathsel.Idle && x.BytesRead == 0 && x.Err == nil
+		if uploads && x.State != pathsel.Active || untried && x.Path.Fingerprint != "" {
+			continue // there may be many untried paths
 		}
 		shown = append(shown, x)
 	}
@@ -177,10 +181,12 @@ func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 	peerWidth, pathWidth := 0, 0
 	for i, x := range shown {
 		peers[i], paths[i] = peerName(x, verbose), pathName(x, short, verbose)
-		peerWidth, pathWidth = max(peerWidth, columnsOfText(peers[i])), max(pathWidth, columnsOfText(paths[i]))
+		peerWidth = max(peerWidth, columnsOfText(peers[i]))
+		pathWidth = max(pathWidth, columnsOfText(paths[i]))
 	}
 	const figures = len("    330 ms  999.9 Mbit/s  100%  probing")
-	if over := 2 + peerWidth + 2 + pathWidth + figures - width; over > 0 { // shorten the address first: users know it already
+	if over := 2 + peerWidth + 2 + pathWidth + figures - width; over > 0 {
+		// Shorten the address first: users know it already.
 		cutOff := min(over, max(0, peerWidth-minName))
 		most := max(8, pathWidth-(over-cutOff))
 		peerWidth, pathWidth = peerWidth-cutOff, 0
@@ -212,7 +218,8 @@ func pathLines(p client.Progress, uploads, verbose bool, width int) [][]line {
 			rttText(x.RTT), padLeft(rateText(rate), 12), share)
 		l := line{head, {numbers, plain}, state}
 		from := "  from " + string(x.Source)
-		if known := x.Source == "" || x.Source == client.FromUser; !known && columnsOfText(head.text+numbers+state.text+from) <= width {
+		known := x.Source == "" || x.Source == client.FromUser
+		if !known && columnsOfText(head.text+numbers+state.text+from) <= width {
 			l = append(l, span{from, faint})
 		}
 		out = append(out, []line{l})
@@ -237,7 +244,8 @@ func failedLines(head span, x client.PathProgress, width int) []line {
 	return lines
 }
 
-// reasonOf returns why a path has failed. It leaves out the peer's name, which the line begins with.
+// reasonOf returns why a path has failed. It leaves out the peer's name, which the line begins
+// with.
 func reasonOf(x client.PathProgress) string {
 	err := x.Err
 	for err != nil && strings.Contains(err.Error(), x.Peer) && errors.Unwrap(err) != nil {
@@ -303,7 +311,7 @@ func shortPath(name string, width int) string {
 	for columnsOfText(name) > width && len(parts) > 2 {
 		parts = slices.Delete(parts, len(parts)/2, len(parts)/2+1)
 		half := (len(parts) + 1) / 2
-		name = strings.Join(parts[:half], pathArrow) + pathArrow + "…" + pathArrow + strings.Join(parts[half:], pathArrow)
+		name = strings.Join(slices.Insert(slices.Clone(parts), half, "…"), pathArrow)
 	}
 	if columnsOfText(name) > width {
 		return fit(name, width)
@@ -360,25 +368,31 @@ func sumOf(all []client.Progress) client.Progress {
 // phases counts transfers by what they do: 30 downloading, 3 stalled.
 func phases(all []client.Progress, uploads bool) string {
 	counts := map[string]int{}
-	order := []string{"downloading", stalled, "checking", "waiting for a description", "failed", "complete", "sending", "idle"}
-	for _, p := range all {
-		what := map[client.Phase]string{
-			client.Metadata: order[3],
-			client.Checking: order[2],
-			client.Broken:   order[4],
-			client.Complete: order[5],
-		}[p.Phase]
+	what := func(p client.Progress) string {
 		switch {
 		case uploads && p.WriteRate >= least:
-			what = order[6]
+			return "sending"
 		case uploads:
-			what = order[7]
-		case what == "" && leftText(p) == stalled:
-			what = stalled
-		case what == "":
-			what = order[0]
+			return "idle"
+		case p.Phase == client.Metadata:
+			return "waiting for a description"
+		case p.Phase == client.Checking:
+			return "checking"
+		case p.Phase == client.Broken:
+			return "failed"
+		case p.Phase == client.Complete:
+			return "complete"
+		case leftText(p) == stalled:
+			return stalled
 		}
-		counts[what]++
+		return "downloading"
+	}
+	for _, p := range all {
+		counts[what(p)]++
+	}
+	order := []string{
+		"downloading", stalled, "checking", "waiting for a description", "failed", "complete",
+		"sending", "idle",
 	}
 	var parts []string
 	for _, what := range order {
@@ -457,7 +471,8 @@ func wrapText(s string, width, most int) []string {
 		case columnsOfText(used)+1+columnsOfText(w) <= width:
 			used += " " + w
 		case len(out) == most-1:
-			return append(out, strings.TrimRight(fit(strings.Join(append([]string{used}, words[i:]...), " "), width), " "))
+			rest := strings.Join(words[i:], " ")
+			return append(out, strings.TrimRight(fit(used+" "+rest, width), " "))
 		default:
 			out, used = append(out, used), w
 		}

@@ -40,9 +40,10 @@ func seedCommand() *cli.Command {
 			&cli.StringFlag{
 				Name:  "super-seeding",
 				Value: "off",
-				Usage: "offer each piece to one peer first, so that each is sent once before one is sent " +
-					"twice: `WHEN` is auto (until another peer has everything), on or off. Use it if many " +
-					"peers know each other; a single peer downloads more slowly",
+				Usage: "offer each piece to one peer first, so that each is sent once before one " +
+					"is sent twice: `WHEN` is auto (until another peer has everything), on or " +
+					"off. Use it if many peers know each other; a single peer downloads more " +
+					"slowly",
 			},
 			recheckFlag(),
 			debugFlag(),
@@ -138,8 +139,9 @@ func checkComplete(ctx context.Context, out *display, o node.Options) error {
 	ok, err := node.IsComplete(ctx, o.Source, o.Storage, c.raise)
 	stop()
 	if err == nil && !ok {
-		err = codedError{fmt.Errorf("%s in %s is not complete, or parts of it are wrong: braid verify says what is wrong, "+
-			"braid download completes it", o.Source.Name, o.Storage.Dir), exitData}
+		err = codedError{fmt.Errorf("%s in %s is not complete, or parts of it are wrong: "+
+			"braid verify says what is wrong, braid download completes it",
+			o.Source.Name, o.Storage.Dir), exitData}
 	}
 	return err
 }

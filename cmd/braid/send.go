@@ -19,23 +19,25 @@ import (
 func sendCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "send",
-		Usage:     "send files or directories to whoever gets the line that this prints",
+		Usage:     "send files or directories to everybody who gets the line that this prints",
 		ArgsUsage: "PATH...",
 		Description: "Serves the files until interrupted, and prints one line on standard " +
 			"output. On another host, braid get LINE fetches them: over all SCION paths, or over " +
-			"TCP if there are none. The line contains a key; connections are encrypted, and only " +
-			"who has the key can connect. No tracker, DHT or other peer hears of the files. The " +
-			"same command prints the same line the next time, if the files are the same or you " +
-			"give --watch.\n\n" + exitCodes,
+			"TCP if there are none. The line contains a key. Connections are encrypted, and " +
+			"nobody can connect without the key. No tracker, DHT or other peer hears of the " +
+			"files. The same command prints the same line the next time, if the files are the " +
+			"same or you give --watch.\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{
 				Name:    "key",
 				Sources: cli.EnvVars("BRAID_KEY"),
-				Usage:   fmt.Sprintf("make the key of the line from `PHRASE`, of at least %d characters that nobody can guess (default: a random key; also BRAID_KEY, which other users of this host cannot see)", send.MinPhrase),
+				Usage: fmt.Sprintf("make the key of the line from `PHRASE`, of at least %d "+
+					"characters that nobody can guess (default: a random key; also BRAID_KEY, "+
+					"which other users of this host cannot see)", send.MinPhrase),
 			},
 			&cli.StringSliceFlag{
 				Name: "address",
-				Usage: "name `ADDR` in the line, too, such as host:port of a port forwarding " +
+				Usage: "add `ADDR` to the line, such as the host:port of a port forwarding " +
 					"(repeatable)",
 				Config: cli.StringConfig{TrimSpace: true},
 			},
@@ -56,17 +58,17 @@ func sendCommand() *cli.Command {
 			},
 			&cli.BoolFlag{
 				Name:  "recheck",
-				Usage: "hash all data, also if no file has changed since the last time",
+				Usage: "hash all data, even if no file has changed since the last time",
 			},
 		}, seedGoalFlags(), groupFlags()),
 		Action: session(true, runSend),
 	}
 }
 
-// groupFlags are sessionFlags for a session of one group, which has no use for other sources of
-// peers.
+// groupFlags are the sessionFlags without those of peer sources, which a group does not use.
 func groupFlags() []cli.Flag {
-	return withoutFlags(sessionFlags(), "pex", "lsd", "tracker", "no-trackers", "dht", "dht-node", "dht-item", "peer-order", "path-knowledge")
+	return withoutFlags(sessionFlags(), "pex", "lsd", "tracker", "no-trackers",
+		"dht", "dht-node", "dht-item", "peer-order", "path-knowledge")
 }
 
 func runSend(ctx context.Context, t *task) error {
@@ -104,10 +106,10 @@ func runSend(ctx context.Context, t *task) error {
 		Peers:    send.Reach(s.named, n.Listening(), send.Own()),
 	}, o.Source)
 	t.out.watch(ctx, added)
-	return nil // to be interrupted is how it ends
+	return nil // an interrupt is the expected end
 }
 
-// sender is what braid send knows before it has a node.
+// sender is the part of braid send that needs no node.
 type sender struct {
 	*task
 	files send.Files
@@ -178,26 +180,24 @@ func (s *sender) open(ctx context.Context) (*node.Node, error) {
 		}
 		if host != nil {
 			port := send.Free("udp", host.LocalIP().String(), s.stash.SCIONPort)
-			cfg.Client.Listen = append(cfg.Client.Listen, client.SCIONPeer(scionnet.Addr{
-				IA:   host.IA(),
-				Host: host.LocalIP(),
-				Port: port,
-			}))
+			at := scionnet.Addr{IA: host.IA(), Host: host.LocalIP(), Port: port}
+			cfg.Client.Listen = append(cfg.Client.Listen, client.SCIONPeer(at))
 		}
 		if cfg.Client.IP != client.NoIP {
-			everywhere, _ := client.ParseListen(fmt.Sprintf(":%d", send.Free("tcp", "", s.stash.IPPort))) // has this form
+			port := send.Free("tcp", "", s.stash.IPPort)
+			everywhere, _ := client.ParseListen(fmt.Sprintf(":%d", port)) // is always valid
 			cfg.Client.Listen = append(cfg.Client.Listen, everywhere)
 		}
 	})
 }
 
-// openGroup opens a node for those who have the key. scion says that SCION would be of use. adapt
-// completes the configuration; the host is nil without SCION.
+// openGroup opens a node that only holders of the key can connect to. scion says that SCION would
+// be useful. adapt completes the configuration; its host is nil without SCION.
 func (t *task) openGroup(
 	ctx context.Context, key send.Key, scion bool, adapt func(*node.Config, *scionnet.Host),
 ) (*node.Node, error) {
 	t.want(!slices.Contains(t.StringSlice("transport"), "quic"),
-		"--transport: want scion or tcp, which are the two that braid send and braid get have in common")
+		"--transport quic: braid send and braid get know only scion or tcp")
 	cfg := t.node(t.log)
 	if t.err != nil {
 		return nil, t.err
@@ -218,13 +218,14 @@ func (t *task) openGroup(
 	return t.start(ctx, cfg, t.out.event)
 }
 
-// groupHost opens the SCION host. If SCION is wanted, a host without a configuration asks the
-// network for one. A host that has none stays on TCP, and gets nil, unless the user has named a way
-// to SCION.
+// groupHost opens the SCION host. It does so if SCION is wanted, or if this host seems to be on
+// SCION; a host without a SCION configuration asks the network for one. If that fails, groupHost
+// returns nil, and the node uses only TCP. It is an error if the user's flags demand SCION.
 func (t *task) groupHost(
 	ctx context.Context, cfg node.Config, wanted bool,
 ) (*scionnet.Host, error) {
-	only, likely := cfg.Client.IP == client.NoIP, cfg.SCION.Likely || cfg.SCION.Required || slices.ContainsFunc(cfg.Client.Listen, onSCION)
+	only := cfg.Client.IP == client.NoIP
+	likely := cfg.SCION.Likely || cfg.SCION.Required || anyOnSCION(cfg.Client.Listen)
 	if cfg.SCION.Open == nil || !likely && !wanted && !only {
 		return nil, nil
 	}

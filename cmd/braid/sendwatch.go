@@ -13,8 +13,8 @@ import (
 	"braid/node/send"
 )
 
-// sendChanges serves the files, and publishes each later state of them, until the context ends. The
-// line leads to the news of this sender, which name the newest torrent.
+// sendChanges serves the files until the context ends, and publishes each change as a new torrent.
+// The line leads to the news of this sender, which name the newest torrent.
 func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 	for _, flag := range []string{"status", "ratio", "seed-time"} {
 		if s.IsSet(flag) {
@@ -64,7 +64,7 @@ func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 			old, hide = added[0], s.out.showing(ctx, added)
 		}
 		if stamp, src, err = s.nextState(ctx, stamp); ctx.Err() != nil {
-			return nil // to be interrupted is how it ends
+			return nil // an interrupt is the expected end
 		}
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 	}
 }
 
-// showing is watch in the background, until the function is called.
+// showing runs watch in the background until the returned function is called.
 func (d *display) showing(ctx context.Context, torrents []*node.Torrent) (hide func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -80,7 +80,8 @@ func (d *display) showing(ctx context.Context, torrents []*node.Torrent) (hide f
 	return func() { cancel(); <-done }
 }
 
-// nextState waits until the files have another stamp and rest, and makes a torrent of them.
+// nextState waits until the files have another stamp and no longer change, and makes a torrent of
+// them.
 func (s *sender) nextState(ctx context.Context, stamp string) (string, client.Source, error) {
 	said := ""
 	complain := func(err error) {
@@ -130,8 +131,8 @@ func (s *sender) serveNews(
 	}
 	for _, p := range n.Listening() {
 		if a, ok := p.SCION(); ok && s.host != nil {
-			h, err := s.host.OpenGroupHTTP(ctx, send.Free("udp",
-				s.host.LocalIP().String(), s.stash.NewsSCIONPort), id)
+			port := send.Free("udp", s.host.LocalIP().String(), s.stash.NewsSCIONPort)
+			h, err := s.host.OpenGroupHTTP(ctx, port, id)
 			if err != nil {
 				return nil, fmt.Errorf("open a port for news in %s: %w", a.IA, err)
 			}
@@ -140,9 +141,9 @@ func (s *sender) serveNews(
 			serve(func() error { return errors.Join(h.Serve(ctx, news, 0), h.Close()) })
 			continue
 		}
-		host, _, _ := net.SplitHostPort(p.String()) // String has this form
-		l, err := net.Listen("tcp",
-			net.JoinHostPort(host, strconv.Itoa(int(send.Free("tcp", host, s.stash.NewsIPPort)))))
+		host, _, _ := net.SplitHostPort(p.String()) // is always host:port
+		free := strconv.Itoa(int(send.Free("tcp", host, s.stash.NewsIPPort)))
+		l, err := net.Listen("tcp", net.JoinHostPort(host, free))
 		if err != nil {
 			return nil, fmt.Errorf("open a port for news: %w", err)
 		}
@@ -158,7 +159,8 @@ func (s *sender) serveNews(
 	return at, s.stash.Save()
 }
 
-// published tells of a new state of the files. The line of all states is printed once.
+// published reports a new state of the files. The line, which is the same for all states, is
+// printed only once.
 func (d *display) published(l send.Line, src client.Source, first bool) {
 	if first || d.json {
 		d.line(l, src)

@@ -67,7 +67,8 @@ func filesFlags() []cli.Flag {
 
 // openFiles serves the files of a node at the addresses of --http.
 func (t *task) openFiles(ctx context.Context, n *node.Node) (*files.Server, error) {
-	s, err := files.Serve(ctx, n, t.StringSlice("http"), files.Options{Private: t.Bool("http-private")}, t.log)
+	options := files.Options{Private: t.Bool("http-private")}
+	s, err := files.Serve(ctx, n, t.StringSlice("http"), options, t.log)
 	if err != nil {
 		return nil, listenError(err)
 	}
@@ -123,9 +124,10 @@ func (t *task) served(ctx context.Context) ([]node.Options, error) {
 	for _, s := range sources {
 		o.Source, o.Storage.Complete = s.WithKept(o.Storage.Dir), true
 		err := checkComplete(ctx, t.out, o)
-		if o.Storage.Complete = err == nil && !o.Source.IsMagnet(); err != nil && !errors.As(err, new(codedError)) {
+		if err != nil && !errors.As(err, new(codedError)) {
 			return nil, err
 		}
+		o.Storage.Complete = err == nil && !o.Source.IsMagnet()
 		o.Trackers = t.trackers(o.Source, t.log)
 		all = append(all, o)
 	}
@@ -166,8 +168,8 @@ func webSeedFlag() cli.Flag {
 	return &cli.StringSliceFlag{
 		Name:   "web-seed",
 		Config: cli.StringConfig{TrimSpace: true},
-		Usage: "download also from the HTTP server at `URL`, which may be on the local network: http, " +
-			"https, or scion://1-ff00:0:110,[127.0.0.1]:31080/PATH (repeatable)",
+		Usage: "download also from the HTTP server at `URL`, which may be on the local network: " +
+			"http, https, or scion://1-ff00:0:110,[127.0.0.1]:31080/PATH (repeatable)",
 	}
 }
 

@@ -29,10 +29,11 @@ func sessionFlags() []cli.Flag {
 		&durationFlag{
 			Name:  "sample",
 			Value: time.Second,
-			Usage: "with --json: tell the progress every `TIME`, at least 10ms",
+			Usage: "with --json: print the progress every `TIME`, at least 10ms",
 		},
 	}
-	return slices.Concat(selectorFlags(), peerFlags(), output, limitFlags(), policyFlags(), announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
+	return slices.Concat(selectorFlags(), peerFlags(), output, limitFlags(), policyFlags(),
+		announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
 }
 
 // peerFlags say how peers are reached.
@@ -48,8 +49,8 @@ func peerFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:  "pex",
 			Value: "on",
-			Usage: "connected peers tell each other of peers, over SCION and IP, except in " +
-				"private torrents (peer exchange): `WHETHER` is on or off",
+			Usage: "exchange addresses of peers with connected peers, over SCION and IP, except " +
+				"in private torrents: `WHETHER` is on or off",
 		},
 		&cli.StringFlag{
 			Name:  "lsd",
@@ -70,7 +71,7 @@ func peerFlags() []cli.Flag {
 		congestionFlag(),
 		&cli.StringFlag{
 			Name: "tcp-congestion",
-			Usage: "congestion controller of TCP connections: `NAME` is one of the kernel's, " +
+			Usage: "`NAME` of the congestion controller of TCP connections, one of the kernel's, " +
 				"such as cubic or bbr (default: the system's)",
 		},
 		&cli.IntFlag{
@@ -97,7 +98,7 @@ func selectorFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:  "path-selection",
 			Value: "adaptive",
-			Usage: "which paths to a peer are used: `NAME` is adaptive (what adds bandwidth), " +
+			Usage: "which paths to a peer to use: `NAME` is adaptive (paths that add bandwidth), " +
 				"all, first, or slots (the published algorithm)",
 		},
 		&durationFlag{
@@ -113,14 +114,14 @@ func selectorFlags() []cli.Flag {
 		},
 		&cli.StringSliceFlag{
 			Name: "without",
-			Usage: "select paths without `WHAT`, to see what it is worth: handshake, bandwidth, " +
+			Usage: "select paths without `WHAT`, to measure its effect: handshake, bandwidth, " +
 				"disjointness or exploration (repeatable)",
 			Config: cli.StringConfig{TrimSpace: true},
 		},
 	}
 }
 
-// logger writes warnings, and more if the user asks for it.
+// logger returns a log of warnings, and of more with --verbose.
 func logger(cmd *cli.Command) *slog.Logger {
 	level := slog.LevelWarn
 	switch n := cmd.Count("verbose"); {
@@ -130,7 +131,7 @@ func logger(cmd *cli.Command) *slog.Logger {
 		level = slog.LevelInfo
 	}
 	h := stderr(cmd).handler(level)
-	if level == slog.LevelWarn { // otherwise the user asked for all of it
+	if level == slog.LevelWarn { // with --verbose the user wants every line
 		h = newCalm(h)
 	}
 	return slog.New(h)
@@ -147,7 +148,8 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(out, func(o client.Source) bool { return o.InfoHash == s.InfoHash }) {
+		isSame := func(o client.Source) bool { return o.InfoHash == s.InfoHash }
+		if slices.ContainsFunc(out, isSame) {
 			return nil, usageErrorf("%s: the same torrent is named twice", name)
 		}
 		out = append(out, s)
@@ -174,8 +176,8 @@ func (t *task) openNode(
 	return n, err
 }
 
-// start opens a node, and hands its events to show. It is closed at the end, after which all of its
-// events are shown.
+// start opens a node, and calls show for its events. The end of the task closes the node and waits
+// until all events are shown.
 func (t *task) start(ctx context.Context, cfg node.Config, show func(any)) (*node.Node, error) {
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
@@ -189,7 +191,7 @@ func (t *task) start(ctx context.Context, cfg node.Config, show func(any)) (*nod
 // node reads the flags that configure a node.
 func (f *flags) node(log *slog.Logger) node.Config {
 	cfg := node.Config{Identity: f.String("identity"), Logger: log, Client: f.client()}
-	if f.String("pex") != "" { // a command of a group has no flags of peer sources
+	if f.String("pex") != "" { // the command has the flags of peer sources: see groupFlags
 		cfg.Knowledge = f.knowledge()
 		cfg.Settings.NoPEX, cfg.Settings.LSD = !f.isOn("pex"), f.isOn("lsd")
 	}
@@ -199,8 +201,9 @@ func (f *flags) node(log *slog.Logger) node.Config {
 	cfg.Client.WebRTC, cfg.Client.IP = over.rtc, over.ip
 	if over.scion {
 		cmd, listen := f.Command, cfg.Client.Listen
+		named := f.IsSet("config-dir") || f.IsSet("sciond")
 		cfg.SCION = node.SCION{
-			Required: f.IsSet("config-dir") || f.IsSet("sciond") || slices.ContainsFunc(f.StringSlice("http"), files.IsSCION),
+			Required: named || slices.ContainsFunc(f.StringSlice("http"), files.IsSCION),
 			Likely:   hasSCION(cmd),
 			Open: func(ctx context.Context) (*scionnet.Host, error) {
 				return openLocal(ctx, cmd, listen, log)

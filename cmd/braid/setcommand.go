@@ -18,19 +18,19 @@ func setCommand() *cli.Command {
 		Usage:     "change settings of torrents of the daemon",
 		ArgsUsage: torrentsUsage,
 		Description: howToName +
-			" Settings that are not named stay. They hold at once and are kept.",
+			" Only the given settings change. Changes take effect at once, and last.",
 		Flags: []cli.Flag{
 			allFlag(),
 			&cli.StringFlag{
 				Name: "name",
-				Usage: "show it as `NAME` in lists; empty: by its own name. braid rename " +
-					"changes files",
+				Usage: "show the torrent as `NAME` in lists; empty: its own name. braid rename " +
+					"renames its files",
 			},
 			&cli.StringFlag{Name: "priority", Usage: "`LEVEL` in the queue: low, normal or high"},
 			&cli.IntFlag{Name: "position", Usage: "place `N` in the queue, from 0"},
 			&cli.StringFlag{
 				Name:  "labels",
-				Usage: "`WORDS` with commas between them; empty takes all labels away",
+				Usage: "`WORDS` with commas between them; empty: no labels",
 			},
 			&cli.StringSliceFlag{
 				Name: "file",
@@ -140,7 +140,9 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 		c.Files[number] = level
 	}
 	f := &flags{Command: cmd}
-	c.Limits, c.Goal, c.Policy = changedLimits(f, old.Limits), changedGoal(cmd, old.Goal), changedPolicy(cmd, old.Policy)
+	c.Limits = changedLimits(f, old.Limits)
+	c.Goal = changedGoal(cmd, old.Goal)
+	c.Policy = changedPolicy(cmd, old.Policy)
 	if cmd.IsSet("tracker") {
 		tiers := [][]string{}
 		for _, u := range cmd.StringSlice("tracker") {
@@ -151,7 +153,7 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 	return c, f.err
 }
 
-// keep has a value follow a flag, if that is given, and tells whether it is.
+// keep sets a value to that of a flag, if the flag is given, and tells whether it is given.
 func keep[T any](cmd *cli.Command, flag string, to *T, value func(string) T) bool {
 	if cmd.IsSet(flag) {
 		*to = value(flag)
@@ -215,8 +217,9 @@ func torrentPaths(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	w := newTable(stdout(cmd))
 	w.printf("%s: %s\n", t.Name, plural(len(paths), "path"))
 	for _, p := range paths {
-		w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\t%.1f%% lost\t%.0f%%\t%s\n", p.Peer, hopsText(p), stateText(p),
-			rateCell(p.DownMbitS), rateCell(p.UpMbitS), p.RTTMs, 100*p.Loss, 100*p.Share, fromText(p.Source))
+		w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\t%.1f%% lost\t%.0f%%\t%s\n",
+			p.Peer, hopsText(p), stateText(p), rateCell(p.DownMbitS), rateCell(p.UpMbitS),
+			p.RTTMs, 100*p.Loss, 100*p.Share, fromText(p.Source))
 		if cmd.Count("verbose") > 0 {
 			if why := oneLine(strings.TrimSpace(p.Reason + " " + p.Error)); why != "" {
 				w.printf("    %s\n", why)

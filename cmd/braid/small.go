@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// labCommands say where the commands are that this build lacks: scripts/build makes a program with
-// them from braid's source code.
+// labCommands tell users how to get the commands that this build leaves out: scripts/build makes a
+// program with all commands.
 func labCommands() []*cli.Command {
 	var all []*cli.Command
 	for _, name := range []string{"testbed", "bench"} {

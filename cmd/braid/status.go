@@ -26,15 +26,13 @@ func statusFlag() cli.Flag {
 
 const (
 	statusEvery = time.Second
-	// statusAge is how old a report may be: what is older was left behind by a process that was
-	// killed.
+	// statusAge bounds the age of a report. A killed process has left an older one behind.
 	statusAge = 15 * time.Second
-	// maxStatus bounds the file that is read: more than a thousand torrents with hundreds of paths
-	// make.
+	// maxStatus bounds the file. A thousand torrents with hundreds of paths need less.
 	maxStatus = 64 << 20
 )
 
-// keepStatus writes the file of --status until the end of the task, which takes it away.
+// keepStatus writes the file of --status until the end of the task, which deletes it.
 func (t *task) keepStatus(torrents []*node.Torrent) error {
 	name := t.String("status")
 	if name == "" {
@@ -71,7 +69,7 @@ func writeStatus(name string, torrents []*node.Torrent) error {
 	return node.ReplaceFile(name, append(b, '\n'), false)
 }
 
-// showStatus prints what the file says of a process that still runs.
+// showStatus prints the file of a running process.
 func showStatus(cmd *cli.Command, name string, now time.Time) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -96,7 +94,8 @@ func showStatus(cmd *cli.Command, name string, now time.Time) error {
 	}
 	w := newTable(stdout(cmd))
 	for _, t := range r.Torrents {
-		w.printf("%s: %s, %s, down %s, up %s\n", t.Torrent, t.Phase, percent(t.Bytes, t.Total), rateText(t.MbitS*mega), rateText(t.UpMbitS*mega))
+		w.printf("%s: %s, %s, down %s, up %s\n", t.Torrent, t.Phase,
+			percent(t.Bytes, t.Total), rateText(t.MbitS*mega), rateText(t.UpMbitS*mega))
 		for _, p := range t.Paths {
 			peer, path := p.Peer, p.Name
 			switch {
@@ -105,13 +104,14 @@ func showStatus(cmd *cli.Command, name string, now time.Time) error {
 			case cmd.Count("verbose") == 0 && p.Name != p.Transport: // the path tells the AS
 				peer = withoutAS(peer)
 			}
-			w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\t%s\n", peer, path, p.State, rateText(p.MbitS*mega), rateText(p.UpMbitS*mega), p.RTT, fromText(p.Source))
+			w.printf("  %s\t%s\t%s\t%s down\t%s up\t%.1f ms\t%s\n", peer, path, p.State,
+				rateText(p.MbitS*mega), rateText(p.UpMbitS*mega), p.RTT, fromText(p.Source))
 		}
 	}
 	return w.Flush()
 }
 
-// fromText says where a peer's address comes from; empty: nobody says.
+// fromText names the source of a peer's address; empty: the source is unknown.
 func fromText(source string) string {
 	if source == "" {
 		return ""

@@ -45,8 +45,8 @@ func writeFlags() []cli.Flag {
 		},
 		&cli.BoolFlag{
 			Name: "rename",
-			Usage: "rename existing files and directories that have a name of the torrent but none of " +
-				"its data: add .before-download",
+			Usage: "rename existing files and directories that have a name of the torrent but " +
+				"none of its data: add .before-download",
 		},
 		&cli.BoolFlag{
 			Name:  "allow-dotfiles",
@@ -105,13 +105,13 @@ func keepFlags() []cli.Flag {
 		storageFlag(),
 		&cli.StringSliceFlag{
 			Name: "select",
-			Usage: "download only files that match `GLOB`: a name (*.iso), directory (docs) or path " +
-				"(docs/*.pdf), or the numbers of --list (#3,7-9) (repeatable)",
+			Usage: "download only files that match `GLOB`: a name (*.iso), directory (docs) or " +
+				"path (docs/*.pdf), or the numbers of --list (#3,7-9) (repeatable)",
 		},
 		&cli.StringSliceFlag{
 			Name: "priority",
-			Usage: "give files that match GLOB (as in --select) a priority: `GLOB=LEVEL`, with high, " +
-				"normal, low or skip; the last match counts (repeatable)",
+			Usage: "give files that match GLOB (as in --select) a priority: `GLOB=LEVEL`, with " +
+				"high, normal, low or skip; the last match counts (repeatable)",
 		},
 		&cli.BoolFlag{
 			Name:  "sequential",
@@ -120,19 +120,20 @@ func keepFlags() []cli.Flag {
 		&cli.StringFlag{
 			Name:  "request-strategy",
 			Value: "fastest",
-			Usage: "`NAME` of the order of pieces: fastest (rare ones first, the fastest connection has " +
-				"first choice), strict (in the order of the data), or fuzzy (nearly in that order)",
+			Usage: "`NAME` of the order of pieces: fastest (rare ones first, the fastest " +
+				"connection has first choice), strict (in the order of the data), or fuzzy " +
+				"(nearly in that order)",
 		},
 		&cli.BoolFlag{
 			Name: "list",
-			Usage: "list the files with their numbers and the priorities that --select and --priority " +
-				"give them, and exit",
+			Usage: "list the files with their numbers and the priorities that --select and " +
+				"--priority give them, and exit",
 		},
 		recheckFlag(),
 		&cli.StringFlag{
 			Name: "on-done",
-			Usage: "run `CMD` with the shell when a torrent is complete; BRAID_NAME, BRAID_INFO_HASH, " +
-				"BRAID_DIR and BRAID_BYTES are set",
+			Usage: "run `CMD` with the shell when a torrent is complete; BRAID_NAME, " +
+				"BRAID_INFO_HASH, BRAID_DIR and BRAID_BYTES are set",
 		},
 	}
 }

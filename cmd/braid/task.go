@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// task is one run of a command that works for a while: its flags, its output, and what it has
-// opened.
+// task is one run of a command that works for a while: its flags, its output, and the functions
+// that clean up after it.
 type task struct {
 	flags
 	out    *display
@@ -22,8 +22,8 @@ type task struct {
 	opened []func() error // functions that close what the task has opened
 }
 
-// working makes the action of such a command. What do has opened is closed after it, the last
-// first. uploads is as in newDisplay.
+// working makes the action of such a command. It calls do, and then the functions given to atEnd,
+// the last one first. uploads is as in newDisplay.
 func working(uploads bool, do func(ctx context.Context, t *task) error) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		t := &task{flags: flags{Command: cmd}, out: newDisplay(cmd, uploads), log: logger(cmd)}
@@ -43,8 +43,8 @@ func working(uploads bool, do func(ctx context.Context, t *task) error) cli.Acti
 	}
 }
 
-// session is working for commands whose events tell how they end. The end of the terminal ends
-// them, too.
+// session is working for commands that emit an event for the error that ends them. They also end
+// when their terminal goes away.
 func session(uploads bool, do func(ctx context.Context, t *task) error) cli.ActionFunc {
 	return endOnHangup(working(uploads, func(ctx context.Context, t *task) error {
 		t.out.tellsEnd = true
@@ -52,7 +52,7 @@ func session(uploads bool, do func(ctx context.Context, t *task) error) cli.Acti
 	}))
 }
 
-// run calls do, closes what it has opened, and tells how it has ended.
+// run calls do, cleans up, and reports the error.
 func (t *task) run(do func() error) (err error) {
 	defer func() {
 		for _, end := range slices.Backward(t.opened) {
@@ -63,15 +63,15 @@ func (t *task) run(do func() error) (err error) {
 	return do()
 }
 
-// part is a download within a task, with a display and an end of its own. The task tells of its
-// errors.
+// part runs a part of a task, such as one of several downloads, with a display and a clean-up of
+// its own.
 func (t *task) part(do func(t *task) error) error {
 	p := &task{flags: flags{Command: t.Command}, out: newDisplay(t.Command, false), log: t.log}
 	p.out.sample = t.out.sample
 	return p.run(func() error { return do(p) })
 }
 
-// atEnd has the end of the task call a function.
+// atEnd registers a function for the end of the task.
 func (t *task) atEnd(end func() error) { t.opened = append(t.opened, end) }
 
 // repeat calls f at every interval until the end of the task.
@@ -80,7 +80,8 @@ func (t *task) repeat(interval time.Duration, f func()) {
 	t.atEnd(func() error { stop(); return nil })
 }
 
-// hangups are the SIGHUPs from now on: one that comes before the command is ready must not end it.
+// hangups returns the SIGHUPs from now on. A command calls it first, so that a SIGHUP that comes
+// before the command is ready does not end it.
 func (t *task) hangups() <-chan os.Signal {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -106,7 +107,7 @@ func (t *task) reloading(
 	}
 }
 
-// every calls f at every interval, until stop is called, which waits for it.
+// every calls f at every interval until stop is called. stop waits for f.
 func every(interval time.Duration, f func()) (stop func()) {
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// followTerminal keeps what is drawn in place when the terminal's size changes, and takes it away
-// before the shell has the terminal (Ctrl-Z). It returns at once.
+// followTerminal draws the frame again when the terminal's size changes, and erases it before the
+// shell gets the terminal (Ctrl-Z). It returns at once.
 func (p *printer) followTerminal() {
 	if !p.live() {
 		return
@@ -22,7 +22,7 @@ func (p *printer) followTerminal() {
 		for s := range signals {
 			if s == syscall.SIGTSTP {
 				p.clear()
-				_ = syscall.Kill(0, syscall.SIGSTOP) // as the signal would have done: the whole job
+				_ = syscall.Kill(0, syscall.SIGSTOP) // stop the job, as SIGTSTP would have done
 				continue
 			}
 			p.resized()
@@ -30,8 +30,8 @@ func (p *printer) followTerminal() {
 	}()
 }
 
-// foreground tells whether this process's job has the terminal. Another one's prompt must not be
-// drawn over.
+// foreground tells whether this process's job has the terminal. If not, drawing would overwrite a
+// prompt.
 func foreground(terminal *os.File) bool {
 	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()

@@ -141,13 +141,22 @@ func testbedCommand() *cli.Command {
 				Action: testbedLink,
 			},
 			demoCommand(),
-			testbedRunCommand(), testbedReportCommand(), testbedCompareCommand(), testbedExportCommand(), testbedReplayCommand(), testbedShowCommand(), testbedRouterCommand(), testbedHostCommand(), testbedSoakCommand(),
+			testbedRunCommand(),
+			testbedReportCommand(),
+			testbedCompareCommand(),
+			testbedExportCommand(),
+			testbedReplayCommand(),
+			testbedShowCommand(),
+			testbedRouterCommand(),
+			testbedHostCommand(),
+			testbedSoakCommand(),
 			{
 				Name:   "supervise",
 				Hidden: true, // the background half of up
 				Action: func(ctx context.Context, c *cli.Command) error {
 					in, out := pipes()
-					return testbed.Supervise(ctx, in, out, slog.New(stderr(c).handler(slog.LevelDebug)))
+					log := slog.New(stderr(c).handler(slog.LevelDebug))
+					return testbed.Supervise(ctx, in, out, log)
 				},
 			},
 		},
@@ -261,7 +270,8 @@ func printStatus(w io.Writer, s testbed.Status) error {
 	for _, p := range s.Processes {
 		cpu, memory = cpu+p.CPU, memory+p.PSS
 	}
-	_ = fprintf(w, "%s in %s, up for %.0f s, process %d, addresses %s; %d processes: %.1f CPU s, %d MB\n\n",
+	_ = fprintf(w, "%s in %s, up for %.0f s, process %d, addresses %s; "+
+		"%d processes: %.1f CPU s, %d MB\n\n",
 		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, memory>>20)
 	if err := printHosts(w, s.ASes); err != nil {
 		return err
@@ -300,11 +310,13 @@ func printStatus(w io.Writer, s testbed.Status) error {
 		fmt.Fprintln(w)
 	}
 	t = newTable(w)
-	t.printf("LINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\tDROPPED queue/loss/down\tPROPERTIES\n")
+	t.printf("LINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\t" +
+		"DROPPED queue/loss/down\tPROPERTIES\n")
 	for _, l := range s.Links {
 		for _, e := range [][2]testbed.LinkEndStatus{{l.A, l.B}, {l.B, l.A}} {
 			k := e[0].Counters
-			t.printf("%s\t%s\t%s\t%d\t%d\t%d\t%d/%d/%d\t%s\n", e[0].Interface, e[1].Interface, e[0].State, e[0].BFDTransitions,
+			t.printf("%s\t%s\t%s\t%d\t%d\t%d\t%d/%d/%d\t%s\n",
+				e[0].Interface, e[1].Interface, e[0].State, e[0].BFDTransitions,
 				k.Packets, k.Bytes, k.DroppedQueue, k.DroppedLoss, k.DroppedDown, e[0].Properties)
 		}
 	}
@@ -322,7 +334,8 @@ func testbedLink(ctx context.Context, c *cli.Command) error {
 func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	var l testbed.LinkChange
 	if c.NArg() != 1 {
-		return l, usageErrorf("name one interface, such as 1-ff00:0:110#1; see braid testbed link --help")
+		return l, usageErrorf("name one interface, such as 1-ff00:0:110#1; " +
+			"see braid testbed link --help")
 	}
 	var err error
 	if l.Interface, err = pathsel.ParseInterface(c.Args().First()); err != nil {
@@ -330,7 +343,10 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	}
 	l.Direction = c.String("direction")
 	given := false
-	for _, name := range []string{"rate", "delay", "jitter", "loss", "queue", "police", "mtu", "too-big"} {
+	properties := []string{
+		"rate", "delay", "jitter", "loss", "queue", "police", "mtu", "too-big",
+	}
+	for _, name := range properties {
 		if !c.IsSet(name) {
 			continue
 		}
@@ -346,7 +362,8 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	if up || down {
 		l.Down = &down
 	} else if !given {
-		return l, usageErrorf("nothing to change: give --rate, --delay, --jitter, --loss, --queue, --police, --mtu, --too-big, --down or --up")
+		return l, usageErrorf("nothing to change: give --%s, --down or --up",
+			strings.Join(properties, ", --"))
 	}
 	return l, nil
 }
@@ -370,8 +387,9 @@ func (u *upProgress) update(p testbed.Progress) {
 		return
 	}
 	u.last = p
-	line := fmt.Sprintf("%s: %d processes, links %d/%d, segments %d/%d, paths %d/%d, %.1f s", u.name, p.Processes,
-		p.Links, p.ImpliedLinks, p.Segments, p.ImpliedSegments, p.Paths, p.ImpliedPaths, time.Since(u.started).Seconds())
+	line := fmt.Sprintf("%s: %d processes, links %d/%d, segments %d/%d, paths %d/%d, %.1f s",
+		u.name, p.Processes, p.Links, p.ImpliedLinks, p.Segments, p.ImpliedSegments,
+		p.Paths, p.ImpliedPaths, time.Since(u.started).Seconds())
 	if u.out.live() {
 		u.out.drawText(line)
 	} else {

@@ -22,8 +22,8 @@ type scenarioEntry struct {
 	Seconds  float64  `json:"seconds"` // about
 }
 
-// listScenarios tells which scenarios there are, and about how long they take with so many runs (0:
-// what each says).
+// listScenarios lists the scenarios, and about how long each takes with so many runs (0: the number
+// in the scenario).
 func listScenarios(w io.Writer, all []scenario.Scenario, runs int, asJSON bool) error {
 	encoder := json.NewEncoder(w)
 	var whole time.Duration
@@ -56,7 +56,7 @@ const (
 	listIndent = "    "
 )
 
-// print writes the scenario for people. Variants that do not fit on a line are counted.
+// print writes the scenario for people. If the variants do not fit on a line, it counts the rest.
 func (e scenarioEntry) print(w io.Writer) error {
 	takes := roughly(time.Duration(e.Seconds * float64(time.Second)))
 	head := fmt.Sprintf("%-18s %s, about %s", e.Name, plural(e.Runs, "run"), takes)
@@ -71,7 +71,7 @@ func (e scenarioEntry) print(w io.Writer) error {
 	return err
 }
 
-// roughly says a time to three digits or so: nobody knows better.
+// roughly rounds a time, since it is only an estimate.
 func roughly(d time.Duration) string {
 	if d >= 10*time.Minute {
 		s := d.Round(time.Minute).String()
@@ -80,7 +80,7 @@ func roughly(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// shortened is as much of the list as fits, and how many names are left out.
+// shortened returns the part of the list that fits, and how many names are left out.
 func shortened(names []string, width int) string {
 	for n := len(names); n > 0; n-- {
 		text := strings.Join(names[:n], ", ")

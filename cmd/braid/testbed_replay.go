@@ -43,7 +43,7 @@ type replayStep struct {
 	Replayed []pathsel.Decision `json:"replayed"`
 }
 
-// replayEnd compares the whole.
+// replayEnd compares the selectors over the whole trace.
 type replayEnd struct {
 	Event     string     `json:"event"` // end
 	Steps     int        `json:"steps"`
@@ -91,7 +91,7 @@ func testbedReplay(_ context.Context, c *cli.Command) error {
 	return replay(f, selector, stdout(c), c.Bool("json"))
 }
 
-// replay goes through a trace step by step: a long download's does not fit into memory.
+// replay reads a trace step by step, since that of a long download does not fit into memory.
 func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bool) error {
 	end := replayEnd{Event: "end", Replayed: replaySide{Selector: selector.Name()}}
 	encoder := json.NewEncoder(out)
@@ -116,7 +116,9 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 		if asJSON {
 			err = encoder.Encode(step)
 		} else {
-			err = fprintf(out, "%8.1f s  %s: %s\n            %s: %s\n", step.T, s.Selector, decisions(step.Recorded), selector.Name(), decisions(step.Replayed))
+			err = fprintf(out, "%8.1f s  %s: %s\n            %s: %s\n",
+				step.T, s.Selector, decisions(step.Recorded),
+				selector.Name(), decisions(step.Replayed))
 		}
 		if err != nil {
 			return err
@@ -132,13 +134,15 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 		end.Steps, end.Seconds, end.Different)
 	for _, s := range []replaySide{end.Recorded, end.Replayed} {
 		if err == nil {
-			err = fprintf(out, "%-10s %4d decisions, %4d put a path to work, %4d took one from it\n", s.Selector, s.Decisions, s.Selected, s.Dropped)
+			err = fprintf(out,
+				"%-10s %4d decisions, %4d put a path to work, %4d took one from it\n",
+				s.Selector, s.Decisions, s.Selected, s.Dropped)
 		}
 	}
 	return err
 }
 
-// sameActions tells whether two lists of decisions do the same; reasons may differ.
+// sameActions tells whether two lists of decisions are equal, apart from their reasons.
 func sameActions(a, b []pathsel.Decision) bool {
 	return slices.EqualFunc(a, b, func(x, y pathsel.Decision) bool {
 		return x.Key == y.Key && x.Action == y.Action

@@ -17,7 +17,8 @@ func testbedShowCommand() *cli.Command {
 		ArgsUsage: "TOPOLOGY|SCENARIO",
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.NArg() != 1 {
-				return usageErrorf("name one topology or scenario; braid testbed up --help and braid testbed run --list name them")
+				return usageErrorf("name one topology or scenario; " +
+					"braid testbed up --help and braid testbed run --list name them")
 			}
 			text, err := scenario.ShippedText(c.Args().First())
 			if err != nil {

@@ -11,8 +11,7 @@ import (
 	"braid/testbed"
 )
 
-// testbedHostCommand is how a testbed puts a program on a host of its own: for the testbed's use,
-// not the user's.
+// testbedHostCommand runs a program on a host of its own. It is for the testbed, not for users.
 func testbedHostCommand() *cli.Command {
 	return &cli.Command{
 		Name: "host", Hidden: true,

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// createTrace opens a trace for writing, compressed if the name ends in .gz. A trace that cannot be
-// written is no reason to stop a download: the log says so once, and the rest is thrown away.
+// createTrace opens a trace for writing, compressed if the name ends in .gz. If it cannot be
+// written, the download goes on: the log says so once, and the rest of the trace is dropped.
 func createTrace(name string, log *slog.Logger) (io.WriteCloser, error) {
 	f, err := os.Create(name)
 	if err != nil {

@@ -144,7 +144,7 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 		cfg.Paths = cmd.Bool("path-knowledge")
 	}
 	if cmd.IsSet("interval") {
-		// The other times follow, so that a short interval alone is valid.
+		// A short --interval alone must be valid, so the other times follow it.
 		if !cmd.IsSet("min-interval") {
 			cfg.MinInterval = min(cfg.MinInterval, cfg.Interval)
 		}
@@ -170,7 +170,8 @@ func runTracker(ctx context.Context, t *task) error {
 		return wrong
 	}
 	if len(cfg.Listen) == 0 {
-		return usageErrorf("no listen address: give --listen (see --help), or set listen in the configuration file")
+		return usageErrorf("no listen address: give --listen (see --help), " +
+			"or set listen in the configuration file")
 	}
 	if wrong != nil {
 		return wrong
@@ -196,7 +197,8 @@ func runTracker(ctx context.Context, t *task) error {
 	l.serve(ctx, all)
 	all.Go(func() error {
 		t.reloading(ctx, hup, func() error { return reloadTracker(t.Command, s) },
-			"the configuration was not reloaded; the old one stays in use", "configuration reloaded; changes of addresses, data and sizes need a restart")
+			"the configuration was not reloaded; the old one stays in use",
+			"configuration reloaded; changes of addresses, data and sizes need a restart")
 		return nil
 	})
 	if t.out.json {
@@ -264,7 +266,7 @@ func (t *task) listenAt(
 	return l, nil
 }
 
-// serve has the server answer at all addresses.
+// serve answers at all addresses.
 func (l *trackerListeners) serve(ctx context.Context, all *errgroup.Group) {
 	for _, x := range l.listeners {
 		all.Go(func() error { return x.serve(ctx) })
@@ -290,7 +292,8 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 	case "scion":
 		return l.openSCION(ctx, rest)
 	case "wss":
-		return errors.New("braid serves no TLS: listen on ws://, and let a reverse proxy with a certificate pass wss:// on to it")
+		return errors.New("braid serves no TLS: listen on ws://, " +
+			"and let a reverse proxy with a certificate pass wss:// on to it")
 	case "http", "ws", "stats":
 		if _, err := url.Parse(text); err != nil {
 			return errors.Unwrap(err)
@@ -372,7 +375,8 @@ func (l *trackerListeners) add(
 func (l *trackerListeners) announceAddresses(named []string) error {
 	if len(named) == 0 {
 		named = slices.DeleteFunc(slices.Clone(l.addresses), func(a string) bool {
-			return strings.HasPrefix(a, "stats://") || strings.HasPrefix(a, "ws://") // no use to peers without WebRTC
+			// Peers that read these addresses have no WebRTC.
+			return strings.HasPrefix(a, "stats://") || strings.HasPrefix(a, "ws://")
 		})
 	}
 	return l.server.SetAddresses(named)
@@ -380,7 +384,7 @@ func (l *trackerListeners) announceAddresses(named []string) error {
 
 func (l *trackerListeners) close() {
 	for _, x := range l.listeners {
-		_ = x.close() // most are closed already
+		_ = x.close() // an error says only that it is closed already
 	}
 	if l.host != nil {
 		l.host.Close()

@@ -21,8 +21,8 @@ func transportFlag() cli.Flag {
 		Name:   "transport",
 		Value:  []string{"scion", "tcp"},
 		Config: cli.StringConfig{TrimSpace: true},
-		Usage: "reach peers over `NAME`: scion; tcp or quic, one of the two for all peers on IP; webrtc, " +
-			"for peers in browsers, which trackers at ws:// and wss:// name (repeatable)",
+		Usage: "reach peers over `NAME`: scion; tcp or quic, one of the two for all peers on IP; " +
+			"webrtc, for peers in browsers, which trackers at ws:// and wss:// name (repeatable)",
 	}
 }
 
@@ -31,14 +31,14 @@ func iceFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{
 			Name: "ice",
-			Usage: "webrtc: ask the server at `URL`, stun:HOST:PORT or turn:USER:PASSWORD@HOST:PORT, for a " +
-				"way through NATs (repeatable; default: none)",
+			Usage: "webrtc: ask the server at `URL`, stun:HOST:PORT or " +
+				"turn:USER:PASSWORD@HOST:PORT, for a way through NATs (repeatable; default: none)",
 			Config: cli.StringConfig{TrimSpace: true},
 		},
 		&cli.BoolFlag{
 			Name: "ice-local",
-			Usage: "webrtc: tell peers this host's addresses on local networks, and contact peers at " +
-				"such addresses",
+			Usage: "webrtc: tell peers this host's addresses on local networks, and contact " +
+				"peers at such addresses",
 		},
 	}
 }

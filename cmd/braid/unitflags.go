@@ -8,10 +8,11 @@ import (
 	"braid/units"
 )
 
-// Flags for quantities: each takes what package units reads.
+// Flags for quantities, in the notation of package units. cmd.Int64 returns a rate in bit/s, and a
+// size in bytes.
 type (
-	rateFlag     = cli.FlagBase[int64, cli.NoConfig, unitValue[int64, rateUnit]] // in bit/s, for cmd.Int64
-	sizeFlag     = cli.FlagBase[int64, cli.NoConfig, unitValue[int64, sizeUnit]] // in bytes, for cmd.Int64
+	rateFlag     = cli.FlagBase[int64, cli.NoConfig, unitValue[int64, rateUnit]]
+	sizeFlag     = cli.FlagBase[int64, cli.NoConfig, unitValue[int64, sizeUnit]]
 	durationFlag = cli.FlagBase[time.Duration, cli.NoConfig, unitValue[time.Duration, timeUnit]]
 )
 
@@ -41,7 +42,8 @@ func (unitValue[T, U]) Create(v T, to *T, _ cli.NoConfig) cli.Value {
 	return unitValue[T, U]{to}
 }
 
-// ToString is the default in the help; none for 0, which stands for one that the usage names.
+// ToString writes the default in the help. It writes nothing for 0, since the usage text then names
+// the default.
 func (unitValue[T, U]) ToString(v T) string {
 	if v == *new(T) {
 		return ""

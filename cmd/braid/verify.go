@@ -101,17 +101,18 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	return nil
 }
 
-// keptSource is the torrent of --data with what its download has kept of a magnet link.
+// keptSource completes a magnet link with the description that its download into --data has kept.
 func keptSource(cmd *cli.Command, s client.Source) (client.Source, error) {
 	dir := cmd.String("data")
 	if s = s.WithKept(dir); s.IsMagnet() {
-		return s, usageErrorf("no download into %s has kept what is in this magnet link: name its directory with --data, or the .torrent file", dir)
+		return s, usageErrorf("no download into %s has kept the description of this magnet link: "+
+			"name its directory with --data, or the .torrent file", dir)
 	}
 	return s, nil
 }
 
-// verifiedFiles are the files that are to be checked, nil for all, and who says so: select, the
-// user; record, the last download; or all.
+// verifiedFiles returns the files to check (nil: all), and what has chosen them: select (the user),
+// record (the last download), or all.
 func verifiedFiles(cmd *cli.Command, stored storage.Stored) (wanted []bool, by string, err error) {
 	if patterns := cmd.StringSlice("select"); len(patterns) > 0 {
 		s := client.Selection{Select: patterns}
@@ -126,7 +127,7 @@ func verifiedFiles(cmd *cli.Command, stored storage.Stored) (wanted []bool, by s
 	return nil, "all", nil
 }
 
-// conclusion sums a report up.
+// conclusion summarizes a report.
 func conclusion(r storage.Report, by string) (said string) {
 	checked, bad, unknown := 0, 0, 0
 	for _, f := range r.Files {
@@ -143,10 +144,11 @@ func conclusion(r storage.Report, by string) (said string) {
 	}
 	switch {
 	case bad > 0:
-		said = fmt.Sprintf("%d of %s and %d of %s are missing or wrong", bad, plural(checked, "file"),
-			r.Pieces-r.GoodPieces(), plural(r.Pieces, "piece"))
+		said = fmt.Sprintf("%d of %s and %d of %s are missing or wrong",
+			bad, plural(checked, "file"), r.Pieces-r.GoodPieces(), plural(r.Pieces, "piece"))
 	case unknown > 0:
-		said = fmt.Sprintf("nothing is known to be wrong, but %d of %s could not be checked in full",
+		said = fmt.Sprintf(
+			"nothing is known to be wrong, but %d of %s could not be checked in full",
 			unknown, plural(checked, "file"))
 	case checked == 1:
 		said = "the file is right"

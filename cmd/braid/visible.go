@@ -15,12 +15,12 @@ import (
 // them: it moves the cursor, changes its title, or answers as if the user had typed. The functions
 // of this file make such characters visible.
 
-// visible replaces every character that a terminal might obey or hide, and the end of a line, by an
-// escape. Bytes that are not UTF-8 become \xff, characters \u001b, as in JSON: a JSON value means
-// the same afterwards. Letters, marks, digits, symbols and spaces of any script stay.
+// visible replaces line ends, and every character that a terminal might obey or hide, with escapes.
+// Bytes that are not UTF-8 become \xff. Characters become \u001b as in JSON, so that a JSON value
+// keeps its meaning. Letters, marks, digits, symbols and spaces of all scripts stay.
 func visible(s string) string { return escape(s, harmless) }
 
-// visibleLines is visible for text of several lines.
+// visibleLines is like visible, but keeps line ends.
 func visibleLines(s string) string {
 	return escape(s, func(r rune) bool { return r == '\n' || harmless(r) })
 }
@@ -49,8 +49,8 @@ func escape(s string, stays func(rune) bool) string {
 	return b.String()
 }
 
-// visiblef is Sprintf whose arguments are made visible. The format is braid's own, so only it can
-// end a line or a cell.
+// visiblef is fmt.Sprintf that makes its arguments visible. So only the format, which is braid's
+// own, can end a line or a cell.
 func visiblef(format string, args ...any) string {
 	shown := make([]any, len(args))
 	for i, a := range args {
@@ -63,14 +63,14 @@ func visiblef(format string, args ...any) string {
 
 func isInt(a any) bool { _, ok := a.(int); return ok }
 
-// argument is formatted as its value would be, and then made visible.
+// argument formats like its value, and makes the result visible.
 type argument struct{ value any }
 
 func (a argument) Format(f fmt.State, verb rune) {
 	_, _ = io.WriteString(f, visible(fmt.Sprintf(fmt.FormatString(f, verb), a.value)))
 }
 
-// cut is as much of a visible text as fits into so many columns of a terminal, with its marks.
+// cut returns the beginning of a visible text that fits into so many columns of a terminal.
 func cut(s string, columns int) string {
 	used := 0
 	for i, r := range s {
@@ -81,7 +81,7 @@ func cut(s string, columns int) string {
 	return s
 }
 
-// columnsOfText is how many columns a visible text takes.
+// columnsOfText returns the columns that a visible text takes.
 func columnsOfText(s string) int {
 	n := 0
 	for _, r := range s {
@@ -90,8 +90,8 @@ func columnsOfText(s string) int {
 	return n
 }
 
-// rowsOf is how many rows a visible text takes on a terminal with so many columns. A wide character
-// does not stand across the edge.
+// rowsOf returns the rows that a visible text takes on a terminal with so many columns. Terminals
+// do not break a wide character at the edge.
 func rowsOf(s string, columns int) int {
 	rows, used := 1, 0
 	for _, r := range s {
@@ -104,13 +104,14 @@ func rowsOf(s string, columns int) int {
 	return rows
 }
 
-// columnsOf is how many columns a terminal gives to a character. Without it a line with a Chinese
-// name is longer than the terminal is wide, and redrawing lines in place leaves half of it behind.
+// columnsOf returns the columns that a character takes on a terminal. Without it, a line with a
+// Chinese name would be wider than the terminal, and redrawing would leave half of it behind.
 func columnsOf(r rune) int {
-	switch {
-	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
 		return 0
-	case width.LookupRune(r).Kind() == width.EastAsianWide, width.LookupRune(r).Kind() == width.EastAsianFullwidth:
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
 		return 2
 	}
 	return 1

@@ -66,7 +66,8 @@ func changed(all []v1.Torrent, c v1.TorrentsChanged) []v1.Torrent {
 		return slices.Contains(c.Removed, t.InfoHash)
 	})
 	for _, t := range c.Changed {
-		if i := slices.IndexFunc(all, func(o v1.Torrent) bool { return o.InfoHash == t.InfoHash }); i >= 0 {
+		isSame := func(o v1.Torrent) bool { return o.InfoHash == t.InfoHash }
+		if i := slices.IndexFunc(all, isSame); i >= 0 {
 			all[i] = t
 		} else {
 			all = append(all, t)
@@ -75,7 +76,7 @@ func changed(all []v1.Torrent, c v1.TorrentsChanged) []v1.Torrent {
 	return all
 }
 
-// watchScreen is as many torrents as fit, busy ones first, and a line that sums up.
+// watchScreen shows as many torrents as fit, busy ones first, and a line with the sum.
 func watchScreen(all []v1.Torrent, sum v1.Totals, columns, height int) []line {
 	busy := func(t v1.Torrent) int {
 		switch {
@@ -88,13 +89,14 @@ func watchScreen(all []v1.Torrent, sum v1.Totals, columns, height int) []line {
 	}
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b v1.Torrent) int { return busy(a) - busy(b) })
-	room := max(1, height-4) // the head, how many more there are, the sum, and the cursor
+	room := max(1, height-4) // without the heading, the number of others, the sum, and the cursor
 	shown := all[:min(len(all), room)]
 	lines := torrentTable(shown, columns)
 	if rest := len(all) - len(shown); rest > 0 {
 		lines = append(lines, line{{fmt.Sprintf("%d more", rest), faint}})
 	}
-	total := fmt.Sprintf("%s  down %s  up %s  %s over %s", plural(len(all), "torrent"), rateText(sum.DownMbitS*mega), rateText(sum.UpMbitS*mega),
+	total := fmt.Sprintf("%s  down %s  up %s  %s over %s", plural(len(all), "torrent"),
+		rateText(sum.DownMbitS*mega), rateText(sum.UpMbitS*mega),
 		plural(sum.Peers, "peer"), plural(sum.Paths, "path"))
 	if sum.Alternative {
 		total += "  alternative rates"
