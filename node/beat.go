@@ -109,7 +109,8 @@ func (t *Torrent) beat(now time.Time) {
 		return
 	}
 	reason := g.reached(p, now.Sub(completed), idle)
-	if beyond := r.beyondGoal(p.Sent, reason != ""); reason != "" && !delivers(r.transfer.Peers(), beyond, idle) {
+	beyond := r.beyondGoal(p.Sent, reason != "")
+	if reason != "" && !delivers(r.transfer.Peers(), beyond, idle) {
 		t.node.background(func() { t.serve(r, reason) })
 	}
 }
@@ -175,8 +176,8 @@ func (n *Node) conduct() {
 	}
 }
 
-// decide starts or stops a torrent in the background. If too many starts and stops are under way, it
-// does nothing, and a later look tries again.
+// decide starts or stops a torrent in the background. If too many starts and stops are under way,
+// it does nothing, and a later look tries again.
 func (n *Node) decide(t *Torrent, run bool) {
 	if !t.deciding.CompareAndSwap(false, true) {
 		return

@@ -32,7 +32,7 @@ type Change struct {
 	Files      map[int]client.Priority
 	Sequential *bool
 	Rates      *Rates // in addition to the node's
-	// HonourGlobal is false for a torrent that the node's rates do not hold for.
+	// HonourGlobal is false if the node's rates do not apply to the torrent.
 	HonourGlobal *bool
 	Goal         *Goal
 	Trackers     *[][]tracker.URL // tiers
@@ -43,14 +43,14 @@ type Change struct {
 	SuperSeeding  *client.SuperSeeding
 }
 
-// Bounds of what a user can have a torrent remember.
+// Bounds of the lists that a user can give a torrent.
 const (
 	maxLabels   = 64
 	maxLabel    = 128 // bytes
 	maxTrackers = 256
 )
 
-// check finds options that make no sense.
+// check returns an error if options are invalid.
 func (o Options) check() error {
 	if err := checkName(o.Name); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (o Options) check() error {
 	return o.Goal.check()
 }
 
-// set has an option follow a change, unless that leaves it as it is.
+// set changes an option if the change is not nil.
 func set[T any](option, changed *T) {
 	if changed != nil {
 		*option = *changed
@@ -115,7 +115,8 @@ func (c Change) apply(o Options) (_ Options, err error) {
 func withFiles(o Options, files map[int]client.Priority) (client.Selection, error) {
 	s := o.Selection
 	if o.Source.IsMagnet() {
-		return s, errors.New("the files of a magnet link have no priorities before it is known what is in it")
+		return s, errors.New("the torrent's files are not known yet: " +
+			"set their priorities when a peer has described the magnet link")
 	}
 	all := s.Files(o.Source.Layout)
 	for i, p := range files {
@@ -143,7 +144,7 @@ func withFiles(o Options, files map[int]client.Priority) (client.Selection, erro
 	return s, s.Check(o.Source.Layout)
 }
 
-// numbersPattern is a pattern of numbers in rising order, such as #1,3-5.
+// numbersPattern writes sorted numbers as a pattern, such as #1,3-5.
 func numbersPattern(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {
@@ -161,7 +162,7 @@ func numbersPattern(numbers []int) string {
 	return "#" + strings.Join(parts, ",")
 }
 
-// wantsMore tells whether a selection wants a file that another one has left out.
+// wantsMore tells whether the options select a file that the selection before did not.
 func wantsMore(o Options, before client.Selection) bool {
 	if o.Source.IsMagnet() {
 		return false
@@ -175,11 +176,11 @@ func wantsMore(o Options, before client.Selection) bool {
 	return false
 }
 
-// Set changes the torrent's options. It checks all of them first; then they hold at once, and are
-// kept.
+// Set changes the torrent's options. It checks all changes first; then they take effect at once,
+// and are kept.
 //
-// A download that is to fetch files that it has left out is started again, since the store has to
-// look whether files of other programs have their names.
+// If the change selects files that were not selected before, the download is started again, since
+// the store must check whether files of other programs have their names.
 func (t *Torrent) Set(c Change) error {
 	t.setting.Lock()
 	defer t.setting.Unlock()
@@ -215,7 +216,7 @@ func (t *Torrent) Set(c Change) error {
 	return nil
 }
 
-// carryOut has a running torrent follow its new options.
+// carryOut applies the new options to a running torrent.
 func (t *Torrent) carryOut(c Change, r *run, before, o Options) {
 	if c.Rates != nil {
 		if l, err := o.Rates.Limits(); err == nil {
@@ -245,7 +246,7 @@ func (t *Torrent) carryOut(c Change, r *run, before, o Options) {
 		if wantsMore(o, before.Selection) {
 			again = true
 		} else if err := r.transfer.Select(o.Selection); err != nil {
-			t.node.log.Warn("the priorities of files hold after the next start",
+			t.node.log.Warn("the priorities of files take effect at the next start",
 				"torrent", o.title(), "error", err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"braid/client"
 )
 
-// counters are what a torrent has carried since it was added.
+// counters are the sums of a torrent since it was added.
 type counters struct {
 	Fetched    int64         `json:"fetched_bytes"`
 	Sent       int64         `json:"sent_bytes"`
@@ -21,7 +21,7 @@ type counters struct {
 	Shape      shape         `json:"shape,omitzero"`
 }
 
-// shape is how far a torrent is, for users who look at it while it does not run.
+// shape is the progress of a torrent that does not run.
 type shape struct {
 	Total   int64 `json:"total"`
 	Have    int64 `json:"have"`
@@ -30,16 +30,16 @@ type shape struct {
 	Done    int   `json:"done"`
 }
 
-// describe tells a torrent that has not run yet how far it is.
+// describe fills in the progress of a torrent that has not run in this process yet.
 func (c counters) describe(p *client.Progress) {
-	if c.Shape == (shape{}) {
+	s := c.Shape
+	if s == (shape{}) {
 		return
 	}
-	p.Total, p.Have, p.Missing, p.Pieces, p.Done = c.Shape.Total, c.Shape.Have, c.Shape.Missing, c.Shape.Pieces, c.Shape.Done
+	p.Total, p.Have, p.Missing, p.Pieces, p.Done = s.Total, s.Have, s.Missing, s.Pieces, s.Done
 }
 
-// countersLocked are the counters of earlier runs, with the times of the present one, which is at
-// p.
+// countersLocked returns the counters of earlier runs, with the times of the present run added.
 func (t *Torrent) countersLocked(p client.Progress, now time.Time) counters {
 	c := t.past
 	if r := t.run; r != nil {
@@ -56,7 +56,7 @@ func (t *Torrent) countersLocked(p client.Progress, now time.Time) counters {
 	return c
 }
 
-// Totals are those of a node since its state directory was made.
+// Totals are the sums of a node since its state directory was made.
 type Totals struct {
 	Fetched  int64         `json:"fetched_bytes"`
 	Sent     int64         `json:"sent_bytes"`
@@ -84,7 +84,7 @@ const (
 	orderFile    = "queue.json"
 )
 
-// savedCounters is the content of counters.json. Totals leave out the torrents in it.
+// savedCounters is the content of counters.json. Totals do not include the bytes of Torrents.
 type savedCounters struct {
 	Totals   Totals              `json:"totals"`
 	Torrents map[string]counters `json:"torrents"`
@@ -148,12 +148,12 @@ func (n *Node) loadOrder() (map[string]int, error) {
 	return out, nil
 }
 
-// maxRemembered is the number of peers that are kept of a torrent. A few that are there again are
-// enough to learn of the others.
+// maxRemembered bounds the peers that are kept for a torrent. A few of them are enough: they tell
+// of the others.
 const maxRemembered = 20
 
-// remember keeps the peers that have delivered data, so that the next start tries them first. They
-// are not worth a wait for the disk.
+// remember keeps the peers that have delivered data, so that the next start tries them first. It
+// does not wait until the file is on disk.
 func (t *Torrent) remember(r *run) {
 	found := r.transfer.Deliverers(maxRemembered)
 	if len(found) == 0 {
@@ -174,14 +174,15 @@ func (t *Torrent) remember(r *run) {
 	if t.State() == Removed {
 		return
 	}
-	if err := ReplaceFile(t.node.stateFile(t.InfoHash(), ".peers"), []byte(strings.Join(lines, "\n")), false); err != nil {
+	name := t.node.stateFile(t.InfoHash(), ".peers")
+	if err := ReplaceFile(name, []byte(strings.Join(lines, "\n")), false); err != nil {
 		t.node.log.Warn("the peers of a torrent cannot be saved",
 			"torrent", t.Options().title(), "error", err)
 	}
 }
 
-// loadPeers returns the remembered peers of a torrent. Without them it asks trackers, so what
-// cannot be read is passed over.
+// loadPeers returns the remembered peers of a torrent. It ignores errors, since trackers name
+// peers, too.
 func (n *Node) loadPeers(hash string) []client.Peer {
 	b, err := os.ReadFile(n.stateFile(hash, ".peers"))
 	if err != nil {

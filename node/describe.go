@@ -9,8 +9,8 @@ import (
 	"braid/storage"
 )
 
-// Describe asks peers what is in a magnet link, without adding or downloading the torrent. It
-// returns any other source as it is.
+// Describe asks peers for the description of a magnet link, without adding the torrent. It returns
+// other sources unchanged.
 func (n *Node) Describe(ctx context.Context, o Options) (client.Source, error) {
 	if !o.Source.IsMagnet() {
 		return o.Source, nil
@@ -22,7 +22,8 @@ func (n *Node) Describe(ctx context.Context, o Options) (client.Source, error) {
 	defer os.RemoveAll(dir)
 	store := storage.OpenVerified(dir, slog.New(slog.DiscardHandler))
 	r := &run{}
-	if r.transfer, err = n.session.Add(o.Source, store, client.Options{Peers: o.Peers, Describe: true}); err != nil {
+	options := client.Options{Peers: o.Peers, Describe: true}
+	if r.transfer, err = n.session.Add(o.Source, store, options); err != nil {
 		return o.Source, err
 	}
 	defer r.transfer.Close()

@@ -13,11 +13,11 @@ type File struct {
 	Length   int64
 	Have     int64 // bytes in verified pieces
 	Priority client.Priority
-	// FirstPiece and EndPiece are the pieces with bytes of it, the last excluded.
+	// The file's bytes are in the pieces from FirstPiece up to, but not including, EndPiece.
 	FirstPiece, EndPiece int
 }
 
-// Files returns the files of the torrent; nil while it is not known what is in it.
+// Files returns the files of the torrent, or nil if they are not known yet.
 func (t *Torrent) Files() []File {
 	o := t.Options()
 	if o.Source.IsMagnet() {
@@ -49,8 +49,8 @@ func (t *Torrent) right() func(piece int) bool {
 	return func(i int) bool { return i < len(p.State) && p.State[i] == client.PieceRight }
 }
 
-// Pieces returns the state of the pieces. It is empty while the torrent does not run, or it is not
-// known what is in it.
+// Pieces returns the state of the pieces. It is empty if the torrent does not run, or if its pieces
+// are not known yet.
 func (t *Torrent) Pieces() client.Pieces {
 	if r := t.current(); r != nil {
 		return r.transfer.Pieces()
@@ -69,11 +69,11 @@ func (t *Torrent) Peers() []client.PeerProgress {
 // PathStatus is a path-level peer.
 type PathStatus struct {
 	client.PathProgress
-	// Reason is why the selector's last decision about it was taken, at the time Since.
+	// Reason is the reason for the selector's last decision about it, at the time Since.
 	Reason string
 	Since  time.Time
-	// Refused is the clause of a policy that forbids the path, and Reason why; empty: it is
-	// allowed.
+	// Refused is the clause of a policy that forbids the path; Reason then explains it. Empty: the
+	// path is allowed.
 	Refused string
 }
 

@@ -24,9 +24,9 @@ import (
 
 // DHTConfig says in which DHTs a node takes part.
 type DHTConfig struct {
-	// SCION has the node take part in the DHT over SCION if it has a host there.
+	// SCION: take part in the DHT over SCION, if there is a SCION host.
 	SCION bool
-	// Port is that on SCION; 0: that of the last run if it is free, otherwise any.
+	// Port on SCION; 0: the port of the last run if it is free, otherwise any.
 	Port uint16
 	// IP are the UDP addresses of nodes in the DHTs over IP.
 	IP []netip.AddrPort
@@ -34,9 +34,11 @@ type DHTConfig struct {
 	OverIP bool
 	// Nodes are addresses of other nodes.
 	Nodes []dht.Addr
-	// Publish, if not nil, names nodes on SCION in the DHTs over IP: an item of this key (BEP 44).
+	// Publish, if not nil, is a key. The node publishes addresses of nodes on SCION in the DHTs
+	// over IP, as an item signed with this key (BEP 44).
 	Publish ed25519.PrivateKey
-	// Items are the owners of such items, in which the first nodes on SCION are looked up.
+	// Items are public keys. The node looks for the first nodes on SCION in the items of their
+	// owners.
 	Items []ed25519.PublicKey
 	// File keeps the nodes and peers that were found; empty: they are forgotten.
 	File   string
@@ -47,8 +49,8 @@ type DHTConfig struct {
 const (
 	// dhtSaveEvery is how often the found nodes are written to disk.
 	dhtSaveEvery = 5 * time.Minute
-	// maxKeptTorrents and maxKeptPeers bound the peers that are kept for the next run, and keptFor
-	// is how long they are kept.
+	// maxKeptTorrents and maxKeptPeers bound the peers that are kept for the next run. keptFor
+	// bounds their age.
 	maxKeptTorrents, maxKeptPeers = 256, 50
 	keptFor                       = 14 * 24 * time.Hour
 	maxDHTFile                    = 8 << 20
@@ -63,7 +65,7 @@ type DHT struct {
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 	host    *scionnet.Host // nil: not on SCION
-	heard   chan dht.Addr  // of nodes, from peers
+	heard   chan dht.Addr  // addresses of nodes, from peers
 
 	mu   sync.Mutex
 	kept map[dht.ID]keptPeers
@@ -97,7 +99,10 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 	}
 	last := d.load()
 	for hash, k := range last.Peers {
-		if len(d.kept) < maxKeptTorrents && len(k.Peers) <= maxKeptPeers && time.Since(k.At) < keptFor {
+		if len(d.kept) == maxKeptTorrents {
+			break
+		}
+		if len(k.Peers) <= maxKeptPeers && time.Since(k.At) < keptFor {
 			k.Peers = slices.DeleteFunc(k.Peers, func(a dht.Addr) bool { return !a.Dialable() })
 			d.kept[hash] = k
 		}
@@ -143,8 +148,8 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 	return d, nil
 }
 
-// ports are what peers are told of these nodes. Nodes that peers tell of are asked for a sign of
-// life; those that come too fast are dropped.
+// ports returns the ports of these nodes, which peers learn. Its function Heard takes addresses of
+// nodes from peers. It drops addresses that come faster than run can check them.
 func (d *DHT) ports() client.DHT {
 	out := client.DHT{Heard: func(a scionnet.Addr) {
 		select {
@@ -157,7 +162,7 @@ func (d *DHT) ports() client.DHT {
 	return out
 }
 
-// openDHTPort opens the port of the last run, so that others find the node again, or another one.
+// openDHTPort opens the port of the last run if it can, so that others find the node again.
 func openDHTPort(
 	ctx context.Context, cfg DHTConfig, host *scionnet.Host, last dhtFile,
 ) (dht.Socket, error) {
@@ -175,7 +180,7 @@ func openDHTPort(
 	return dht.ListenSCION(ctx, host, cfg.Port, allow)
 }
 
-// load reads the file. One that cannot be read is as good as none.
+// load reads the file. A file that cannot be read is ignored.
 func (d *DHT) load() (f dhtFile) {
 	if d.file == "" {
 		return f
@@ -193,8 +198,8 @@ func (d *DHT) load() (f dhtFile) {
 	return f
 }
 
-// parseNodes reads the nodes that a torrent names. On IP it may name only those on the Internet, as
-// a magnet link its peers.
+// parseNodes reads the nodes that a torrent names. On IP it takes only public addresses, as for the
+// peers of a magnet link: a torrent must not make braid contact hosts on the local network.
 func parseNodes(named []string) (out []dht.Addr) {
 	for _, text := range named {
 		a, err := dht.ParseAddr(text)
@@ -205,16 +210,16 @@ func parseNodes(named []string) (out []dht.Addr) {
 	return out
 }
 
-// isPrivate tells whether peers of a torrent may come from its trackers only, as far as it is
-// known.
+// isPrivate tells whether peers of a torrent may come from its trackers only. A magnet link is not
+// private until a peer has described it.
 func isPrivate(s client.Source, t *client.Transfer) bool {
 	if s.IsMagnet() {
-		s, _ = t.Described() // without a description there is no info
+		s, _ = t.Described() // the zero Source, which is not private, without a description
 	}
 	return s.IsPrivate()
 }
 
-// run hands nodes that peers tell of to the server, and saves now and then.
+// run passes nodes that peers have named to the server, which checks them, and saves now and then.
 func (d *DHT) run() {
 	tick := time.NewTicker(dhtSaveEvery)
 	defer tick.Stop()
@@ -230,7 +235,7 @@ func (d *DHT) run() {
 	}
 }
 
-// save writes the file, unless there is nothing that would help the next run.
+// save writes the file, unless that would make the last one worse: no nodes and no peers are known.
 func (d *DHT) save() {
 	if d.file == "" {
 		return
@@ -244,7 +249,8 @@ func (d *DHT) save() {
 			f.Nodes[i].Nodes = d.load().nodesOf(x.Addr)
 		}
 	}
-	if len(f.Peers) == 0 && !slices.ContainsFunc(f.Nodes, func(x dht.State) bool { return len(x.Nodes) > 0 }) {
+	knowsNodes := func(x dht.State) bool { return len(x.Nodes) > 0 }
+	if len(f.Peers) == 0 && !slices.ContainsFunc(f.Nodes, knowsNodes) {
 		return
 	}
 	b, err := json.Marshal(f)
@@ -258,7 +264,7 @@ func (d *DHT) save() {
 	}
 }
 
-// nodesOf are the nodes that were known in the network of an address.
+// nodesOf returns the known nodes in the network (SCION, IPv4 or IPv6) of an address.
 func (f dhtFile) nodesOf(a dht.Addr) []dht.Contact {
 	for _, x := range f.Nodes {
 		if dht.NetworkOf(x.Addr) == dht.NetworkOf(a) {
@@ -276,7 +282,7 @@ func (d *DHT) Close() error {
 	return d.server.Close()
 }
 
-// AddNodes names addresses at which other nodes may be.
+// AddNodes adds addresses at which other nodes may be.
 func (d *DHT) AddNodes(nodes ...dht.Addr) { d.server.AddNodes(nodes...) }
 
 // Listening returns the addresses of the nodes.
@@ -346,7 +352,7 @@ func (d *DHT) keep(hash dht.ID, peers []dht.Addr) {
 	}
 }
 
-// keptPeers are the peers of a torrent that earlier runs have found.
+// keptPeers returns the found peers of a torrent, also those of earlier runs.
 func (d *DHT) keptPeers(hash dht.ID) []dht.Addr {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,23 +11,27 @@ import (
 )
 
 const (
-	// itemLeast is the first pause between publications of an item, or between attempts to read
-	// one. It doubles up to republishMost, a quarter of the time that nodes keep an item, or
-	// rereadMost.
+	// itemLeast is the first pause after publishing or reading an item. The pause doubles each
+	// time, up to rereadMost for readers, and up to republishMost for publishers, which is a
+	// quarter of the time that nodes keep an item.
 	itemLeast                 = 2 * time.Second
 	republishMost, rereadMost = 30 * time.Minute, 5 * time.Minute
 	itemPatience              = 30 * time.Second
-	// maxPublished bounds the published nodes of one AS: the item has room for 32 nodes.
+	// maxPublished bounds the published nodes of one AS. The item has room for 32 nodes, which
+	// should be in several ASes.
 	maxPublished = 4
 )
 
-var errPublish = errors.New("publish the addresses of nodes on SCION: a node on SCION and one on IP are needed")
+var errPublish = errors.New("publish the addresses of nodes on SCION: " +
+	"a node on SCION and one on IP are needed")
 
-// publish names this node and others on SCION in the DHTs over IP, as long as the node runs.
+// publish publishes the addresses of this node and others on SCION in the DHTs over IP, again and
+// again until Close.
 func (d *DHT) publish(key ed25519.PrivateKey) {
 	d.repeat(republishMost, func(ctx context.Context) {
 		own, others := d.onSCION()
-		found, err := d.server.PutItem(ctx, dht.FirstNodes(key, time.Now().Unix(), append(own, others...)))
+		item := dht.FirstNodes(key, time.Now().Unix(), append(own, others...))
+		found, err := d.server.PutItem(ctx, item)
 		answers := 0
 		for _, r := range found.Results {
 			answers += r.Answers
@@ -37,7 +41,7 @@ func (d *DHT) publish(key ed25519.PrivateKey) {
 	})
 }
 
-// readItems looks for the items of some owners as long as no node on SCION is known.
+// readItems reads the items of some owners until a node on SCION is known.
 func (d *DHT) readItems(owners []ed25519.PublicKey) {
 	d.repeat(rereadMost, func(ctx context.Context) {
 		for _, key := range owners {
@@ -50,13 +54,13 @@ func (d *DHT) readItems(owners []ed25519.PublicKey) {
 				nodes, err = found.Item.FirstNodes()
 				d.server.AddNodes(nodes...)
 			}
-			d.log.Debug("an item was looked for that names nodes on SCION",
+			d.log.Debug("looked for an item with nodes on SCION",
 				"nodes", len(nodes), "error", err)
 		}
 	})
 }
 
-// repeat calls f until the node is closed, with pauses that double up to most.
+// repeat calls f until Close. The pauses double up to most.
 func (d *DHT) repeat(most time.Duration, f func(ctx context.Context)) {
 	for pause := itemLeast; ; pause = min(2*pause, most) {
 		ctx, cancel := context.WithTimeout(d.ctx, itemPatience)
@@ -70,7 +74,7 @@ func (d *DHT) repeat(most time.Duration, f func(ctx context.Context)) {
 	}
 }
 
-// onSCION returns the address of this program's node on SCION, and some of the nodes that it knows.
+// onSCION returns the address of the own node on SCION, and some of the nodes that it knows.
 func (d *DHT) onSCION() (own, others []dht.Addr) {
 	of := map[pathsel.IA]int{}
 	for _, s := range d.server.States() {

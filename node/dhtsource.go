@@ -14,14 +14,14 @@ import (
 	"braid/scionnet"
 )
 
-// maxRanked bounds the ASes of peers whose paths are looked up for one answer, and rankPatience the
-// time for that. Peers should not wait for a slow control service.
+// distances looks up paths to at most maxRanked ASes, for at most rankPatience. A slow control
+// service must not hold up the found peers.
 const (
 	maxRanked    = 16
 	rankPatience = time.Second
 )
 
-// openDHT opens the nodes of a session's DHTs, or none.
+// openDHT opens the node's part in DHTs, or returns nil if it has none.
 func (c Config) openDHT(
 	ctx context.Context, host *scionnet.Host, listening []client.Peer,
 ) (*DHT, error) {
@@ -36,13 +36,14 @@ func (c Config) openDHT(
 	return OpenDHT(ctx, cfg, host)
 }
 
-// dhtAddresses are the UDP addresses for nodes on IP: those at which peers are accepted over TCP,
-// one of each kind; without any, all addresses of IPv4. QUIC has the UDP port of its address
-// already.
+// dhtAddresses returns the UDP addresses for nodes on IP: the first IPv4 and the first IPv6 address
+// at which the session accepts peers. If there is none, it returns any port on all IPv4 addresses.
+// With QUIC the session uses the UDP port itself, so the node gets another port.
 func dhtAddresses(listening []client.Peer, quic bool) (out []netip.AddrPort) {
 	for _, p := range listening {
 		at, err := netip.ParseAddrPort(p.String())
-		if err != nil || slices.ContainsFunc(out, func(x netip.AddrPort) bool { return x.Addr().Is4() == at.Addr().Is4() }) {
+		sameKind := func(x netip.AddrPort) bool { return x.Addr().Is4() == at.Addr().Is4() }
+		if err != nil || slices.ContainsFunc(out, sameKind) {
 			continue
 		}
 		if quic {
@@ -56,8 +57,8 @@ func dhtAddresses(listening []client.Peer, quic bool) (out []netip.AddrPort) {
 	return out
 }
 
-// Start searches for peers of a torrent, and announces it if this node accepts peers. Private
-// torrents are left to their trackers (BEP 27).
+// Start searches for peers of a torrent, and announces it if this node accepts peers. It refuses
+// private torrents, whose peers come from trackers only (BEP 27).
 func (d *DHT) Start(s Swarm) (Search, error) {
 	if s.Private() {
 		return nil, ErrNoWay
@@ -86,7 +87,7 @@ func (d *DHT) Start(s Swarm) (Search, error) {
 	return x, nil
 }
 
-// dhtSearch is the work for one torrent.
+// dhtSearch is the search for one torrent.
 type dhtSearch struct {
 	dht      *DHT
 	swarm    Swarm
@@ -96,7 +97,8 @@ type dhtSearch struct {
 	worker   sync.WaitGroup
 }
 
-// found takes peers from the network. Those that come too fast are dropped: others name them again.
+// found takes peers from the network. It drops peers that come too fast; later answers name them
+// again.
 func (x *dhtSearch) found(peers []dht.Addr) {
 	if len(peers) == 0 {
 		return
@@ -107,14 +109,14 @@ func (x *dhtSearch) found(peers []dht.Addr) {
 	}
 }
 
-// pass hands found peers to the torrent, best first.
+// pass passes found peers to the torrent, the nearest first.
 func (x *dhtSearch) pass(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case peers := <-x.in:
-			if x.swarm.Private() { // as the description behind a magnet link says
+			if x.swarm.Private() { // a peer has described the magnet link
 				x.followed.Close()
 				return
 			}
@@ -146,7 +148,7 @@ func (x *dhtSearch) Close() {
 	x.worker.Wait()
 }
 
-// distance says how far an AS is, as its paths announce it.
+// distance is the distance to an AS along its shortest path.
 type distance struct {
 	latency time.Duration
 	hops    int
@@ -171,7 +173,8 @@ func (d *DHT) distances(ctx context.Context, peers []dht.Addr) map[pathsel.IA]di
 	return out
 }
 
-// nearest is the shortest of some paths: by announced latency, or by hops where none is announced.
+// nearest returns the length of the shortest path. Paths without an announced latency come last,
+// and are compared by hops.
 func nearest(paths []pathsel.Path) distance {
 	best := distance{latency: time.Hour, hops: 1 << 16}
 	for _, p := range paths {

@@ -14,7 +14,7 @@ const mega = 1e6
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// NewReady is the event of a session that listens at these addresses.
+// NewReady returns the event of a session that listens at these addresses.
 func NewReady(listen []client.Peer) event.Ready {
 	out := event.Ready{Event: "ready"}
 	for _, p := range listen {
@@ -23,7 +23,7 @@ func NewReady(listen []client.Peer) event.Ready {
 	return out
 }
 
-// NewProgress is the state of a torrent.
+// NewProgress returns the event for the progress of a torrent.
 func NewProgress(s client.Source, p client.Progress) event.Progress {
 	return event.Progress{
 		Event:      "progress",
@@ -64,7 +64,8 @@ func newDone(s client.Source, p client.Progress) event.Done {
 	}
 }
 
-// NewFailed is the last event of a torrent or, if it has no name and no hash, of a command.
+// NewFailed returns the event for an error that ends a torrent. Without name and hash it is the
+// error that ends a command.
 func NewFailed(torrent, infoHash string, err error) event.Failed {
 	return event.Failed{
 		Event:    "failed",
@@ -75,7 +76,7 @@ func NewFailed(torrent, infoHash string, err error) event.Failed {
 	}
 }
 
-// newCauseChange says why no data of a torrent comes or, with nil, that data comes again.
+// newCauseChange says why a torrent receives no data. If c is nil, it receives data again.
 func newCauseChange(s client.Source, c *client.Cause, since time.Duration) event.CauseChange {
 	return event.CauseChange{
 		Event:    "cause",
@@ -104,7 +105,8 @@ func newPiece(s client.Source, p client.VerifiedPiece) event.Piece {
 	}
 }
 
-// NewCause is why no data comes; nil if data comes or the cause is not known.
+// NewCause converts the cause why no data comes. It returns nil if c is nil: data comes, or the
+// cause is unknown.
 func NewCause(c *client.Cause) *event.Cause {
 	if c == nil {
 		return nil
@@ -120,7 +122,7 @@ func NewCause(c *client.Cause) *event.Cause {
 	return out
 }
 
-// causeOf is the cause of a failed transfer or command, or nil if it is unknown.
+// causeOf returns the cause of a failed transfer or command, or nil if it is unknown.
 func causeOf(err error) *event.Cause {
 	if stopped := (*client.StoppedError)(nil); errors.As(err, &stopped) {
 		return NewCause(stopped.Cause)

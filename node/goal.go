@@ -11,19 +11,19 @@ import (
 	"braid/client"
 )
 
-// Goal says when a complete torrent has been served enough: as soon as one of its parts is reached.
-// A part of a torrent's goal that is 0 is the node's, and one below 0 is never reached. A part of
-// the node's goal is never reached if it is 0 or below.
+// Goal says when to stop serving a complete torrent: when the first of its parts is reached. If a
+// part of a torrent's goal is 0, the node's part holds instead; if it is below 0, there is no such
+// limit. In the node's goal, both mean no limit.
 type Goal struct {
-	// Ratio is of sent payload to the size of the wanted data.
+	// Ratio of sent payload to the size of the wanted data.
 	Ratio float64 `json:"ratio,omitempty"`
-	// Time is since the torrent was complete, or since it was started, whichever is later.
+	// Time since the torrent was complete, or since it was started, whichever is later.
 	Time time.Duration `json:"time,omitempty"`
-	// Idle is the time in which the torrent has sent nothing.
+	// Idle is a time in which the torrent has sent nothing.
 	Idle time.Duration `json:"idle,omitempty"`
 }
 
-// IsZero tells whether the goal says nothing.
+// IsZero tells whether the goal has no parts.
 func (g Goal) IsZero() bool { return g == Goal{} }
 
 func (g Goal) check() error {
@@ -33,7 +33,7 @@ func (g Goal) check() error {
 	return nil
 }
 
-// or returns the goal with the other one's parts where it has none.
+// or fills in the parts that are 0 from another goal.
 func (g Goal) or(other Goal) Goal {
 	return Goal{
 		Ratio: cmp.Or(g.Ratio, other.Ratio),
@@ -42,8 +42,8 @@ func (g Goal) or(other Goal) Goal {
 	}
 }
 
-// reached returns the reason to stop serving a complete torrent, or "" to go on. It was served for
-// a time, and has sent nothing for the idle time at its end.
+// reached returns the reason to stop serving a complete torrent, or "" to go on. served is the time
+// since it was complete; idle is the time since it has last sent data.
 func (g Goal) reached(p client.Progress, served, idle time.Duration) string {
 	switch {
 	case p.Err != nil:
@@ -57,13 +57,13 @@ func (g Goal) reached(p client.Progress, served, idle time.Duration) string {
 	return ""
 }
 
-// deliverTime is how long a torrent that was served enough waits for peers to take what it has
-// sent. A peer that is gone, or gets nothing, would hold it for ever.
+// deliverTime bounds how long a torrent waits, after its goal is reached, until peers have received
+// what it has sent. Without it, a peer that is gone or choked would delay the end for ever.
 const deliverTime = 30 * time.Second
 
-// delivers tells whether a torrent that was served enough has to wait: a peer wants data, and may
-// not have what was sent last, which would be lost with its connection. Data that was sent beyond
-// the goal shows that the peer is in the middle of its download.
+// delivers tells whether a torrent whose goal is reached must wait before it closes its
+// connections: an interested peer may not have received the last data yet. If data was sent beyond
+// the goal, it does not wait: the peer is in the middle of its download, and would not end soon.
 func delivers(peers []client.PeerProgress, beyond int64, idle time.Duration) bool {
 	wantsData := func(p client.PeerProgress) bool { return p.PeerInterested }
 	return beyond == 0 && idle < deliverTime && slices.ContainsFunc(peers, wantsData)

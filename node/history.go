@@ -10,16 +10,16 @@ import (
 	"braid/pathsel"
 )
 
-// A torrent remembers the rate of each of its paths second by second, and what the selector decided
-// about them. A path that carries nothing takes no memory.
+// A torrent remembers the rate of each of its paths in each second, and the selector's decisions
+// about the path. Seconds without data take no memory.
 
 const (
-	maxSamples = 600 // of a path: ten minutes
-	maxMarks   = 100 // of a path
+	maxSamples = 600 // for each path: ten minutes
+	maxMarks   = 100 // for each path
 	maxHistory = 64  // paths of a torrent
 )
 
-// Sample is the rate of a path in one second, in bits per second. Seconds without data have none.
+// Sample is the rate of a path in one second. There is no sample for seconds without data.
 type Sample struct {
 	Time time.Time `json:"time"`
 	In   float64   `json:"in_bit_s"`
@@ -33,14 +33,14 @@ type Mark struct {
 	Reason string    `json:"reason"`
 }
 
-// PathHistory is what happened on one path-level peer, the newest last.
+// PathHistory is the history of one path-level peer. The newest entries come last.
 type PathHistory struct {
 	Key     pathsel.Key
 	Samples []Sample
 	Marks   []Mark
 }
 
-// history is that of all paths of a torrent.
+// history is the history of all paths of a torrent.
 type history struct {
 	mu    sync.Mutex
 	paths map[pathsel.Key]*pathHistory
@@ -58,8 +58,8 @@ type sample struct {
 	in, out float32
 }
 
-// of returns the history of a path, and forgets the one that has been quiet for longest if there
-// are too many.
+// of returns the history of a path. If there are too many, it forgets the one that has not changed
+// for the longest time.
 func (h *history) of(k pathsel.Key, now time.Time) *pathHistory {
 	if p := h.paths[k]; p != nil {
 		p.changed = now
@@ -105,7 +105,7 @@ func (h *history) record(paths []client.PathProgress, now time.Time) {
 	}
 }
 
-// last is the newest decision about a path.
+// last returns the newest decision about a path.
 func (h *history) last(k pathsel.Key) (Mark, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +128,11 @@ func (t *Torrent) History() (out []PathHistory) {
 	for k, p := range t.history.paths {
 		x := PathHistory{Key: k, Marks: slices.Clone(p.marks)}
 		for _, s := range p.samples {
-			x.Samples = append(x.Samples, Sample{time.Unix(int64(s.second), 0), float64(s.in), float64(s.out)})
+			x.Samples = append(x.Samples, Sample{
+				Time: time.Unix(int64(s.second), 0),
+				In:   float64(s.in),
+				Out:  float64(s.out),
+			})
 		}
 		out = append(out, x)
 	}

@@ -12,14 +12,14 @@ import (
 	"braid/tracker/wire"
 )
 
-// Knowledge says what trackers on SCION may know and say about paths.
+// Knowledge says how a node exchanges path knowledge with trackers on SCION.
 type Knowledge struct {
-	Peers wire.Order // how they choose peers for us
-	Use   bool       // try the paths first that they name
-	Share bool       // tell them what was measured
+	Peers wire.Order // how trackers choose peers for us
+	Use   bool       // try the paths first that trackers recommend
+	Share bool       // send measurements of paths to trackers
 }
 
-// apply sets up the announcer of a torrent.
+// apply configures the announcer of a torrent.
 func (k Knowledge) apply(cfg *announce.Config, s Swarm) {
 	cfg.Peers = k.Peers
 	if k.Use {
@@ -30,8 +30,8 @@ func (k Knowledge) apply(cfg *announce.Config, s Swarm) {
 	}
 }
 
-// enoughBytes is how much a connection must have carried before its figures say something of the
-// path.
+// enoughBytes is how much a connection must have carried before its measurements say something
+// about the path.
 const enoughBytes = 256 << 10
 
 // meanRate is the mean rate in bytes per second of a connection that ended before the selector
@@ -46,10 +46,12 @@ func meanRate(x client.PathProgress) float64 {
 	return float64(x.BytesRead) / lasted.Seconds()
 }
 
-// reportsOf returns what a transfer has measured of each path, those that carried most first.
+// reportsOf returns a transfer's measurements of each path. Paths that carried most data come
+// first.
 //
-// Of an accepted connection it reports only how our packets fared, and only if there were many: the
-// peer reports the data that came over it. Several connections over one path count as one path.
+// Several connections over one path count as one path. For an accepted connection, it reports only
+// round trips and losses of our packets, and only if there were many packets: the peer reports the
+// rate of what we have sent.
 func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 	type measured struct {
 		report  wire.PathReport
@@ -64,7 +66,8 @@ func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 		switch n := len(x.Path.Interfaces); {
 		case x.Accepted && x.BytesWritten < enoughBytes, x.MinRTT <= 0, seen.IsZero():
 			continue // too little was measured
-		case n == 0, n > wire.MaxInterfaces, x.MinRTT > wire.MaxReportRTT, now.Sub(seen) > wire.MaxReportAge:
+		case n == 0, n > wire.MaxInterfaces,
+			x.MinRTT > wire.MaxReportRTT, now.Sub(seen) > wire.MaxReportAge:
 			continue // no tracker accepts it
 		}
 		m := byPath[x.Path.Fingerprint]
@@ -86,8 +89,9 @@ func reportsOf(p client.Progress, now time.Time) []wire.PathReport {
 		m.seen = later(m.seen, seen)
 		m.carried += x.BytesRead
 	}
+	most := func(a, b *measured) int { return cmp.Compare(b.carried, a.carried) }
 	var out []wire.PathReport
-	for _, m := range slices.SortedFunc(maps.Values(byPath), func(a, b *measured) int { return cmp.Compare(b.carried, a.carried) }) {
+	for _, m := range slices.SortedFunc(maps.Values(byPath), most) {
 		m.report.Rate = int64(max(m.flowing, m.best))
 		m.report.Age = max(0, now.Sub(m.seen))
 		out = append(out, m.report)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxLog is the number of entries that a torrent keeps, and maxEntry the length of each in bytes:
-// what strangers do fills the log, and a service runs for months.
+// maxLog bounds the entries in a torrent's log, and maxEntry the bytes of each. Without the bounds
+// the log would grow without end: strangers cause entries, and a service runs for months.
 const (
 	maxLog   = 200
 	maxEntry = 500
@@ -36,7 +36,7 @@ func (l *torrentLog) add(e LogEntry) {
 	l.entries = appendNewest(l.entries, e, maxLog)
 }
 
-// appendNewest appends to a list that keeps its newest elements only.
+// appendNewest appends x, and drops the oldest elements if there are more than most.
 func appendNewest[T any](all []T, x T, most int) []T {
 	if len(all) >= most {
 		all = append(all[:0], all[len(all)-most+1:]...)
@@ -51,12 +51,12 @@ func (t *Torrent) Log() []LogEntry {
 	return append([]LogEntry{}, t.events.entries...)
 }
 
-// logger writes to the node's log and to the torrent's.
+// logger returns a log that writes to the node's log and to the torrent's.
 func (t *Torrent) logger() *slog.Logger {
 	return slog.New(slog.NewMultiHandler(t.node.log.Handler(), recorder{log: t.events}))
 }
 
-// recorder is a handler that keeps the records that tell a user's story.
+// recorder is a handler that keeps records of level Info and above.
 type recorder struct {
 	log   *torrentLog
 	attrs string
@@ -75,7 +75,7 @@ func (r recorder) Handle(_ context.Context, x slog.Record) error {
 	return nil
 }
 
-// attrText leaves the torrent's name out: the log is of one torrent.
+// attrText leaves out the torrent's name, since all entries are about one torrent.
 func attrText(a slog.Attr) string {
 	if a.Key == "torrent" {
 		return ""

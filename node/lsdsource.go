@@ -14,7 +14,7 @@ type neighbours struct {
 	node   *Node
 }
 
-// openNeighbours makes the source, for sessions that may send packets on IP.
+// openNeighbours opens the source. It returns nil if the node must not send packets on IP.
 func (c Config) openNeighbours(n *Node) *neighbours {
 	if c.Client.IP == client.NoIP {
 		return nil
@@ -33,7 +33,8 @@ func (c Config) openNeighbours(n *Node) *neighbours {
 	return x
 }
 
-// localAddresses are those to announce on the local network; those over TCP have a zero IA.
+// localAddresses returns the addresses to announce on the local network. Addresses on IP have a
+// zero IA.
 func localAddresses(listening []client.Peer, tcp bool) (out []scionnet.Addr) {
 	for _, p := range listening {
 		if a, ok := p.SCION(); ok {
@@ -45,24 +46,27 @@ func localAddresses(listening []client.Peer, tcp bool) (out []scionnet.Addr) {
 	return out
 }
 
-// Start announces a torrent to the local network. Private torrents are left to their trackers (BEP
-// 27).
+// Start announces a torrent to the local network. It refuses private torrents, whose peers come
+// from trackers only (BEP 27).
 func (x *neighbours) Start(s Swarm) (Search, error) {
 	if s.Private() || !x.node.Settings().LSD {
 		return nil, ErrNoWay
 	}
-	f, err := x.server.Follow(lsd.Hash(s.InfoHash), func() bool { return !s.Private() }, func(a scionnet.Addr) {
-		if p, err := PeerAt(a); err == nil && !s.Private() { // as the description behind a magnet link may say
+	// The torrent may become private when a peer has described the magnet link.
+	mayAnnounce := func() bool { return !s.Private() }
+	found := func(a scionnet.Addr) {
+		if p, err := PeerAt(a); err == nil && !s.Private() {
 			s.Found(client.FromLSD, p)
 		}
-	})
+	}
+	f, err := x.server.Follow(lsd.Hash(s.InfoHash), mayAnnounce, found)
 	if err != nil {
 		return nil, err
 	}
 	return neighbourSearch{f}, nil
 }
 
-// neighbourSearch is the work for one torrent.
+// neighbourSearch is the search for one torrent.
 type neighbourSearch struct{ followed *lsd.Followed }
 
 // Hungry does nothing: announces have a rhythm of their own.
@@ -71,7 +75,7 @@ func (neighbourSearch) Hungry(bool) {}
 // Completed does nothing: an announce does not say what its sender has.
 func (neighbourSearch) Completed() {}
 
-// Announce announces as soon as the limit of messages allows it.
+// Announce announces the torrent as soon as the limit of messages allows it.
 func (x neighbourSearch) Announce() { x.followed.Now() }
 
 // Close ends the announces.

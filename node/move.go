@@ -12,13 +12,13 @@ import (
 	"braid/storage"
 )
 
-// Move has the torrent's data lie in another directory. It returns when it is sure that the torrent
-// can be moved; the rest happens in the background, in which the torrent is Moving. It goes on
-// where it was then. If the data cannot be moved, it stays where it is, and the torrent's log says
-// why. Of several moves that wait for one that is under way, the last is carried out.
+// Move moves the torrent to another directory. It returns an error if that is impossible. Otherwise
+// the move happens in the background; the torrent is Moving meanwhile, and then continues as
+// before. If the data cannot be moved, it stays where it is, and the torrent's log says why. If
+// several calls wait for a move, only the last of them is carried out.
 //
-// With data, the data is moved there: by new names on the same file system, otherwise by a copy.
-// Files of others are never overwritten. Without data, it is expected there already, and is
+// If data is true, the data is moved there: renamed on the same file system, otherwise copied.
+// Other files are never overwritten. If data is false, the data must be there already, and is
 // verified.
 func (t *Torrent) Move(dir string, data bool) error {
 	failed := func(err error) error {
@@ -42,8 +42,8 @@ func (t *Torrent) Move(dir string, data bool) error {
 	case state == Removed:
 		refused = fmt.Errorf("it is %s", state)
 	case unknown && data:
-		refused = errors.New("it is not known yet what is in it")
-	case data: // from now on, so that nobody takes the old place for the last one
+		refused = errors.New("its files are not known yet")
+	case data: // set now, so that nobody who reads the status expects the data to stay
 		t.move = &MoveStatus{To: dir, Total: t.last.Have}
 	}
 	t.mu.Unlock()
@@ -54,16 +54,16 @@ func (t *Torrent) Move(dir string, data bool) error {
 	return nil
 }
 
-// isSameDir tells whether two names are those of one directory, also if one leads through a link.
+// isSameDir tells whether two paths name the same directory, perhaps through a symbolic link.
 func isSameDir(a, b string) bool {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)
 	return filepath.Clean(a) == filepath.Clean(b) || err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// moveAway stops the torrent, moves it, and has it go on.
+// moveAway stops the torrent, moves it, and starts it again.
 func (t *Torrent) moveAway(this int, dir string, data bool) {
-	if t.State() != Moving { // one move ends before the next
+	if t.State() != Moving { // a move that is under way is not cancelled
 		t.cancelStart()
 	}
 	t.op.Lock()
@@ -89,7 +89,7 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 	t.moveOn(state)
 }
 
-// finishMove does what is left of a move that an earlier process has begun.
+// finishMove continues a move that an earlier process has begun.
 func (t *Torrent) finishMove(before State) {
 	t.op.Lock()
 	defer t.op.Unlock()
@@ -98,7 +98,7 @@ func (t *Torrent) finishMove(before State) {
 	}
 }
 
-// moveOn moves the data, and has the torrent go on as before. It needs op.
+// moveOn moves the data, and lets the torrent continue as before. The caller holds op.
 func (t *Torrent) moveOn(before State) {
 	ctx, cancel := context.WithCancel(t.node.ctx)
 	defer cancel()
@@ -107,7 +107,7 @@ func (t *Torrent) moveOn(before State) {
 	t.mu.Unlock()
 	err := t.copyAway(ctx)
 	if t.node.ctx.Err() != nil && err != nil {
-		return // the next process does it
+		return // the next process continues
 	}
 	if err != nil {
 		t.logger().Error("the data cannot be moved", "error", err)
@@ -119,7 +119,7 @@ func (t *Torrent) moveOn(before State) {
 	t.save()
 }
 
-// endMove has nobody wait for a move any longer, and tells how it has ended.
+// endMove resets the status of the move and publishes an event.
 func (t *Torrent) endMove(event string) {
 	t.mu.Lock()
 	t.move, t.abort = nil, nil
@@ -127,8 +127,8 @@ func (t *Torrent) endMove(event string) {
 	t.changed(event)
 }
 
-// copyAway brings the data to moveTo, and deletes it in the old place. Each step is kept before the
-// next one begins: see storage.Stored.CopyTo. It needs op.
+// copyAway copies the data to moveTo, and deletes it in the old place. It saves the state after
+// each step, so that another process can continue: see storage.Stored.CopyTo. The caller holds op.
 func (t *Torrent) copyAway(ctx context.Context) error {
 	t.mu.Lock()
 	o, to := t.options, t.moveTo
@@ -174,7 +174,7 @@ func (t *Torrent) leave(ctx context.Context) error {
 	return nil
 }
 
-// moveComplete moves the data of a download that has become complete to the directory for that.
+// moveComplete moves the data of a complete download to the directory for complete data.
 func (t *Torrent) moveComplete(p client.Progress) {
 	dir, o := t.node.Settings().CompleteDir, t.Options()
 	if dir == "" || p.Err != nil || p.Fetched == 0 || o.Storage.Complete {
@@ -185,16 +185,16 @@ func (t *Torrent) moveComplete(p client.Progress) {
 	}
 }
 
-// Verify has all data of the torrent hashed again, in the background. A running torrent goes on
-// afterwards, and fetches again what is wrong. A paused one stays paused, and fetches it when it is
-// resumed.
+// Verify hashes all data of the torrent again, in the background. Afterwards a running torrent
+// continues, and downloads wrong pieces again. A paused torrent stays paused, and downloads them
+// when it is resumed.
 func (t *Torrent) Verify() error {
 	o, state := t.Options(), t.State()
 	switch {
 	case state == Removed, state == Moving:
 		return fmt.Errorf("verify torrent %s: it is %s", o.title(), state)
 	case o.Source.IsMagnet():
-		return fmt.Errorf("verify torrent %s: it is not known yet what is in it", o.title())
+		return fmt.Errorf("verify torrent %s: its files are not known yet", o.title())
 	case state == Paused, state == Served:
 		t.node.background(t.verifyStopped)
 	default:
@@ -226,7 +226,7 @@ func (t *Torrent) verifyStopped() {
 	t.mu.Lock()
 	t.state, t.abort, t.last.Checked = state, nil, 0
 	if err == nil {
-		t.options.Storage.Recheck = !r.Complete() // the next start finds out what is wrong
+		t.options.Storage.Recheck = !r.Complete() // the next start finds the wrong pieces
 		t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
 	}
 	t.mu.Unlock()

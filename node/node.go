@@ -1,21 +1,22 @@
 // Package node is the application: everything between a program's commands and the transfers.
 //
-//	Node          one session for all torrents, their peer sources and stores, and the order of closing
-//	Torrent       one torrent; Change is what can be changed while it runs, Status what users see of it
+//	Node          a session with its torrents, their peer sources and stores
+//	Torrent       one torrent; Change says what can be changed, Status what users see
 //	run           the time between a start and a stop of a torrent (run.go, search.go)
 //	beat          the regular work for all torrents: one look a second (beat.go)
-//	Queue         which torrents of a service run: a function of their turns (queue.go)
-//	Settings      what holds for all torrents; Rates, Alternative: at which rates, and when (rates.go)
-//	Source        finds peers for torrents: trackers (trackers.go), DHTs (dht.go), the local network
-//	              (lsdsource.go)
-//	Knowledge     what trackers on SCION hear and say about paths (knowledge.go)
-//	Goal          when a torrent has been served enough
-//	Subscription  a reader of the events; the events are in package event
-//	Move          its data goes to another directory, whatever happens meanwhile (move.go)
-//	Rename        its files get other names, while it runs (rename.go)
-//	history       the rates of each path and the selector's decisions; torrentLog: a torrent's log
-//	state.go      torrents and settings that survive the process at any moment (counters.go: what they
-//	              have carried)
+//	Queue         a function that decides which torrents of a service run (queue.go)
+//	Settings      the settings for all torrents (settings.go); Rates and Alternative: the limits,
+//	              and when they hold (rates.go)
+//	Source        finds peers for torrents: trackers (trackers.go), DHTs (dht.go), the local
+//	              network (lsdsource.go)
+//	Knowledge     path knowledge that is exchanged with trackers on SCION (knowledge.go)
+//	Goal          when to stop serving a torrent (goal.go)
+//	Subscription  a reader of the events, whose types are in package event (stream.go)
+//	Move          moves a torrent's data to another directory (move.go)
+//	Rename        renames the files of a torrent, even while it runs (rename.go)
+//	history       the rates of each path, and the selector's decisions (history.go)
+//	torrentLog    the log of a torrent (log.go)
+//	state.go      the state on disk, from which a killed process resumes; counters.go: its counters
 //
 // All methods of a Node and a Torrent may be called from many goroutines.
 //
@@ -49,54 +50,53 @@ type Config struct {
 	// Identity is the file with the private key that identifies this node to peers. Open creates it
 	// if it is missing. Empty: identity.pem in the user's configuration directory.
 	Identity string
-	// Group, if not nil, lets only its members connect, and nobody else hears of the node's
-	// torrents: it has no peer sources and no peer exchange.
+	// Group, if not nil, makes a private node: only members of the group can connect, and the node
+	// has no peer sources and no peer exchange, so that nobody else hears of its torrents.
 	Group     *scionnet.Group
 	Knowledge Knowledge
-	// Torrents are those that will be added. Only their peers and trackers matter here: they decide
-	// whether SCION is needed.
+	// Torrents are the torrents that will be added. Their peers and trackers decide whether Open
+	// needs SCION.
 	Torrents []Options
-	// DHT says in which DHTs the node takes part; nil: in none.
+	// DHT configures the node's part in DHTs; nil: it takes part in none.
 	DHT *DHTConfig
 	// Sources find peers, in addition to trackers and DHTs.
 	Sources []Source
-	// Adjustable lets limits change while the node runs, which costs each connection a little.
-	// Without it, those of Client hold for ever, and torrents have none of their own.
+	// Adjustable lets limits change while the node runs, at a small cost for each connection.
+	// Without it, the limits of Client hold until Close, and torrents have no limits of their own.
 	Adjustable bool
-	// State is a directory that keeps the torrents for Restore, the settings and totals; empty:
-	// they are forgotten.
+	// State is a directory for the torrents (see Restore), the settings and the totals. Empty: they
+	// are not kept.
 	State string
-	// Service says that the node runs as a service. Torrents start in the background, as the queue
-	// allows: Add checks a torrent, keeps it, and returns. A start that fails leaves the torrent
-	// Failed. It implies Adjustable, and SCION is used if it is Likely.
+	// Service makes the node a service. Its torrents start in the background, as the queue allows:
+	// Add checks a torrent, saves it, and returns. If a start fails, the torrent becomes Failed.
+	// Service implies Adjustable, and SCION is used if it is Likely.
 	Service bool
-	// Settings hold until there are others in State. Those of Client that are settings, too (limits
-	// and the policy), are used if these leave them out.
+	// Settings hold until there are others in State. If they have no limits or no policy, those of
+	// Client hold.
 	Settings Settings
 	Logger   *slog.Logger // may be nil
 }
 
 // Node is a session with its torrents.
 type Node struct {
-	log     *slog.Logger
-	session *client.Session
-	host    *scionnet.Host // nil: not on SCION
-	http    *scionnet.HTTP // to trackers on SCION; nil without a host
-	dht     *DHT           // nil: none
-	nearby  *neighbours    // nil: without IP there is no local discovery
-	sources []Source
-	stores  stores
-	stream  stream
-	state   string
-	service bool
-	limiter *client.Limiter                      // nil: limits do not change
-	chosen  map[pathsel.IA][]pathsel.Fingerprint // paths that the user has picked
-	wake    chan struct{}                        // has room for one: the regular work is due
-	starts  chan struct{}                        // has room for the starts at a time
-	workers sync.WaitGroup
-	opened  time.Time
-	// listened are the addresses that were announced last; of the goroutine of beat.
-	listened []client.Peer
+	log      *slog.Logger
+	session  *client.Session
+	host     *scionnet.Host // nil: not on SCION
+	http     *scionnet.HTTP // to trackers on SCION; nil without a host
+	dht      *DHT           // nil: none
+	nearby   *neighbours    // nil: without IP there is no local discovery
+	sources  []Source
+	stores   stores
+	stream   stream
+	state    string
+	service  bool
+	limiter  *client.Limiter                      // nil: limits do not change
+	chosen   map[pathsel.IA][]pathsel.Fingerprint // paths that the user has chosen
+	wake     chan struct{}                        // see poke
+	starts   chan struct{}                        // a semaphore: see startsAtOnce
+	workers  sync.WaitGroup
+	opened   time.Time
+	listened []client.Peer // the addresses that were announced last; only for beat
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -104,18 +104,18 @@ type Node struct {
 	setting sync.Mutex // held while settings change
 
 	mu       sync.Mutex
-	torrents []*Torrent // in the order of the queue: at first, in which they were added
+	torrents []*Torrent // in the order of the queue; new ones are added at its end
 	settings Settings
-	applied  *client.Limits // those that hold now; nil: none were applied yet
+	applied  *client.Limits // the current limits; nil: none were applied yet
 	totals   Totals         // of earlier processes and of torrents that were removed
 	closed   bool
 }
 
 var (
 	errClosed = errors.New("the node is closed")
-	// ErrUnknown says that the node has no such torrent.
+	// ErrUnknown: the node has no such torrent.
 	ErrUnknown = errors.New("there is no such torrent")
-	// ErrExists says that the node has the torrent already.
+	// ErrExists: the node has the torrent already.
 	ErrExists = errors.New("it is there already")
 )
 
@@ -193,18 +193,18 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	return n, nil
 }
 
-// checkGroup finds what would tell others of a group's torrents.
+// checkGroup returns an error if others could hear of a group's torrents.
 func (c Config) checkGroup() error {
 	switch {
 	case c.DHT != nil, len(c.Sources) > 0:
-		return errors.New("open a node: one whose peers are a group has no other sources of peers")
+		return errors.New("open a node: a group has no peer sources")
 	case c.Client.WebRTC != nil:
-		return errors.New("open a node: one whose peers are a group has no WebRTC, which knows no members")
+		return errors.New("open a node: a group has no WebRTC, which cannot check its members")
 	}
 	return nil
 }
 
-// openSources opens the sources of peers.
+// openSources opens the peer sources.
 func (n *Node) openSources(ctx context.Context, cfg Config) (err error) {
 	if n.host != nil {
 		if n.http, err = n.host.OpenHTTP(ctx, 0); err != nil {
@@ -225,8 +225,8 @@ func (n *Node) openSources(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// loadIdentity reads the key or creates it. If there is no place for a file, the key is new each
-// time and braid works as well.
+// loadIdentity reads the key, or creates it. If there is no place for a file, each process has a
+// new key.
 func loadIdentity(name string, log *slog.Logger) (*scionnet.Identity, error) {
 	if name != "" {
 		return scionnet.LoadIdentity(name)
@@ -243,8 +243,8 @@ func loadIdentity(name string, log *slog.Logger) (*scionnet.Identity, error) {
 	return scionnet.LoadIdentity(filepath.Join(dir, "identity.pem"))
 }
 
-// Close ends the node in this order: peer sources say goodbye while the transfers still run; then
-// the transfers and connections end; then data is brought to disk; the event stream ends last.
+// Close ends the node in this order: the searches of peer sources, while the transfers still run;
+// the transfers and connections; the stores, whose data is then on disk; at last the event stream.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	again := n.closed
@@ -254,7 +254,7 @@ func (n *Node) Close() error {
 	if again {
 		return nil
 	}
-	n.stop() // starts that are under way
+	n.stop() // cancels starts
 	n.workers.Wait()
 	var ending sync.WaitGroup
 	for _, t := range all {
@@ -294,18 +294,18 @@ func (n *Node) Listening() []client.Peer { return n.session.Listening() }
 // DHT is the node's part in DHTs; nil if it takes part in none.
 func (n *Node) DHT() *DHT { return n.dht }
 
-// HTTP carries requests to servers on SCION; nil if the node is not on SCION.
+// HTTP returns the client for HTTP/3 on SCION; nil if the node is not on SCION.
 func (n *Node) HTTP() *scionnet.HTTP { return n.http }
 
-// PeerID is the name under which peers and trackers know the node.
+// PeerID returns the peer ID, by which peers and trackers know the node.
 func (n *Node) PeerID() [20]byte { return n.session.PeerID() }
 
 var errNotAdjustable = errors.New("the limits of this node cannot be changed")
 
-// Add adds a torrent and, unless it is to be paused, starts it. Add first makes sure that the
-// torrent may write to the files that are there already, which can take as long as hashing them.
-// The torrent is in Torrents meanwhile. The context bounds Add only. In a service Add does not wait
-// for the start. The error is ErrExists if the node has the torrent.
+// Add adds a torrent and starts it, unless Options.Paused is set. The start checks whether existing
+// files belong to the torrent, which can take as long as hashing them; Torrents contains the
+// torrent meanwhile. In a service, Add does not wait for the start. The context bounds Add only. If
+// the node has the torrent already, the error is ErrExists.
 func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
 	if n.service {
 		o = n.withDefaults(o)
@@ -323,7 +323,7 @@ func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
 	return t, err
 }
 
-// withDefaults fills in what the settings say of new torrents.
+// withDefaults fills in the settings for new torrents.
 func (n *Node) withDefaults(o Options) Options {
 	s := n.Settings()
 	if o.Storage.Kind == "" {
@@ -334,7 +334,7 @@ func (n *Node) withDefaults(o Options) Options {
 	}
 	o.Paused = o.Paused || s.AddPaused
 	if len(o.Trackers) == 0 && !o.Source.IsPrivate() {
-		o.Trackers, _ = parseTiers(s.Trackers) // Validate has read them
+		o.Trackers, _ = parseTiers(s.Trackers) // Validate has checked them
 	}
 	return o
 }
@@ -357,12 +357,12 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 		return nil, failed(errNotAdjustable)
 	}
 	if n.service && t.options.Storage.Dir == "" {
-		return nil, failed(errors.New("it names no directory, and the settings neither"))
+		return nil, failed(errors.New("neither it nor the settings name a directory"))
 	}
 	if err := n.register(t); err != nil {
 		return nil, failed(err)
 	}
-	if t.State() == Moving { // an earlier process was in the middle of it
+	if t.State() == Moving { // an earlier process has begun to move it
 		n.background(func() { t.finishMove(Queued) })
 	}
 	if !n.service && t.State() == Starting {
@@ -427,14 +427,14 @@ func (n *Node) Torrent(infoHash string) (*Torrent, error) {
 	return nil, fmt.Errorf("torrent %s: %w", infoHash, ErrUnknown)
 }
 
-// Remove ends a torrent and forgets it. Unless its data is to be deleted, too, that stays on disk.
-// Files that do not belong to the torrent stay, and so do directories with such files.
+// Remove ends a torrent and forgets it. If data is true, it also deletes the torrent's data, but no
+// other files, and no directories with other files.
 func (n *Node) Remove(infoHash string, data bool) error {
 	t, err := n.Torrent(infoHash)
 	if err != nil {
 		return err
 	}
-	if data { // from now on also the next process deletes it
+	if data { // saved first: if this process is killed, the next one deletes the data
 		t.mu.Lock()
 		t.removing = true
 		t.mu.Unlock()
@@ -447,22 +447,22 @@ func (n *Node) Remove(infoHash string, data bool) error {
 	}
 	if data {
 		if err = t.deleteData(n.ctx); err != nil && n.ctx.Err() != nil {
-			return err // the next process does it
+			return err // the next process deletes the data
 		}
 	}
-	t.unsave() // before another may be added, whose state this would delete
+	t.unsave() // before forget, after which the torrent may be added again and save its state
 	n.forget(t)
 	t.changed("removed")
 	n.poke()
 	return err
 }
 
-// Stats are the totals of a node since it was opened, and its current rates in bits per second.
+// Stats are the sums of a node since it was opened, and its current rates in bits per second.
 type Stats struct {
 	Torrents            map[State]int
 	Fetched, Sent       int64 // payload in bytes
 	ReadRate, WriteRate float64
-	Peers               int // with a connection that carries data; a peer counts for each torrent
+	Peers               int // peers with a connection that carries data, counted for each torrent
 }
 
 // Stats sums over the torrents.

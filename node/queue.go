@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Queue says how many torrents a service runs at a time. The first ones of the queue run, by
-// priority and position.
+// Queue says how many torrents a service runs at a time: the first ones, by priority and then by
+// position.
 type Queue struct {
 	Downloads int `json:"downloads"` // 0: any number
 	Seeds     int `json:"seeds"`     // 0: any number
-	// Stalled is how long a torrent has carried no data when it no longer counts, so that one
-	// without peers does not hold up the others; 0: defaultStalled.
+	// Stalled is a time without data after which a running torrent no longer counts, so that
+	// torrents without peers do not hold up the others; 0: defaultStalled.
 	Stalled time.Duration `json:"stalled_ns,omitempty"`
 }
 
@@ -34,14 +34,14 @@ type turn struct {
 	seeds    bool // it is complete; otherwise it downloads
 	running  bool
 	stalled  bool // it runs and has carried no data for a while
-	forced   bool // it passes the queue
+	forced   bool // it runs in any case
 	priority Priority
 }
 
-// plan says which of the torrents, in the order of their positions, run.
+// plan decides which torrents run. all is in the order of their positions.
 //
-// A torrent that runs and is stalled goes on and does not count. Otherwise a torrent without peers
-// would be stopped, and never find any.
+// A running torrent that is stalled continues and does not count. If it were stopped, a torrent
+// without peers could never find any.
 func (q Queue) plan(all []turn) (run []bool) {
 	run = make([]bool, len(all))
 	order := make([]int, len(all))

@@ -8,15 +8,15 @@ import (
 	"braid/pathsel"
 )
 
-// Rates are limits in bits per second, as users set them. 0 is no limit. A limit that is off keeps
-// its value and limits nothing.
+// Rates are limits in bits per second, as users set them. 0 is no limit. A limit that is switched
+// off keeps its value, but has no effect.
 type Rates struct {
 	Upload      int64 `json:"upload_bit_s"`
 	UploadOff   bool  `json:"upload_off,omitempty"`
 	Download    int64 `json:"download_bit_s"`
 	DownloadOff bool  `json:"download_off,omitempty"`
-	// Paths limit the connections over paths with a matching interface, each direction by itself.
-	// One rate is for all such connections together.
+	// Paths limit the connections over paths with a matching interface. Each rate is for all such
+	// connections together, in each direction.
 	Paths []PathRate `json:"paths,omitempty"`
 }
 
@@ -62,7 +62,7 @@ func (r Rates) Limits() (l client.Limits, err error) {
 
 func (r Rates) isZero() bool { return r.Upload == 0 && r.Download == 0 && len(r.Paths) == 0 }
 
-// ratesOf is what limits were made of.
+// ratesOf is the inverse of Rates.Limits.
 func ratesOf(l client.Limits) Rates {
 	r := Rates{Upload: l.Upload, Download: l.Download}
 	for _, p := range l.Paths {
@@ -71,12 +71,14 @@ func ratesOf(l client.Limits) Rates {
 	return r
 }
 
-// Alternative are other rates, which hold at times, or because the user has switched them on.
+// Alternative are other rates, which hold at scheduled times, or when the user has switched them
+// on.
 type Alternative struct {
 	Rates    Rates    `json:"rates"`
 	Schedule Schedule `json:"schedule"`
-	// Hand is what the user has switched by hand; nil: nothing. It holds until the schedule says
-	// something new, and for ever without a schedule. Since is when that was.
+	// Hand is the user's switch; nil: the user has not switched. It holds until the schedule begins
+	// or ends the alternative rates the next time; without a schedule it holds for ever. Since is
+	// the time of the switch.
 	Hand  *bool     `json:"hand,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 }
@@ -87,12 +89,12 @@ type Schedule struct {
 	On   bool    `json:"on"`
 	From int     `json:"from_minute"`
 	To   int     `json:"to_minute"`
-	Days [7]bool `json:"days"` // of the week on which it begins, Sunday first
+	Days [7]bool `json:"days"` // the days of the week on which it begins, Sunday first
 }
 
 const dayMinutes = 24 * 60
 
-// holds tells whether the schedule has the alternative rates hold.
+// holds tells whether the alternative rates hold according to the schedule.
 func (s Schedule) holds(now time.Time) bool {
 	if !s.On {
 		return false
@@ -104,13 +106,14 @@ func (s Schedule) holds(now time.Time) bool {
 	return s.Days[day] && minute >= s.From || s.Days[(day+6)%7] && minute < s.To
 }
 
-// turned tells whether the schedule has said something new between two times.
+// turned tells whether the alternative rates have begun or ended, by the schedule, between two
+// times.
 func (s Schedule) turned(from, to time.Time) bool {
 	if !s.On {
 		return false
 	}
 	if to.Sub(from) > 8*24*time.Hour {
-		return true // it says something new each week
+		return true // each week has a beginning and an end
 	}
 	was := s.holds(from)
 	for at := from.Truncate(time.Minute); !at.After(to); at = at.Add(time.Minute) {

@@ -9,12 +9,12 @@ import (
 	"braid/scionnet"
 )
 
-// ErrNotRunning says that a torrent does not run just now, so that its data cannot be read.
+// ErrNotRunning: the torrent does not run, so its data cannot be read.
 var ErrNotRunning = errors.New("the torrent does not run")
 
-// OpenFile returns a reader of a file, which is named by its place in the layout of Source. It
-// returns verified data only, waits for what is missing, and has that requested first: see
-// client.FileReader. The context ends its reads.
+// OpenFile returns a reader of a file, by its index in the layout of Source. Reads return verified
+// data only. They wait for missing data, which the torrent requests first: see client.FileReader.
+// The context ends them.
 func (t *Torrent) OpenFile(ctx context.Context, file int) (io.ReadSeekCloser, error) {
 	r := t.current()
 	if r == nil {
@@ -23,12 +23,13 @@ func (t *Torrent) OpenFile(ctx context.Context, file int) (io.ReadSeekCloser, er
 	}
 	f, err := r.transfer.OpenFile(ctx, file)
 	if err != nil {
-		return nil, err // not a nil *client.FileReader, which would be a reader
+		return nil, err // not f: an interface with a nil *client.FileReader is not nil
 	}
 	return f, nil
 }
 
-// OpenHTTP opens a port of the node's SCION host for HTTP/3. The caller closes it before the node.
+// OpenHTTP opens a port of the node's SCION host for HTTP/3. The caller must close it before the
+// node.
 func (n *Node) OpenHTTP(ctx context.Context, port uint16) (*scionnet.HTTP, error) {
 	if n.host == nil {
 		return nil, errors.New("open a port for HTTP/3: this node is not on SCION")

@@ -14,22 +14,22 @@ import (
 )
 
 var (
-	// ErrNoPath says that a torrent has no such file or directory.
+	// ErrNoPath: the torrent has no such file or directory.
 	ErrNoPath = fs.ErrNotExist
-	// ErrTaken says that a file or directory of the new name is there already.
+	// ErrTaken: there is a file or directory with the new name.
 	ErrTaken = fs.ErrExist
-	// ErrBusy says that it has to be tried again later.
+	// ErrBusy: the caller should try again later.
 	ErrBusy = errors.New("its data is being checked or moved just now; try again afterwards")
 )
 
-// Rename gives a file of the torrent, or a directory with all its files, another path, also while
-// the torrent runs. Both paths are as in Files; the name of the torrent's data itself, which all
-// paths begin with, can be replaced by another name. On disk only files that belong to the torrent
-// are renamed, and nothing is overwritten. In a database, where files have no names, only the names
-// shown change.
+// Rename gives another path to a file of the torrent, or to a directory with all its files, even
+// while the torrent runs. Both paths are as in Files. The first element of all paths, the name of
+// the torrent's data, can be replaced, too. On disk only files of the torrent are renamed, and
+// nothing is overwritten. In a database files have no names, so only the names that users see
+// change.
 //
-// After kill -9 at any moment all files have either their old or their new names when the node is
-// opened again. The error is ErrNoPath, ErrTaken or ErrBusy in these cases.
+// If the process is killed during Rename, the files have either all their old or all their new
+// names after the next Open. Errors wrap ErrNoPath, ErrTaken and ErrBusy.
 func (t *Torrent) Rename(from, to string) error {
 	if err := t.rename(from, to); err != nil {
 		return fmt.Errorf("torrent %s: %w", t.Options().title(), err)
@@ -50,7 +50,7 @@ func (t *Torrent) rename(from, to string) error {
 	case state == Removed:
 		return errors.New("it is removed")
 	case o.Source.IsMagnet():
-		return errors.New("it is not known yet what is in it")
+		return errors.New("its files are not known yet")
 	}
 	l, changed, err := o.Source.Layout.Rename(from, to)
 	if err != nil || len(changed) == 0 {
@@ -81,10 +81,10 @@ func (t *Torrent) rename(from, to string) error {
 	return errors.Join(err, t.keep())
 }
 
-// renameWait bounds how long a rename waits for a start or stop of the torrent that is under way.
+// renameWait bounds how long Rename waits until a start or stop of the torrent has ended.
 const renameWait = 5 * time.Second
 
-// lockSoon takes op, unless that takes long.
+// lockSoon tries to lock op for renameWait.
 func (t *Torrent) lockSoon() bool {
 	late := time.After(renameWait)
 	for !t.op.TryLock() {
@@ -105,8 +105,8 @@ func (t *Torrent) setRenaming(changed storage.Names) {
 	t.renaming = changed
 }
 
-// takeNames has files have other names from now on. Patterns of the user are for the old names, so
-// the selection names the files by their numbers from now on.
+// takeNames changes the names of files in the torrent's options. The user's patterns match the old
+// names, so it replaces them with the numbers of the matching files.
 func (t *Torrent) takeNames(changed storage.Names) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +131,7 @@ func (t *Torrent) takeNames(changed storage.Names) error {
 	return nil
 }
 
-// finishRename does what is left of a rename in the middle of which an earlier process was killed.
+// finishRename continues a rename that an earlier process has begun.
 func (t *Torrent) finishRename() error {
 	changed := t.renaming
 	if changed == nil {
@@ -151,7 +151,8 @@ func (t *Torrent) finishRename() error {
 const maxName = 255
 
 func checkName(name string) error {
-	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	isText := utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+	if len(name) > maxName || !isText {
 		return fmt.Errorf("name %q: want at most %d bytes of text without control characters",
 			name, maxName)
 	}

@@ -29,23 +29,23 @@ type run struct {
 	mu        sync.Mutex
 	searches  []Search
 	completed time.Time // zero: it is not complete
-	moved     int64     // bytes of payload, at the last look
-	enough    int64     // payload sent at the look at which the goal was reached; 0: it is not reached
-	active    time.Time // when payload last came or went; zero: it has not
+	moved     int64     // bytes of transferred payload at the last look
+	enough    int64     // bytes of sent payload when the goal was reached; 0: it is not reached
+	active    time.Time // when payload was last transferred; zero: never
 }
 
-// start needs op. A start that fails leaves the torrent paused or, in a service, failed.
+// start starts the torrent. The caller holds op. If the start fails, the torrent is paused.
 func (t *Torrent) start(ctx context.Context) (err error) {
 	t.mu.Lock()
 	if t.options.Storage.Dir == "" {
-		t.options.Storage.Dir = t.node.Dir() // from now on it stays there
+		t.options.Storage.Dir = t.node.Dir() // later changes of the setting do not move the data
 	}
 	again := !t.started.IsZero()
 	t.mu.Unlock()
 	o := t.Options()
 	n, src := t.node, o.Source
-	// Once the node is closing nothing is started: Close waits for starts that were under way
-	// before.
+	// While the node closes, nothing is started. Close cancels starts that have begun before, and
+	// waits for them.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(n.ctx, cancel)()
@@ -69,12 +69,12 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 			err = errors.Join(err, n.stores.release(store, t.hash))
 		}
 	}()
-	if !o.Storage.Complete && !src.IsMagnet() { // of a magnet link the transfer does it when it knows the files
+	if !o.Storage.Complete && !src.IsMagnet() { // for a magnet link, the transfer claims the files
 		if err := storage.Claim(ctx, store.Store, src.Layout, src.InfoHash, o.Checking); err != nil {
 			return fmt.Errorf("download %s: %w", src.Name, err)
 		}
 	}
-	if n.ctx.Err() != nil { // ctx hears of it a little later
+	if n.ctx.Err() != nil { // ctx ends a little later than n.ctx
 		return errClosed
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -93,7 +93,7 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	t.begin(r)
-	if !o.Storage.Complete { // a seed is announced when its data is complete
+	if !o.Storage.Complete { // onDone announces a seed, when its data was checked
 		searches, err := t.search(r)
 		if err != nil {
 			r.cancel()
@@ -125,7 +125,7 @@ func (t *Torrent) begin(r *run) {
 	t.options.Paused, t.options.Storage.Recheck, t.failed, t.reason = false, false, nil, ""
 }
 
-// fold ends the current run: its counters go to those of earlier runs.
+// fold ends the current run, and adds its counters to those of earlier runs.
 func (t *Torrent) fold(r *run) {
 	p := r.transfer.Progress()
 	t.mu.Lock()
@@ -156,7 +156,8 @@ func (t *Torrent) setState(s State) {
 	t.state = s
 }
 
-// transferOptions are those of a transfer, which publishes its events in the torrent's time.
+// transferOptions returns the options of a transfer. offset is added to the times in its events,
+// which begin when the torrent was added.
 func (t *Torrent) transferOptions(o Options, offset time.Duration) (out client.Options, err error) {
 	s := &t.node.stream
 	out = client.Options{
@@ -191,12 +192,12 @@ func (t *Torrent) transferOptions(o Options, offset time.Duration) (out client.O
 	return out, err
 }
 
-// setAside tells of a file that was in the way.
+// setAside reports an existing file that was renamed or deleted.
 func (t *Torrent) setAside(path, aside string) {
 	t.node.stream.publish(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
 }
 
-// follow waits for the completion of a run, and for its end.
+// follow waits until a run is complete, and then until it ends.
 func (t *Torrent) follow(r *run) {
 	defer func() {
 		r.sourcing.Lock()
@@ -209,7 +210,7 @@ func (t *Torrent) follow(r *run) {
 	case <-r.transfer.Ended():
 		return
 	case <-r.ctx.Done():
-		if isClosed(r.transfer.Done()) { // both may be true by now, and completion must be told
+		if isClosed(r.transfer.Done()) { // at the same time: completion must be reported
 			t.onDone(r)
 		}
 		return
@@ -242,7 +243,7 @@ func (t *Torrent) onDone(r *run) {
 	}
 }
 
-// tellDone tells subscribers, once, that the torrent is complete, or that it has failed.
+// tellDone tells subscribers that the torrent is complete (once), or that it has failed.
 func (t *Torrent) tellDone(r *run) {
 	t.describe(r)
 	p, src := t.Progress(), t.Source()
@@ -255,7 +256,7 @@ func (t *Torrent) tellDone(r *run) {
 	if p.Err == nil && told {
 		return
 	}
-	t.moveComplete(p) // first, so that whoever hears of completion sees that the data is about to move
+	t.moveComplete(p) // before the event, whose readers must see that the data will move
 	if p.Err != nil {
 		t.node.stream.publish(NewFailed(p.Name, t.InfoHash(), p.Err))
 	} else {
@@ -268,14 +269,14 @@ func (t *Torrent) tellDone(r *run) {
 	t.node.poke()
 }
 
-// describe takes over what peers have said of a magnet link, so that it is kept.
+// describe takes over and saves the description that peers have sent for a magnet link.
 func (t *Torrent) describe(r *run) {
 	if !t.Source().IsMagnet() {
 		return
 	}
 	src, err := r.transfer.Described()
 	if err != nil {
-		return // it is not known yet
+		return // no peer has sent it yet
 	}
 	t.mu.Lock()
 	t.options.Source = src
@@ -283,7 +284,7 @@ func (t *Torrent) describe(r *run) {
 	t.save()
 }
 
-// serve ends a run whose goal is reached. It runs on a goroutine of its own.
+// serve ends a run whose goal is reached. The caller runs it in a goroutine, since it takes long.
 func (t *Torrent) serve(r *run, reason string) {
 	t.op.Lock()
 	defer t.op.Unlock()
@@ -313,7 +314,7 @@ func (t *Torrent) serve(r *run, reason string) {
 	t.node.poke()
 }
 
-// stop ends the current run, if there is one; it needs op.
+// stop ends the current run, if there is one. The caller holds op.
 func (t *Torrent) stop(next State) error {
 	r := t.current()
 	var err error
@@ -332,7 +333,7 @@ func (t *Torrent) stop(next State) error {
 	return err
 }
 
-// end is stop for those who can do nothing about an error.
+// end is stop, with errors in the log.
 func (t *Torrent) end(next State) {
 	if err := t.stop(next); err != nil {
 		t.logger().Warn("the storage of a torrent cannot be closed",
@@ -340,7 +341,7 @@ func (t *Torrent) end(next State) {
 	}
 }
 
-// shut ends the searches of a torrent whose node is being closed.
+// shut ends the searches of a torrent. Close calls it.
 func (t *Torrent) shut() {
 	t.op.Lock()
 	defer t.op.Unlock()
@@ -351,7 +352,7 @@ func (t *Torrent) shut() {
 	}
 }
 
-// cancelStart ends a start that is under way.
+// cancelStart cancels a start that is under way.
 func (t *Torrent) cancelStart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -360,8 +361,8 @@ func (t *Torrent) cancelStart() {
 	}
 }
 
-// restart ends the run and starts the torrent again as it was, with other options. It needs neither
-// op nor a run, and works in the background of a service.
+// restart ends the run, if there is one, changes the options, and starts the torrent again. It
+// locks op.
 func (t *Torrent) restart(change func(*Options)) {
 	t.cancelStart()
 	t.op.Lock()
@@ -381,8 +382,8 @@ func (t *Torrent) restart(change func(*Options)) {
 	t.goOn(before)
 }
 
-// goOn starts a torrent again that was stopped for a while, unless it is paused or was served
-// enough before. It needs op.
+// goOn starts a torrent that was stopped for a while, unless it is paused or was Served before. The
+// caller holds op.
 func (t *Torrent) goOn(before State) {
 	t.mu.Lock()
 	switch {
@@ -415,7 +416,7 @@ func (t *Torrent) fail(err error) {
 	t.node.stream.publish(NewFailed(t.Options().title(), t.InfoHash(), err))
 }
 
-// remove ends the torrent. It tells whether nobody else has done so.
+// remove ends the torrent. It returns false if it is removed already.
 func (t *Torrent) remove() bool {
 	t.cancelStart()
 	t.op.Lock()

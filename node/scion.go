@@ -17,23 +17,25 @@ import (
 type SCION struct {
 	// Open opens the local host; nil: the node stays on IP. It is called if the node needs SCION.
 	Open func(context.Context) (*scionnet.Host, error)
-	// Required has Open fail without SCION. An address on SCION to listen on, or of a peer, implies
-	// it.
+	// Required makes node.Open fail without SCION. It is implied if the node listens on SCION, or
+	// if a named peer is on SCION.
 	Required bool
-	// Likely says that this host seems to be on SCION. It is then used also if a tracker on IP may
-	// name a sibling on SCION.
+	// Likely says that this host seems to be on SCION. Then the node uses SCION also for the DHT,
+	// and if a tracker on IP may have a sibling on SCION.
 	Likely bool
 	// Choose, if not nil, chooses among the paths to an AS that the policy allows.
-	Choose func(ctx context.Context, h *scionnet.Host, to pathsel.IA, allowed []pathsel.Path) ([]pathsel.Fingerprint, error)
+	Choose func(
+		ctx context.Context, h *scionnet.Host, to pathsel.IA, allowed []pathsel.Path,
+	) ([]pathsel.Fingerprint, error)
 }
 
-// ErrNothingToChoose says that paths should be chosen from a list, and no SCION peer was named.
+// ErrNothingToChoose: paths should be chosen from a list, but no SCION peer was named.
 var ErrNothingToChoose = errors.New("no SCION peer is named whose paths could be listed")
 
 // isSCION tells whether a peer's address is on SCION.
 func isSCION(p client.Peer) bool { _, ok := p.SCION(); return ok }
 
-// peers are all that were named.
+// peers returns all named peers.
 func (c Config) peers() (out []client.Peer) {
 	for _, o := range c.Torrents {
 		out = append(append(out, o.Peers...), o.Source.Peers...)
@@ -41,7 +43,7 @@ func (c Config) peers() (out []client.Peer) {
 	return out
 }
 
-// webSeedOnSCION tells whether a web seed is on SCION.
+// webSeedOnSCION tells whether a torrent has a web seed on SCION.
 func (c Config) webSeedOnSCION() bool {
 	return slices.ContainsFunc(c.Torrents, func(o Options) bool {
 		return slices.ContainsFunc(o.WebSeedURLs(), func(u string) bool {
@@ -57,7 +59,9 @@ func (c Config) openHost(ctx context.Context, log *slog.Logger) (*scionnet.Host,
 	listens := slices.ContainsFunc(c.Client.Listen, isSCION)
 	required := c.SCION.Required || listens || slices.ContainsFunc(c.peers(), isSCION)
 	onSCION := anyTracker(c.Torrents, onNetwork(true)) || c.webSeedOnSCION()
-	if c.SCION.Open == nil || !required && !onSCION && !(c.SCION.Likely && (c.DHT != nil && c.DHT.SCION || anyTracker(c.Torrents, MayKnowSiblings))) {
+	mayHelp := c.DHT != nil && c.DHT.SCION || anyTracker(c.Torrents, MayKnowSiblings)
+	wanted := required || onSCION || c.SCION.Likely && mayHelp
+	if c.SCION.Open == nil || !wanted {
 		return nil, nil
 	}
 	h, err := c.SCION.Open(ctx)
@@ -80,15 +84,14 @@ func (c Config) openHost(ctx context.Context, log *slog.Logger) (*scionnet.Host,
 	return h, nil
 }
 
-// lookupPatience is how long the first lookup of paths may take. After it the node continues and
-// learns the paths later: the control service takes seconds under load.
+// lookupPatience bounds the first lookup of paths, which takes seconds while the control service is
+// busy. After that the node continues, and learns the paths later.
 const lookupPatience = 10 * time.Second
 
-// fitPolicy applies the policy to the paths that the named peers have now, and lets the user
-// choose.
+// fitPolicy applies the policy to the current paths to the named peers, and lets the user choose.
 //
-// A policy that allows no path to any of these peers is an error, because the download would wait
-// for a path that most likely never comes. It is none if peers can connect in another way.
+// It returns an error if the policy allows no path to any of these peers, and no other peers can
+// connect: the download would most likely wait for ever.
 func (c Config) fitPolicy(
 	ctx context.Context, h *scionnet.Host, log *slog.Logger,
 ) (pathsel.Policy, error) {
@@ -96,7 +99,7 @@ func (c Config) fitPolicy(
 	if policy.IsZero() && choose == nil {
 		return policy, nil
 	}
-	others := len(c.Client.Listen) > 0 // peers that need none of our paths
+	others := len(c.Client.Listen) > 0 // other peers may connect to us
 	var destinations []pathsel.IA
 	for _, p := range c.peers() {
 		a, ok := p.SCION()

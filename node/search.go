@@ -11,20 +11,22 @@ import (
 	"braid/client"
 )
 
-// TrackerStatus is what is known of a tracker of a torrent.
+// TrackerStatus is the state of a tracker of a torrent.
 type TrackerStatus struct {
 	client.TrackerState
 	Tier int       // from 0; -1: another tracker has named it
 	Last time.Time // of the last answer or failure; zero: none yet
-	Next time.Time // it is asked again, or earlier if there are too few peers; zero: unknown or never
-	// The counts are those of its last answer: of the swarm, and of the peers in the answer.
+	// Next is when it is asked again. It is asked earlier if the torrent has too few peers. Zero:
+	// unknown or never.
+	Next time.Time
+	// In its last answer: the counts of the swarm, the number of peers, and a warning.
 	Seeds, Leechers int64
 	Peers           int
-	Warning         string // in its last answer
+	Warning         string
 }
 
-// Trackers returns the trackers of the torrent, by tier and URL: those that were asked, and those
-// that are asked if these fail.
+// Trackers returns the trackers of the torrent, by tier and URL, also those that are asked only if
+// others fail.
 func (t *Torrent) Trackers() []TrackerStatus {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +57,8 @@ func (t *Torrent) trackersLocked() (out []TrackerStatus) {
 	return out
 }
 
-// trackerErrorLocked returns the error of a tracker if none has answered the last time.
+// trackerErrorLocked returns the error of a tracker, if the last requests to all of them have
+// failed.
 func (t *Torrent) trackerErrorLocked() (url, text string) {
 	for u, s := range t.trackers {
 		if s.Answered {
@@ -68,7 +71,7 @@ func (t *Torrent) trackerErrorLocked() (url, text string) {
 	return url, text
 }
 
-// search has all sources look for peers.
+// search starts the searches of all sources.
 func (t *Torrent) search(r *run) (out []Search, err error) {
 	o, n := t.Options(), t.node
 	s := Swarm{
@@ -87,7 +90,7 @@ func (t *Torrent) search(r *run) (out []Search, err error) {
 			if x.Last = before.Last; x.Answered || x.Err != nil {
 				x.Last = time.Now()
 			}
-			if !x.Answered { // what it has said before
+			if !x.Answered { // keep the counts of the last answer
 				x.Seeds, x.Leechers, x.Peers = before.Seeds, before.Leechers, before.Peers
 			}
 			t.trackers[x.URL] = x
@@ -118,7 +121,7 @@ func (t *Torrent) search(r *run) (out []Search, err error) {
 	return nil, nil
 }
 
-// Announce has all trackers asked now or, if that is too soon for a tracker, as soon as it allows.
+// Announce asks all trackers now or, if that is too soon for a tracker, as soon as it allows.
 func (t *Torrent) Announce() {
 	r := t.current()
 	if r == nil {
@@ -147,7 +150,7 @@ func (r *run) takeSearches() []Search {
 	return all
 }
 
-// searchAgain ends the searches of a run, and begins new ones with the torrent's present trackers.
+// searchAgain ends the searches of a run, and starts new ones with the torrent's current trackers.
 func (t *Torrent) searchAgain(r *run) {
 	r.sourcing.Lock()
 	defer r.sourcing.Unlock()

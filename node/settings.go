@@ -12,43 +12,44 @@ import (
 	"braid/pathsel"
 )
 
-// Settings are those of a node, for all torrents. A node with a state directory keeps them in
+// Settings are the settings of a node for all torrents. A node with a state directory keeps them in
 // settings.json there.
 type Settings struct {
 	Rates       Rates       `json:"rates"`
 	Alternative Alternative `json:"alternative"`
 	Queue       Queue       `json:"queue"`
-	// Goal is for torrents that leave a part of their own at 0.
+	// Goal replaces the parts of a torrent's goal that are 0.
 	Goal Goal `json:"goal"`
-	// Dir is where torrents go that name no directory. CompleteDir, if not empty, is where their
-	// data is moved to when it is complete.
+	// Dir is for torrents that name no directory. Complete data is moved to CompleteDir, if that is
+	// not empty.
 	Dir         string `json:"dir"`
 	CompleteDir string `json:"complete_dir,omitempty"`
-	// AddPaused has torrents wait for a Resume.
+	// AddPaused adds torrents without starting them.
 	AddPaused bool   `json:"add_paused,omitempty"`
 	Policy    Policy `json:"policy"`
-	PeerLimit int    `json:"peer_limit,omitempty"` // peers that each torrent dials; 0: as many as are of use
-	Watch     Watch  `json:"watch"`
-	// Script is a program that the service runs when a torrent is complete; a node only keeps it.
+	// PeerLimit bounds the peers that each torrent dials; 0: as many as are useful.
+	PeerLimit int   `json:"peer_limit,omitempty"`
+	Watch     Watch `json:"watch"`
+	// Script is a program that package daemon runs when a torrent is complete.
 	Script    string `json:"script,omitempty"`
 	ScriptOff bool   `json:"script_off,omitempty"`
-	// Trackers are those of torrents that name none and are not private, one tier each.
+	// Trackers are for torrents that name none and are not private. Each is a tier of its own.
 	Trackers []string `json:"trackers,omitempty"`
-	// NoPEX keeps torrents out of peer exchange: see client.Config.PEX.
+	// NoPEX switches peer exchange off: see client.Config.PEX.
 	NoPEX bool `json:"no_pex,omitempty"`
 	// LSD announces torrents that are not private to the local network, and finds peers there.
 	LSD bool `json:"lsd,omitempty"`
 }
 
-// Watch is a directory in which the service looks for .torrent files. A node only keeps it.
+// Watch is a directory in which package daemon looks for .torrent files.
 type Watch struct {
 	Dir string `json:"dir,omitempty"`
 	// Then says what happens to a file that was added: keep, rename or delete.
 	Then string `json:"then,omitempty"`
 }
 
-// Policy says over which paths connections may be opened, in the words of the user: see
-// pathsel.Policy.
+// Policy restricts the paths of opened connections, as text that the user has written. Parse makes
+// a pathsel.Policy of it.
 type Policy struct {
 	Sequence   string        `json:"sequence,omitempty"`
 	ACL        string        `json:"acl,omitempty"`
@@ -91,10 +92,10 @@ func (s Settings) RatesAt(now time.Time) (r Rates, alternative bool) {
 	return s.Rates, false
 }
 
-// maxPeerLimit is the largest limit of peers that makes sense for one torrent.
+// maxPeerLimit bounds the limit of peers; more make no sense for one torrent.
 const maxPeerLimit = 10_000
 
-// Validate finds settings that make no sense.
+// Validate returns an error if settings are invalid.
 func (s Settings) Validate() error {
 	if _, err := s.Rates.Limits(); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (s Settings) Validate() error {
 	}
 	for _, dir := range []string{s.Dir, s.CompleteDir, s.Watch.Dir} {
 		if dir != "" && !filepath.IsAbs(dir) {
-			return fmt.Errorf("directory %q: want a path from the root", dir)
+			return fmt.Errorf("directory %q: want an absolute path", dir)
 		}
 	}
 	if then := s.Watch.Then; !slices.Contains([]string{"", "keep", "rename", "delete"}, then) {
@@ -127,7 +128,7 @@ func (s Settings) Validate() error {
 
 const settingsFile = "settings.json"
 
-// firstSettings reads the settings when the node is opened, and has the session begin with them.
+// firstSettings reads the settings when the node is opened, and applies them to cfg.
 func (n *Node) firstSettings(cfg *Config) (err error) {
 	s := cfg.Settings
 	if s.Rates.isZero() {
@@ -173,13 +174,14 @@ func (n *Node) Settings() Settings {
 	return n.settings
 }
 
-// Set checks settings, keeps them and has them hold at once. Limits and policies need
-// Config.Service or Config.Adjustable.
+// Set checks settings, saves them and applies them at once. It needs Config.Service or
+// Config.Adjustable.
 func (n *Node) Set(s Settings) error {
 	return n.Change(func(old *Settings) { *old = s })
 }
 
-// Change is Set for those who change some of the settings: nobody else changes them meanwhile.
+// Change calls a function that changes some of the settings, and then does the same as Set. No
+// other change can come between.
 func (n *Node) Change(change func(*Settings)) error {
 	n.setting.Lock()
 	defer n.setting.Unlock()
@@ -202,7 +204,7 @@ func (n *Node) Change(change func(*Settings)) error {
 	if s.Policy != old.Policy {
 		p, err := s.Policy.Parse()
 		if err != nil {
-			return err // Validate has read it
+			return err // cannot happen: Validate has parsed it
 		}
 		p.Chosen = n.chosen
 		n.session.SetPolicy(p)
@@ -224,7 +226,7 @@ func (n *Node) Change(change func(*Settings)) error {
 	return nil
 }
 
-// applyRates has the rates of the settings hold.
+// applyRates applies the rates that hold now.
 func (n *Node) applyRates(now time.Time) {
 	if n.limiter == nil {
 		return
@@ -232,10 +234,12 @@ func (n *Node) applyRates(now time.Time) {
 	r, _ := n.Settings().RatesAt(now)
 	l, err := r.Limits()
 	if err != nil {
-		return // Validate has read them
+		return // cannot happen: Validate has parsed them
 	}
 	n.mu.Lock()
-	same := n.applied != nil && n.applied.Upload == l.Upload && n.applied.Download == l.Download && slices.Equal(n.applied.Paths, l.Paths)
+	was := n.applied
+	same := was != nil && was.Upload == l.Upload && was.Download == l.Download &&
+		slices.Equal(was.Paths, l.Paths)
 	n.applied = &l
 	n.mu.Unlock()
 	if !same {

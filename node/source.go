@@ -11,35 +11,35 @@ import (
 	"braid/tracker"
 )
 
-// Source finds peers for torrents and makes this node known to others: trackers (trackers.go), DHTs
-// (dht.go) and the local network (lsdsource.go).
+// Source finds peers for torrents, and announces this node to others. Trackers (trackers.go), DHTs
+// (dht.go) and the local network (lsdsource.go) are sources.
 type Source interface {
-	// Start begins to search for peers of a torrent. It returns ErrNoWay if this source cannot help
+	// Start starts a search for peers of a torrent. It returns ErrNoWay if this source cannot help
 	// that torrent.
 	Start(Swarm) (Search, error)
 }
 
-// Search is a source's work for one torrent.
+// Search is a source's search for peers of one torrent.
 type Search interface {
 	// Hungry says whether the torrent has too few peers.
 	Hungry(bool)
 	// Completed says that the download has become complete.
 	Completed()
-	// Announce has others asked at once, as far as they allow it.
+	// Announce searches at once, or as soon as others allow it.
 	Announce()
-	// Close ends the search and waits for it.
+	// Close ends the search, and waits for its goroutines.
 	Close()
 }
 
-// Swarm is what a source needs to know of a torrent, and where its results go. The functions may be
-// called from several goroutines.
+// Swarm has the properties of a torrent that a source needs, and functions for its results. The
+// functions may be called from several goroutines.
 type Swarm struct {
 	InfoHash [20]byte
 	PeerID   [20]byte
 	Trackers [][]tracker.URL // tiers
 	Nodes    []dht.Addr      // of a DHT, as the torrent names them
-	// Private says that peers may come from the torrent's trackers only (BEP 27). Of a magnet link
-	// that is known only once a peer has sent the description.
+	// Private says that peers may come from the torrent's trackers only (BEP 27). A magnet link may
+	// become private when a peer has sent the description.
 	Private  func() bool
 	Listen   []client.Peer // where this node accepts peers
 	Progress func() client.Progress
@@ -49,8 +49,8 @@ type Swarm struct {
 	Logger   *slog.Logger
 }
 
-// enoughPeers is the number of connected peers from which on a download asks for no more. A few
-// good peers are enough, and trackers bound how often they are asked anyway.
+// enoughPeers is the number of connected peers at which a download stops asking for more. A few
+// good peers are enough, and trackers limit how often they may be asked.
 const enoughPeers = 4
 
 // isHungry tells whether a torrent should look for more peers.
@@ -69,7 +69,7 @@ func ConnectedPeers(p client.Progress) int {
 	return len(peers)
 }
 
-// PeerAt returns the peer at an address, which has no ISD-AS if it is on IP.
+// PeerAt returns the peer at an address. An address without ISD-AS is on IP.
 func PeerAt(a scionnet.Addr) (client.Peer, error) {
 	if a.IA != 0 {
 		return client.SCIONPeer(a), nil
@@ -77,7 +77,7 @@ func PeerAt(a scionnet.Addr) (client.Peer, error) {
 	return client.ParsePeer(netip.AddrPortFrom(a.Host, a.Port).String())
 }
 
-// peersAt returns the peers at the addresses that are usable.
+// peersAt returns the peers at the usable addresses.
 func peersAt(found []scionnet.Addr) (out []client.Peer) {
 	for _, a := range found {
 		if p, err := PeerAt(a); err == nil {

@@ -21,22 +21,23 @@ import (
 
 // A node with a state directory keeps these files there:
 //
-//	HASH.torrent   a torrent itself, which a magnet link lacks
-//	HASH.json      its options; it is what makes the torrent one of the node's
+//	HASH.torrent   the .torrent file; a magnet link has none until peers have described it
+//	HASH.json      the torrent's options; without this file the node does not have the torrent
 //	HASH.peers     peers that have delivered data of it
-//	queue.json     the order of the torrents, if it is not that in which they were added
+//	queue.json     the order of the torrents, if that is not the order in which they were added
 //	settings.json  the node's settings
-//	counters.json  what each torrent has carried, and how far it is
+//	counters.json  the counters and the progress of each torrent
 //
-// Each is replaced as a whole, so that a killed process leaves either the old or the new one. A
-// change of options or settings is on disk when the call returns. Counters are written once a
-// minute, all at once, since each write waits for the disk.
+// Each file is replaced as a whole, so that a killed process leaves either the old or the new one.
+// A change of options or settings is on disk when the call returns. The counters of all torrents
+// are written together once a minute, since each write waits for the disk.
 
-// saved is the content of HASH.json: the options, and what else is known of the torrent.
+// saved is the content of HASH.json: the options, and other properties of the torrent.
 type saved struct {
 	Options
-	Magnet    string           `json:"magnet"`             // also of a .torrent file: it has the name, trackers and web seeds
-	Renaming  storage.Names    `json:"renaming,omitempty"` // names that files get just now
+	// Magnet has the name, trackers, peers and web seeds, also of a torrent with a .torrent file.
+	Magnet    string           `json:"magnet"`
+	Renaming  storage.Names    `json:"renaming,omitempty"` // a rename is under way, to these names
 	Comment   string           `json:"comment,omitempty"`
 	Creator   string           `json:"creator,omitempty"`
 	Created   time.Time        `json:"created,omitzero"`
@@ -44,11 +45,11 @@ type saved struct {
 	Completed time.Time        `json:"completed,omitzero"`
 	Trackers  [][]savedTracker `json:"trackers"`
 	Peers     []string         `json:"peers,omitempty"`
-	Served    string           `json:"served,omitempty"` // why it was served enough; empty if it was not
+	Served    string           `json:"served,omitempty"` // the reason, if its state is Served
 	Forced    bool             `json:"forced,omitempty"`
 	Removing  bool             `json:"removing,omitempty"` // it is being removed with its data
 	MoveTo    string           `json:"move_to,omitempty"`  // its data is being copied there
-	Leaving   string           `json:"leaving,omitempty"`  // its data was copied from there, and has to be deleted there
+	Leaving   string           `json:"leaving,omitempty"`  // where old data must be deleted
 }
 
 type savedTracker struct {
@@ -58,7 +59,7 @@ type savedTracker struct {
 
 func (n *Node) stateFile(infoHash, ext string) string { return filepath.Join(n.state, infoHash+ext) }
 
-// read reads a file of the state directory. If there is none, the value stays as it is.
+// read reads a file in the state directory. If the file is missing, the value does not change.
 func (n *Node) read(name string, to any) error {
 	if n.state == "" {
 		return nil
@@ -73,7 +74,7 @@ func (n *Node) read(name string, to any) error {
 	return json.Unmarshal(b, to)
 }
 
-// write replaces a file of the state directory, if there is one.
+// write replaces a file in the state directory, if the node has one.
 func (n *Node) write(name string, v any) error {
 	if n.state == "" {
 		return nil
@@ -85,7 +86,7 @@ func (n *Node) write(name string, v any) error {
 	return ReplaceFile(filepath.Join(n.state, name), b, true)
 }
 
-// save is keep for those who can do nothing about an error: the torrent runs without its files.
+// save is keep, with errors in the log: the torrent runs on.
 func (t *Torrent) save() {
 	if err := t.keep(); err != nil {
 		t.node.log.Warn("the state of a torrent cannot be saved",
@@ -105,7 +106,8 @@ func (t *Torrent) keep() error {
 	}
 	o := t.Options()
 	if !t.kept && !o.Source.IsMagnet() {
-		if err := ReplaceFile(t.node.stateFile(t.InfoHash(), ".torrent"), o.Source.Torrent(), true); err != nil {
+		name := t.node.stateFile(t.InfoHash(), ".torrent")
+		if err := ReplaceFile(name, o.Source.Torrent(), true); err != nil {
 			return err
 		}
 		t.kept = true
@@ -118,10 +120,18 @@ func (t *Torrent) saved() saved {
 	defer t.mu.Unlock()
 	o := t.options
 	s := saved{
-		Options: o, Magnet: o.Source.Magnet(o.Source.Peers...), Renaming: t.renaming,
-		Comment: o.Source.Comment, Creator: o.Source.Creator, Created: o.Source.Created,
-		Added: t.added, Completed: t.completed, Forced: t.forced,
-		Removing: t.removing, MoveTo: t.moveTo, Leaving: t.leaving,
+		Options:   o,
+		Magnet:    o.Source.Magnet(o.Source.Peers...),
+		Renaming:  t.renaming,
+		Comment:   o.Source.Comment,
+		Creator:   o.Source.Creator,
+		Created:   o.Source.Created,
+		Added:     t.added,
+		Completed: t.completed,
+		Forced:    t.forced,
+		Removing:  t.removing,
+		MoveTo:    t.moveTo,
+		Leaving:   t.leaving,
 	}
 	if t.state == Served {
 		s.Served = t.reason
@@ -139,8 +149,8 @@ func (t *Torrent) saved() saved {
 	return s
 }
 
-// unsave deletes the files of a removed torrent. HASH.json goes first: without it the others mean
-// nothing.
+// unsave deletes the files of a removed torrent, HASH.json first: without it Restore ignores the
+// others.
 func (t *Torrent) unsave() {
 	if t.node.state == "" {
 		return
@@ -148,7 +158,8 @@ func (t *Torrent) unsave() {
 	t.saving.Lock()
 	defer t.saving.Unlock()
 	for _, ext := range []string{".json", ".torrent", ".peers"} {
-		if err := os.Remove(t.node.stateFile(t.InfoHash(), ext)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		err := os.Remove(t.node.stateFile(t.InfoHash(), ext))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.node.log.Warn("the state of a removed torrent is left behind", "error", err)
 		}
 	}
@@ -157,11 +168,11 @@ func (t *Torrent) unsave() {
 	}
 }
 
-// isTorrentState tells whether a file in the state directory is that of a torrent.
+// isTorrentState tells whether a name is that of a HASH.json.
 var isTorrentState = regexp.MustCompile(`^[0-9a-f]{40}\.json$`).MatchString
 
-// Restore adds the torrents that an earlier node with this state directory had, in their order.
-// Those that cannot be restored are in the error, and the others run.
+// Restore adds the torrents in the state directory, in their order. The error names those that
+// cannot be restored; all others are added.
 func (n *Node) Restore(ctx context.Context) error {
 	if n.state == "" {
 		return nil
@@ -179,7 +190,7 @@ func (n *Node) Restore(ctx context.Context) error {
 			continue
 		}
 		t, err := n.restored(filepath.Join(n.state, e.Name()))
-		if err == nil && t.removing { // the process ended meanwhile
+		if err == nil && t.removing { // the last process has ended before it was removed
 			err = t.deleteData(ctx)
 			t.unsave()
 			t = nil
@@ -219,7 +230,7 @@ func (n *Node) Restore(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// restored is the torrent in a state file.
+// restored reads a HASH.json.
 func (n *Node) restored(name string) (*Torrent, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -260,7 +271,8 @@ func (n *Node) restored(name string) (*Torrent, error) {
 		o.Trackers = append(o.Trackers, tier)
 	}
 	t := newTorrent(n, o)
-	t.added, t.completed, t.forced, t.removing, t.kept = s.Added, s.Completed, s.Forced, s.Removing, !o.Source.IsMagnet()
+	t.added, t.completed, t.forced, t.removing = s.Added, s.Completed, s.Forced, s.Removing
+	t.kept = !o.Source.IsMagnet()
 	if s.Served != "" {
 		t.state, t.reason = Served, s.Served
 		close(t.ended)
@@ -284,7 +296,8 @@ func parsePeers(texts []string) (out []client.Peer, err error) {
 	return out, nil
 }
 
-// source is the torrent that was saved, with what peers or the .torrent file said is in it.
+// source returns the saved torrent. Its description comes from the .torrent file or, if that is
+// missing, from the directory of its data.
 func (s saved) source(torrent string) (client.Source, error) {
 	magnet, err := client.ParseMagnet(s.Magnet)
 	if err != nil {
@@ -298,14 +311,13 @@ func (s saved) source(torrent string) (client.Source, error) {
 		return magnet, err
 	}
 	src, err := client.ParseTorrent(b)
-	src.Trackers, src.Peers, src.WebSeeds, src.Comment = magnet.Trackers, magnet.Peers, magnet.WebSeeds, s.Comment
-	src.Creator, src.Created = s.Creator, s.Created
+	src.Trackers, src.Peers, src.WebSeeds = magnet.Trackers, magnet.Peers, magnet.WebSeeds
+	src.Comment, src.Creator, src.Created = s.Comment, s.Creator, s.Created
 	return src, err
 }
 
-// ReplaceFile writes a file as a whole: whoever reads it, even after a crash of this process, finds
-// the old content or the new one. If it is to be lasting, that holds for a crash of the machine,
-// too.
+// ReplaceFile replaces a file as a whole: readers find either the old or the new content, even
+// after a crash of this process. If lasting is true, that holds after a crash of the machine, too.
 func ReplaceFile(name string, b []byte, lasting bool) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
 	if err != nil {
@@ -334,7 +346,7 @@ func ReplaceFile(name string, b []byte, lasting bool) error {
 	return nil
 }
 
-// syncDir brings the names in a directory to disk.
+// syncDir waits until the names in a directory are on disk.
 func syncDir(name string) error {
 	root, err := os.OpenRoot(name)
 	if err != nil {

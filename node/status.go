@@ -13,43 +13,44 @@ type Status struct {
 	Options        // how the torrent was added, with later changes
 	InfoHash, Name string
 	State          State
-	Phase          client.Phase  // what it does, in a word for users
+	Phase          client.Phase  // what it does
 	Reason         string        // why it is in this state, or what it waits for; may be empty
 	Err            error         // why it has failed
 	Cause          *client.Cause // why no data comes
-	IsMagnet       bool          // it is not known yet what is in it
+	IsMagnet       bool          // no peer has described it yet, so its files are unknown
 	Private        bool          // BEP 27
-	// Started is the time of the last start, Completed when the wanted data was complete for the
-	// first time, and LastActive when payload last came or went. Zero: never.
+	// Started is the time of the last start. At Completed the wanted data was complete for the
+	// first time. At LastActive payload was last transferred. Zero: never.
 	Added, Started, Completed, LastActive time.Time
 	ActiveFor, SeedingFor                 time.Duration // since it was added, also in earlier processes
-	// Total is the size of the wanted data, Have of it on disk, Missing of the whole torrent not
-	// there, and Checked hashed while existing data is checked. Size is that of all files.
+	// Bytes: Total is the size of the wanted data, and Have is the part of it on disk. Size is the
+	// size of all files, and Missing is the part of it that is not on disk. Checked counts the
+	// hashed bytes while existing data is checked.
 	Total, Have, Missing, Checked, Size int64
-	Pieces, PiecesDone                  int // wanted, and of them verified
+	Pieces, PiecesDone                  int // wanted pieces, and the verified ones among them
 	PieceLength                         int64
-	// The counters are of payload since the torrent was added: useful, sent, of no use. Dropped
-	// counts pieces that were wrong.
+	// Payload since the torrent was added, in bytes: useful, sent, and received in vain. Dropped
+	// counts wrong pieces.
 	Downloaded, Uploaded, Wasted, Dropped int64
 	DownRate, UpRate                      float64       // bits per second
 	Ratio                                 float64       // of Uploaded to Total; 0 while that is unknown
-	Remaining                             time.Duration // until it is complete at this rate; below 0: unknown
+	Remaining                             time.Duration // until complete, at this rate; -1: unknown
 	Peers                                 int           // with a connection that carries data
-	Sending                               int           // peers that data comes from
-	Getting                               int           // peers that data goes to
+	Sending                               int           // peers that send us data
+	Getting                               int           // peers that get data from us
 	Paths                                 int           // open path-level peers
-	Stalled                               bool          // it runs, and has carried no data for a while: see Queue
+	Stalled                               bool          // see Queue.Stalled
 	Files                                 int
 	Sequential                            bool
 	HonourGlobal                          bool
 	QueuePosition                         int  // from 0
-	Forced                                bool // it passes the queue
+	Forced                                bool // it runs in any case, whatever the queue allows
 	Moving                                *MoveStatus
-	TrackerError                          string // of a tracker, if none has answered the last time
-	TrackerOf                             string // and its URL
+	TrackerError                          string // of one tracker, if all have failed
+	TrackerOf                             string // the URL of that tracker
 }
 
-// MoveStatus says how far the move of a torrent's data is.
+// MoveStatus is the progress of moving a torrent's data.
 type MoveStatus struct {
 	To          string
 	Done, Total int64 // bytes
@@ -131,7 +132,8 @@ func (t *Torrent) status(stalled time.Duration) Status {
 		s.Ratio = float64(p.Sent) / float64(p.Total)
 	}
 	if t.state == Running && p.Phase == client.Downloading && p.ReadRate > 0 {
-		s.Remaining = time.Duration(float64(max(0, p.Total-p.Have)) * 8 / p.ReadRate * float64(time.Second)).Round(time.Second)
+		left := float64(max(0, p.Total-p.Have)) * 8 / p.ReadRate // seconds
+		s.Remaining = time.Duration(left * float64(time.Second)).Round(time.Second)
 	}
 	s.Stalled = t.stalledLocked(now, stalled)
 	s.count(p.Paths)

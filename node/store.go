@@ -19,16 +19,17 @@ import (
 type Storage struct {
 	Kind storage.Kind `json:"kind"`
 	Dir  string       `json:"dir"`
-	// Complete says that the data was found complete: it is served, and nothing is written.
+	// Complete says that all data is there: files are only read.
 	Complete bool `json:"complete,omitempty"`
-	// Existing says what happens to files that are in the way.
+	// Existing says what happens to existing files that are not the torrent's.
 	Existing      storage.Existing `json:"existing,omitempty"`
 	AllowDotfiles bool             `json:"allow_dotfiles,omitempty"`
-	// Recheck has data hashed at the next start whatever is recorded of it.
+	// Recheck hashes all data at the next start, even if it was recorded as verified.
 	Recheck bool `json:"recheck,omitempty"`
 }
 
-// stores are the open stores. Torrents in one directory share one: only one can write there.
+// stores are the open stores. Torrents in the same directory share one, since only one store can
+// write there.
 type stores struct {
 	mu  sync.Mutex
 	all []*sharedStore
@@ -43,7 +44,7 @@ type sharedStore struct {
 	users map[metainfo.Hash]storeUser
 }
 
-// storeUser is what a torrent wants of its store.
+// storeUser has a torrent's options for its store.
 type storeUser struct {
 	selection client.Selection
 	recheck   bool
@@ -56,7 +57,7 @@ func (s *sharedStore) user(hash metainfo.Hash) storeUser {
 	return s.users[hash]
 }
 
-// open returns the store for a torrent. The caller gives it back with release.
+// open returns the store for a torrent. The caller must call release when it no longer needs it.
 func (s *stores) open(
 	o Options, moved func(path, aside string), log *slog.Logger,
 ) (*sharedStore, error) {
@@ -70,7 +71,10 @@ func (s *stores) open(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.all {
-		if x.options.Dir != dir || x.options.Complete != want.Complete || want.Complete && x.options.Kind != want.Kind {
+		if x.options.Dir != dir || x.options.Complete != want.Complete {
+			continue
+		}
+		if want.Complete && x.options.Kind != want.Kind {
 			continue
 		}
 		if x.options != want {
@@ -106,7 +110,7 @@ func (s *stores) open(
 	return x, nil
 }
 
-// release gives a torrent's store back. The last torrent closes it.
+// release ends a torrent's use of its store. If no other torrent uses it, the store is closed.
 func (s *stores) release(x *sharedStore, hash metainfo.Hash) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,9 +139,9 @@ func (s *stores) close() error {
 	return errors.Join(errs...)
 }
 
-// IsComplete tells whether the data of a torrent is complete and right. Data that the record
-// vouches for is trusted unless all is to be hashed again; progress may be nil and gets the bytes
-// hashed.
+// IsComplete tells whether the data of a torrent is complete and right. It trusts the completion
+// record, unless Storage.Recheck is set. progress, which may be nil, gets the number of hashed
+// bytes.
 func IsComplete(
 	ctx context.Context, src client.Source, s Storage, progress func(bytes int64),
 ) (bool, error) {
@@ -149,7 +153,7 @@ func IsComplete(
 	return err == nil && r.Complete(), err
 }
 
-// stored is where the data of the torrent lies.
+// stored describes the torrent's data on disk.
 func (o Options) stored() storage.Stored {
 	return storage.Stored{
 		Kind:   o.Storage.Kind,
@@ -163,7 +167,7 @@ func (o Options) stored() storage.Stored {
 func (t *Torrent) deleteData(ctx context.Context) error {
 	o := t.Options()
 	if o.Source.IsMagnet() || o.Storage.Dir == "" {
-		return nil // nothing has come
+		return nil // there is no data
 	}
 	if err := o.stored().Delete(ctx, o.Storage.Complete); err != nil {
 		return fmt.Errorf("remove torrent %s: its data is left behind: %w", o.title(), err)

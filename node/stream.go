@@ -9,8 +9,8 @@ import (
 	"braid/node/event"
 )
 
-// stream hands each event to all subscriptions. It never waits for a reader: transfers publish from
-// goroutines that must not be held up.
+// stream gives each event to all subscriptions. It never waits for a reader, since that would hold
+// up the transfers that publish events.
 type stream struct {
 	mu     sync.Mutex
 	all    map[*Subscription]struct{}
@@ -39,12 +39,12 @@ func (s *stream) close() {
 type Subscription struct {
 	stream *stream
 	queue  chan any     // closed at the end of the subscription
-	missed atomic.Int64 // events that were dropped, of which the reader has not heard
+	missed atomic.Int64 // dropped events that the reader does not know of yet
 }
 
-// Subscribe returns a queue of the events from now on. It holds at most that many events: if the
-// reader falls further behind, the oldest are dropped, and an event.Missed takes their place.
-// The caller closes the subscription.
+// Subscribe returns a queue of the events from now on, which the caller must close. It holds at
+// most most events. If the reader is slower, the oldest are dropped, and an event.Missed takes
+// their place.
 func (n *Node) Subscribe(most int) *Subscription {
 	x := &Subscription{stream: &n.stream, queue: make(chan any, max(1, most))}
 	n.stream.mu.Lock()
@@ -74,7 +74,7 @@ func (x *Subscription) Next(ctx context.Context) (any, error) {
 	}
 }
 
-// put needs the lock of the stream.
+// put adds an event. The caller holds the stream's lock.
 func (x *Subscription) put(e any) {
 	for {
 		select {
@@ -85,7 +85,7 @@ func (x *Subscription) put(e any) {
 		select {
 		case <-x.queue:
 			x.missed.Add(1)
-		default: // a reader was faster
+		default: // the reader has just taken an event
 		}
 	}
 }

@@ -26,37 +26,39 @@ type Options struct {
 
 	Name  string        `json:"name,omitempty"`  // for users; empty: that of the source
 	Names storage.Names `json:"names,omitempty"` // of files that were renamed: see Rename
-	// Storage without a directory is in that of the node.
+	// Storage: without a directory, the data is in the directory of the node's settings.
 	Storage Storage `json:"storage"`
-	// WebSeeds are those in addition to the source's.
+	// WebSeeds are used in addition to the source's.
 	WebSeeds     []client.WebSeed    `json:"web_seeds,omitempty"`
 	Selection    client.Selection    `json:"selection"`
 	SuperSeeding client.SuperSeeding `json:"super_seeding"`
 	Goal         Goal                `json:"goal"`
-	// Rates are those of this torrent, in addition to those of the node; see Config.Adjustable.
+	// Rates limit this torrent, in addition to the node's rates; see Config.Adjustable.
 	Rates        Rates    `json:"rates"`
-	IgnoreGlobal bool     `json:"ignore_global,omitempty"` // the node's rates do not hold for it
+	IgnoreGlobal bool     `json:"ignore_global,omitempty"` // the node's rates do not apply to it
 	Policy       Policy   `json:"policy"`                  // in addition to the node's
 	PeerLimit    int      `json:"peer_limit,omitempty"`    // peers that it dials; 0: the node's
 	Labels       []string `json:"labels,omitempty"`
 	Priority     Priority `json:"priority,omitempty"`
-	// StopTimeout gives the torrent up after so long without data; 0: never.
+	// StopTimeout is a time without data after which the torrent fails; 0: it never does.
 	StopTimeout time.Duration `json:"stop_timeout,omitempty"`
 	Paused      bool          `json:"paused,omitempty"` // add it without starting it
 
-	// MustFind has the start fail if no source can search for peers.
+	// MustFind makes the start fail if no source can search for peers.
 	MustFind bool `json:"-"`
 	// PieceEvents publishes an event for each verified piece.
 	PieceEvents bool `json:"-"`
-	// Trace, if not nil, gets what path selection sees and decides: see client.Options.
+	// Trace, if not nil, gets the views and decisions of path selection: see client.Options.
 	Trace io.Writer `json:"-"`
-	// Checking, if not nil, gets the number of bytes that were hashed before the start.
+	// Checking, if not nil, gets the number of hashed bytes while the start checks existing files.
 	Checking func(bytes int64) `json:"-"`
 }
 
-func (o Options) title() string { return cmp.Or(o.Name, o.Source.Name, o.Source.InfoHash.HexString()) }
+func (o Options) title() string {
+	return cmp.Or(o.Name, o.Source.Name, o.Source.InfoHash.HexString())
+}
 
-// WebSeedURLs are the URLs of the web seeds that the torrent and the user name.
+// WebSeedURLs returns the URLs of the web seeds that the torrent or the user has named.
 func (o Options) WebSeedURLs() []string {
 	urls := slices.Clone(o.Source.WebSeeds)
 	for _, w := range o.WebSeeds {
@@ -75,12 +77,12 @@ type State string
 //	   └─► Failed ◄─┘
 const (
 	Queued   State = "queued"   // it waits for its turn, in a service
-	Starting State = "starting" // existing files are looked at
+	Starting State = "starting" // existing files are checked
 	Running  State = "running"  // downloads, serves, or has failed: see Progress
 	Paused   State = "paused"
 	Served   State = "served" // it has reached its goal
 	Failed   State = "failed" // it could not be started, in a service
-	Moving   State = "moving" // its data goes to another place
+	Moving   State = "moving" // its data is being moved
 	Removed  State = "removed"
 )
 
@@ -101,15 +103,15 @@ type Torrent struct {
 	state      State
 	reason     string             // why it is in this state
 	failed     error              // why it is Failed
-	forced     bool               // it passes the queue
-	removing   bool               // its data is being deleted
-	moves      int                // that were asked for in this process
-	moveTo     string             // where its data is being copied to
-	leaving    string             // where its data has to be deleted, since it was copied
-	renaming   storage.Names      // names that files get just now; nil: none
+	forced     bool               // it runs in any case, whatever the queue allows
+	removing   bool               // it is being removed with its data
+	moves      int                // calls of Move in this process
+	moveTo     string             // its data is being copied there; empty: it is not
+	leaving    string             // where old data must be deleted; empty: nowhere
+	renaming   storage.Names      // a rename is under way, to these names; nil: none
 	run        *run               // nil: it does not run
-	abort      context.CancelFunc // ends a start that is under way; nil: there is none
-	last       client.Progress    // of the last run, without its connections; also of one before this process
+	abort      context.CancelFunc // cancels a start, move or check; nil: none is under way
+	last       client.Progress    // of the last run, without its connections
 	past       counters           // of earlier runs
 	started    time.Time
 	completed  time.Time
@@ -117,12 +119,12 @@ type Torrent struct {
 	trackers   map[string]TrackerStatus
 	deliverers []client.Peer // peers that have delivered data
 	done       chan struct{} // closed when it is complete or has failed
-	complete   bool          // and that was told
-	ended      chan struct{} // closed when it is served or removed
+	complete   bool          // it is complete, and an event has said so
+	ended      chan struct{} // closed when it is Served or Removed
 
 	saving   sync.Mutex
 	kept     bool        // its .torrent file is saved
-	deciding atomic.Bool // the queue has it started or stopped just now
+	deciding atomic.Bool // decide is starting or stopping it
 }
 
 func newTorrent(n *Node, o Options) *Torrent {
@@ -163,7 +165,7 @@ func (t *Torrent) Options() Options {
 	return t.options
 }
 
-// Source returns what the torrent was made from.
+// Source returns the torrent's source.
 func (t *Torrent) Source() client.Source { return t.Options().Source }
 
 // State returns what the torrent does.
@@ -196,8 +198,7 @@ func (t *Torrent) Ended() <-chan struct{} {
 	return t.ended
 }
 
-// AddPeers offers the torrent peers that somebody has named. A torrent that does not run ignores
-// them.
+// AddPeers gives the torrent addresses of peers. A torrent that does not run ignores them.
 func (t *Torrent) AddPeers(peers ...client.Peer) {
 	if r := t.current(); r != nil {
 		r.transfer.AddPeers(peers...)
@@ -223,7 +224,7 @@ func (t *Torrent) Progress() client.Progress {
 	return p
 }
 
-// phases are what torrents without a transfer do, for users.
+// phases are the phases of torrents without a transfer.
 var phases = map[State]client.Phase{
 	Paused:   "paused",
 	Queued:   "queued",
@@ -232,7 +233,7 @@ var phases = map[State]client.Phase{
 	Starting: client.Checking,
 }
 
-// Pause ends the torrent's connections and searches for peers. What was received stays on disk.
+// Pause ends the torrent's connections, and its searches for peers. Received data stays on disk.
 func (t *Torrent) Pause() error {
 	if err := t.mayPause(); err != nil {
 		return err
@@ -267,12 +268,12 @@ func (t *Torrent) mayPause() error {
 	return nil
 }
 
-// Resume starts a torrent that is paused, has failed, or has reached its goal. It stops again soon
-// if the goal has not been changed. A torrent that moves starts afterwards. In a service it waits
-// for its turn in the queue. The context bounds Resume only.
+// Resume starts a torrent that is paused, has failed, or has reached its goal; in the last case it
+// soon stops again, unless the goal was changed. A torrent that is Moving starts afterwards. In a
+// service it waits for its turn in the queue. The context bounds Resume only.
 func (t *Torrent) Resume(ctx context.Context) error { return t.resume(ctx, false) }
 
-// ResumeNow starts a torrent although it is not its turn in the queue.
+// ResumeNow starts a torrent without waiting for its turn in the queue.
 func (t *Torrent) ResumeNow(ctx context.Context) error { return t.resume(ctx, true) }
 
 func (t *Torrent) resume(ctx context.Context, now bool) error {

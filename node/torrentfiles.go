@@ -15,8 +15,8 @@ type TorrentFile struct {
 	Path string
 }
 
-// TorrentFiles returns the .torrent files in a directory, of which it reads at most so many
-// entries. It passes over links: strangers may be able to write there.
+// TorrentFiles returns the .torrent files among the first entries of a directory, at most most
+// entries. It ignores symbolic links, since strangers may be able to write there.
 func TorrentFiles(dir string, most int) (out []TorrentFile, err error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -29,7 +29,8 @@ func TorrentFiles(dir string, most int) (out []TorrentFile, err error) {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err == nil && info.Mode().IsRegular() && strings.EqualFold(filepath.Ext(e.Name()), ".torrent") {
+		isTorrent := strings.EqualFold(filepath.Ext(e.Name()), ".torrent")
+		if err == nil && isTorrent && info.Mode().IsRegular() {
 			out = append(out, TorrentFile{info, filepath.Join(dir, e.Name())})
 		}
 	}

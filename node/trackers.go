@@ -14,8 +14,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// ErrNoWay says that a source cannot find peers for a torrent, for example because none of its
-// trackers can be reached from this host.
+// ErrNoWay: a source cannot find peers for a torrent, for example because this host can reach none
+// of its trackers.
 var ErrNoWay = announce.ErrNoTracker
 
 // trackers is the Source that announces to trackers.
@@ -25,7 +25,7 @@ type trackers struct {
 	knowledge Knowledge
 }
 
-// Start begins to announce the torrent to one tracker of each tier.
+// Start announces the torrent to one tracker of each tier.
 func (x trackers) Start(s Swarm) (Search, error) {
 	if len(s.Trackers) == 0 {
 		return nil, ErrNoWay
@@ -90,7 +90,8 @@ func (r rtcOf) Answer(ctx context.Context, from wire.PeerID, offer string) (stri
 	return r.rtc.Answer(ctx, r.name(from), offer, r.found)
 }
 
-// found has a download dial a connected peer. A complete torrent dials nobody.
+// found makes a download dial a connected peer. It returns false for a complete torrent, which
+// dials nobody.
 func (r rtcOf) found(p client.Peer) bool {
 	if r.swarm.Progress().Phase == client.Complete {
 		return false
@@ -99,8 +100,8 @@ func (r rtcOf) found(p client.Peer) bool {
 	return true
 }
 
-// name tells the peer from others, and from itself in other torrents, which have connections of
-// their own.
+// name names a peer of this torrent. The same peer has other names in other torrents, since it has
+// other connections there.
 func (r rtcOf) name(peer wire.PeerID) string { return string(r.swarm.InfoHash[:]) + string(peer[:]) }
 
 type rtcOffer struct {
@@ -125,8 +126,7 @@ func announceProgress(p client.Progress) announce.Progress {
 	return out
 }
 
-// ParseTrackers returns the tiers of trackers that a torrent names. It passes over anything that is
-// not the URL of a tracker.
+// ParseTrackers returns the tiers of trackers that a torrent names. It ignores invalid URLs.
 func ParseTrackers(s client.Source, log *slog.Logger) (tiers [][]tracker.URL) {
 	for _, urls := range s.Trackers {
 		var tier []tracker.URL
@@ -145,38 +145,37 @@ func ParseTrackers(s client.Source, log *slog.Logger) (tiers [][]tracker.URL) {
 	return tiers
 }
 
-// onNetwork tells whether a tracker names peers on SCION or, if scion is false, on IP. One over
-// WebSocket names neither.
+// onNetwork tells whether a tracker names peers on SCION or, if scion is false, on IP. A tracker
+// over WebSocket names neither.
 func onNetwork(scion bool) func(tracker.URL) bool {
 	return func(u tracker.URL) bool { _, s := u.SCION(); return s == scion && !u.WebSocket() }
 }
 
-// MayKnowSiblings tells whether a tracker can tell where else it is reached. The protocols over UDP
-// and WebSocket have no place for it.
+// MayKnowSiblings tells whether a tracker can name its other addresses. The protocols over UDP and
+// WebSocket have no field for them.
 func MayKnowSiblings(u tracker.URL) bool { return u.Scheme() != "udp" && !u.WebSocket() }
 
-// anyTracker tells whether f is true of a tracker of one of the torrents.
+// anyTracker tells whether f is true for a tracker of one of the torrents.
 func anyTracker(torrents []Options, f func(tracker.URL) bool) bool {
 	return slices.ContainsFunc(torrents, func(o Options) bool {
 		return slices.ContainsFunc(slices.Concat(o.Trackers...), f)
 	})
 }
 
-// Unheard says that peers on one network do not hear of some torrents, because they name no tracker
-// there.
+// Unheard lists torrents without a tracker on one network: peers there do not hear of this node.
 type Unheard struct {
 	SCION    bool // the network: SCION or IP
 	Torrents []string
-	// Through is a tracker on the other network. Peers hear of the torrents if that tracker is on
-	// this network as well, and says so. Empty: there is none.
+	// Through is a tracker on the other network. If it is on this network as well, and says so,
+	// peers here still hear of the node. Empty: there is none.
 	Through string
 }
 
-// FindUnheard returns on which of the networks at which a node listens peers hear of which torrents
-// from no tracker.
+// FindUnheard finds torrents without a tracker on a network on which the node listens.
 func FindUnheard(listen []client.Peer, torrents []Options) (out []Unheard) {
 	for _, scion := range []bool{true, false} {
-		if !slices.ContainsFunc(listen, func(p client.Peer) bool { _, s := p.SCION(); return s == scion }) {
+		isThere := func(p client.Peer) bool { return isSCION(p) == scion }
+		if !slices.ContainsFunc(listen, isThere) {
 			continue
 		}
 		u := Unheard{SCION: scion}

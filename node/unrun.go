@@ -2,10 +2,11 @@ package node
 
 import "braid/storage"
 
-// What is known of a torrent that has not run: its size, and what an earlier download has recorded.
+// The progress of a torrent that has not run yet: its size, and the data that an earlier download
+// has recorded.
 
-// wanted returns the size of the wanted data in bytes, that of all data, and the number of wanted
-// pieces. It returns zeros while it is not known what is in the torrent.
+// wanted returns the size of the wanted data, the size of all data, and the number of wanted
+// pieces. It returns zeros for a magnet link.
 func (o Options) wanted() (bytes, all int64, pieces int) {
 	if o.Source.IsMagnet() {
 		return 0, 0, 0
@@ -22,7 +23,7 @@ func (o Options) wanted() (bytes, all int64, pieces int) {
 	return l.BytesOf(wants), l.Length, pieces
 }
 
-// lookAtRecord takes over what the record says of the data of a torrent that is not started yet.
+// lookAtRecord reads the completion record of a torrent that is not started yet.
 func (t *Torrent) lookAtRecord() {
 	o := t.options
 	if o.Source.IsMagnet() || o.Storage.Dir == "" {
@@ -33,5 +34,6 @@ func (t *Torrent) lookAtRecord() {
 		return
 	}
 	bytes, pieces := goodOf(o.Source.Layout, storage.Report{Good: right})
-	t.last.Have, t.last.Missing, t.last.Done = min(bytes, t.last.Total), t.last.Missing-bytes, min(pieces, t.last.Pieces)
+	p := &t.last
+	p.Have, p.Missing, p.Done = min(bytes, p.Total), p.Missing-bytes, min(pieces, p.Pieces)
 }
