@@ -1,8 +1,8 @@
 // Package doctor finds out why SCION does not work on a host, and says what to do.
 //
-// Gather looks: at files, at the clock, at the AS's services and routers, and at the paths to a
-// target. It decides nothing. Examine is a function from these facts to findings. It asks nobody,
-// so that each check is a case in a table.
+// Gather collects facts: files, the clock, the answers of the AS's services and routers, and the paths
+// to a target. It judges nothing. Examine is a function from these facts to findings. It asks
+// nobody, so its tests are tables.
 package doctor
 
 import (
@@ -33,7 +33,7 @@ type Finding struct {
 	Status Status `json:"status"`
 	Found  string `json:"found"`
 	Why    string `json:"why,omitempty"` // why that matters
-	Do     string `json:"do,omitempty"`  // the cure
+	Do     string `json:"do,omitempty"`  // what to do about it
 }
 
 // Failed tells whether something is wrong.
@@ -50,18 +50,18 @@ type Validity struct {
 	Foreign  bool  // a TRC of another network with the same ISD number
 }
 
-// Reach is what is known of the way to a host or an AS.
+// Reach has the facts about the way to a host or an AS.
 type Reach struct {
 	To     string
 	IA     pathsel.IA
 	Host   netip.Addr // zero: the AS as a whole
-	Port   uint16     // 0: none was asked for
+	Port   uint16     // 0: none was named
 	Err    error      // of the lookup
 	Paths  []pathsel.Path
 	Traces []scionnet.Trace // how far packets get, for each path
 	Echo   []scionnet.Probe // of the host; empty without one
 	Dial   error            // of a QUIC connection to the port
-	// Carried are the MTUs that the first paths turned out to have; 0: unknown.
+	// Carried are the measured MTUs of the first paths; 0: unknown.
 	Carried []int
 }
 
@@ -71,7 +71,7 @@ type Tracker struct {
 	Err error
 }
 
-// Facts are what Gather has seen.
+// Facts are the result of Gather.
 type Facts struct {
 	Now               time.Time
 	ConfigDir, Daemon string
@@ -99,18 +99,24 @@ type Facts struct {
 	Free              uint64
 }
 
-// checks are in the order in which they are shown: what everything else needs comes first.
+// checks are in the order in which users see them. Checks on which others depend come first.
 var checks = []func(Facts) []Finding{
-	checkSetup, checkLocalIP, checkTRCs, checkCertificates, checkClock, checkControl, checkPorts, checkDispatcher,
-	checkRouters, checkCore, checkName, checkTarget, checkMTU, checkBuffers, checkTracker, checkDisk,
+	checkSetup, checkLocalIP, checkTRCs, checkCertificates, checkClock, checkControl, checkPorts,
+	checkDispatcher, checkRouters, checkCore, checkName, checkTarget, checkMTU, checkBuffers,
+	checkTracker, checkDisk,
 }
 
-// Examine makes findings of facts.
+// Examine turns facts into findings.
 func Examine(f Facts) (out []Finding) {
 	for _, c := range checks {
 		out = append(out, c(f)...)
 	}
 	return out
+}
+
+// fine is the finding that nothing is wrong.
+func fine(check, format string, args ...any) Finding {
+	return Finding{Check: check, Status: OK, Found: fmt.Sprintf(format, args...)}
 }
 
 func one(check string, s Status, found, why, do string) []Finding {
@@ -125,15 +131,20 @@ func checkSetup(f Facts) []Finding {
 	}
 	switch {
 	case f.OpenErr == nil:
-		return one(check, OK, fmt.Sprintf("AS %s, from %s", f.IA, from), "", "")
+		return []Finding{fine(check, "AS %s, from %s", f.IA, from)}
 	case errors.Is(f.OpenErr, scionnet.ErrOtherAS):
-		return one(check, Fail, f.OpenErr.Error(), why, "leave out --isd-as, or name the configuration of that AS")
+		return one(check, Fail, f.OpenErr.Error(), why,
+			"leave out --isd-as, or name the configuration of that AS")
 	case f.Daemon != "":
-		return one(check, Fail, f.OpenErr.Error(), why, "start the daemon (systemctl start scion-daemon), or check --sciond and SCION_DAEMON")
-	case errors.Is(f.OpenErr, fs.ErrNotExist) || strings.Contains(f.OpenErr.Error(), "no such file"):
-		return one(check, Fail, "there is no "+from, why, "ask your AS for its bootstrap server, or name the directory with --config-dir")
+		return one(check, Fail, f.OpenErr.Error(), why,
+			"start the daemon (systemctl start scion-daemon), or check --sciond and SCION_DAEMON")
+	case errors.Is(f.OpenErr, fs.ErrNotExist),
+		strings.Contains(f.OpenErr.Error(), "no such file"):
+		return one(check, Fail, "there is no "+from, why,
+			"ask your AS for its bootstrap server, or name the directory with --config-dir")
 	}
-	return one(check, Fail, f.OpenErr.Error(), why, "repair "+from+", or fetch it from your AS again")
+	return one(check, Fail, f.OpenErr.Error(), why,
+		"repair "+from+", or fetch it from your AS again")
 }
 
 func checkLocalIP(f Facts) []Finding {
@@ -143,13 +154,14 @@ func checkLocalIP(f Facts) []Finding {
 	const check = "local address"
 	if f.ForeignIP {
 		return one(check, Fail, fmt.Sprintf("no interface of this host has %s", f.LocalIP),
-			"packets cannot be sent from there, and answers go elsewhere", "name an address of this host with --local, or leave --local out")
+			"packets cannot be sent from there, and answers go elsewhere",
+			"name an address of this host with --local, or leave --local out")
 	}
-	return one(check, OK, f.LocalIP.String(), "", "")
+	return []Finding{fine(check, "%s", f.LocalIP)}
 }
 
-// fault is the status of a fault in a file. A SCION daemon may have other files, and so no need of
-// this one.
+// fault is the status of a finding about a bad file. It is only a warning if there is a SCION daemon,
+// which may use other files.
 func (f Facts) fault() Status {
 	if f.Daemon != "" {
 		return Warn
@@ -166,44 +178,51 @@ func checkTRCs(f Facts) (out []Finding) {
 		name := f.named(v)
 		switch {
 		case v.Err != nil:
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s cannot be read: %v",
-				name, v.Err), why, "fetch it again from your AS"})
+			found := fmt.Sprintf("%s cannot be read: %v", name, v.Err)
+			out = append(out, Finding{check, f.fault(), found, why, "fetch it again from your AS"})
 		case v.Foreign:
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is not the TRC of ISD %d that the control service has", name, v.ISD),
-				"it is of another network with the same ISD number, or the control service is not that of your AS",
-				"remove the file if your AS does not use it, and fetch the TRCs from your AS"})
-		case f.Now.After(v.To):
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s",
-				name, day(v.To)), why, renew})
-		case f.Now.Before(v.From):
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is valid from %s on",
-				name, day(v.From)), why, renew})
-		default:
 			out = append(out, Finding{
-				Check:  check,
-				Status: OK,
-				Found:  fmt.Sprintf("%s, valid until %s", name, day(v.To)),
+				check, f.fault(),
+				fmt.Sprintf("%s is not the TRC of ISD %d that the control service has",
+					name, v.ISD),
+				"it is of another network with the same ISD number, or the control service is " +
+					"not that of your AS",
+				"remove the file if your AS does not use it, and fetch the TRCs from your AS",
 			})
+		case f.Now.After(v.To):
+			found := fmt.Sprintf("%s expired on %s", name, day(v.To))
+			out = append(out, Finding{check, f.fault(), found, why, renew})
+		case f.Now.Before(v.From):
+			found := fmt.Sprintf("%s is valid from %s on", name, day(v.From))
+			out = append(out, Finding{check, f.fault(), found, why, renew})
+		default:
+			out = append(out, fine(check, "%s, valid until %s", name, day(v.To)))
 		}
 	}
 	switch {
 	case home || f.IA == 0:
 	case f.Daemon == "":
-		out = append(out, Finding{check, Fail, fmt.Sprintf("there is no TRC of ISD %d in %s/certs",
-			f.IA.ISD(), f.ConfigDir), why, "fetch the TRCs from your AS"})
+		found := fmt.Sprintf("there is no TRC of ISD %d in %s/certs", f.IA.ISD(), f.ConfigDir)
+		out = append(out, Finding{check, Fail, found, why, "fetch the TRCs from your AS"})
 	default:
 		what := "TRCs"
 		if len(f.Certs) == 0 {
 			what = "TRCs and certificates"
 		}
-		out = append(out, Finding{check, Warn, fmt.Sprintf("%s were not checked: the daemon at %s does not show its own, and %s has no TRC of ISD %d",
-			what, f.Daemon, f.filesDir(), f.IA.ISD()), why,
-			"run braid doctor where the daemon runs, and name the config_dir of its configuration with --config-dir"})
+		out = append(out, Finding{
+			check, Warn,
+			fmt.Sprintf("%s were not checked: the daemon at %s does not show its own, "+
+				"and %s has no TRC of ISD %d", what, f.Daemon, f.filesDir(), f.IA.ISD()),
+			why,
+			"run braid doctor where the daemon runs, and name the config_dir of its " +
+				"configuration with --config-dir",
+		})
 	}
 	return out
 }
 
-// named is the name of a TRC or certificate. Beside a daemon, it says which file that is.
+// named names a TRC or certificate. If there is a daemon, which may use other files, it adds the
+// directory.
 func (f Facts) named(v Validity) string {
 	if f.Daemon != "" {
 		return v.Name + " in " + f.filesDir()
@@ -220,25 +239,25 @@ func (f Facts) filesDir() string {
 }
 
 func checkCertificates(f Facts) (out []Finding) {
-	const check, why, do = "certificates", "control services refuse signatures with certificates that are not valid", "renew it (scion-pki certificate renew)"
+	const (
+		check = "certificates"
+		why   = "control services refuse signatures with certificates that are not valid"
+		do    = "renew it (scion-pki certificate renew)"
+	)
 	for _, v := range f.Certs {
 		name := f.named(v)
 		switch {
 		case v.Err != nil:
-			out = append(out, Finding{check, Warn, fmt.Sprintf("%s cannot be read: %v",
-				name, v.Err), why, do})
+			found := fmt.Sprintf("%s cannot be read: %v", name, v.Err)
+			out = append(out, Finding{check, Warn, found, why, do})
 		case f.Now.After(v.To):
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s expired on %s",
-				name, day(v.To)), why, do})
+			found := fmt.Sprintf("%s expired on %s", name, day(v.To))
+			out = append(out, Finding{check, f.fault(), found, why, do})
 		case f.Now.Before(v.From):
-			out = append(out, Finding{check, f.fault(), fmt.Sprintf("%s is valid from %s on",
-				name, day(v.From)), why, "correct the clock"})
+			found := fmt.Sprintf("%s is valid from %s on", name, day(v.From))
+			out = append(out, Finding{check, f.fault(), found, why, "correct the clock"})
 		default:
-			out = append(out, Finding{
-				Check:  check,
-				Status: OK,
-				Found:  fmt.Sprintf("%s, valid until %s", name, day(v.To)),
-			})
+			out = append(out, fine(check, "%s, valid until %s", name, day(v.To)))
 		}
 	}
 	return out
@@ -249,7 +268,11 @@ const mostLife = 24 * time.Hour
 
 // checkClock compares the clock with the lifetimes of paths and TRCs, which others have written.
 func checkClock(f Facts) []Finding {
-	const check, why, do = "clock", "paths and certificates seem to have expired, or not to be valid yet", "set the clock (timedatectl set-ntp true)"
+	const (
+		check = "clock"
+		why   = "paths and certificates seem to have expired, or not to be valid yet"
+		do    = "set the clock (timedatectl set-ntp true)"
+	)
 	now := f.Now.UTC().Format(time.DateTime) + " UTC"
 	paths, ahead, behind := 0, 0, 0
 	reaches := f.Core
@@ -285,9 +308,10 @@ func checkClock(f Facts) []Finding {
 	case behind > 0 || young > 0 && young == usable:
 		return one(check, Fail, now+" is too early: paths or TRCs are from the future", why, do)
 	case paths > 0 && ahead == paths || old > 0 && old == usable && paths > 0:
-		return one(check, Fail, now+" is too late: the control service hands out paths that would have expired", why, do)
+		return one(check, Fail,
+			now+" is too late: the control service hands out paths that would have expired", why, do)
 	}
-	return one(check, OK, now, "", "")
+	return []Finding{fine(check, "%s", now)}
 }
 
 func checkControl(f Facts) []Finding {
@@ -299,7 +323,7 @@ func checkControl(f Facts) []Finding {
 		return one(check, Fail, f.Control.Error(), "it knows the paths to other ASes",
 			"check the network to it and the firewall (TCP and UDP), or ask your AS whether it runs")
 	}
-	return one(check, OK, "answers", "", "")
+	return []Finding{fine(check, "answers")}
 }
 
 func checkPorts(f Facts) []Finding {
@@ -310,24 +334,27 @@ func checkPorts(f Facts) []Finding {
 	ports := fmt.Sprintf("AS %s delivers to ports %d-%d", f.IA, f.From, f.To)
 	switch {
 	case f.To == 0:
-		return one(check, Warn, fmt.Sprintf("AS %s names no range of ports",
-			f.IA), "its routers deliver to port 30041 only, where a dispatcher passes packets on",
+		return one(check, Warn, fmt.Sprintf("AS %s names no range of ports", f.IA),
+			"its routers deliver to port 30041 only, where a dispatcher passes packets on",
 			"ask your AS for dispatched_ports in its topology")
 	case f.Port != 0 && (f.Port < f.From || f.Port > f.To):
-		return one(check, Fail, fmt.Sprintf("%s, not to port %d", ports, f.Port), "nobody can connect to a port outside of it", "choose a port of the range")
+		return one(check, Fail, fmt.Sprintf("%s, not to port %d", ports, f.Port),
+			"nobody can connect to a port outside of it", "choose a port of the range")
 	case f.PortErr != nil:
 		return one(check, Fail, f.PortErr.Error(), "braid cannot accept connections there",
 			"choose another port, or end the program that has it (ss -ulpn)")
 	}
-	return one(check, OK, ports, "", "")
+	return []Finding{fine(check, "%s", ports)}
 }
 
 func checkDispatcher(f Facts) []Finding {
 	if f.OpenErr != nil || !f.Dispatcher {
 		return nil
 	}
-	return one("port 30041", Warn, "something listens there: a dispatcher, or a shim for one", "a dispatcher of before scionproto 0.12 takes packets for other programs away; "+
-		"while it runs, this host answers echo requests only if it does", "stop the dispatcher unless a program needs it (systemctl stop scion-dispatcher)")
+	return one("port 30041", Warn, "something listens there: a dispatcher, or a shim for one",
+		"a dispatcher older than scionproto 0.12 takes packets for other programs away; "+
+			"while it runs, this host answers echo requests only if the dispatcher does",
+		"stop the dispatcher unless a program needs it (systemctl stop scion-dispatcher)")
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

@@ -13,20 +13,22 @@ import (
 	"braid/pathsel"
 )
 
-// Ready says that a process accepts connections, and at which addresses.
+// Ready says that a process accepts connections at these addresses.
 type Ready struct {
 	Event  string   `json:"event"` // ready
 	Listen []string `json:"listen"`
-	API    []string `json:"api,omitempty"`  // of a daemon: where it answers, as unix:PATH or host:port
-	HTTP   []string `json:"http,omitempty"` // where it serves files, as host:port or ISD-AS,[host]:port
+	// API are the addresses at which a daemon answers: unix:PATH or host:port.
+	API []string `json:"api,omitempty"`
+	// HTTP are the addresses at which it serves files: host:port or ISD-AS,[host]:port.
+	HTTP []string `json:"http,omitempty"`
 	// Trackers are the announce URLs of a gateway.
 	Trackers []string `json:"trackers,omitempty"`
 	// Item is the key under which a node of the DHT publishes nodes on SCION (braid dht --publish).
 	Item string `json:"item,omitempty"`
 }
 
-// Line says what a receiver needs to fetch what braid send has. With --watch it comes for each
-// state of the files, with the same line.
+// Line has the line that braid get needs to fetch the files of braid send. With --watch there is an
+// event for each state of the files, always with the same line.
 type Line struct {
 	Event    string   `json:"event"` // line
 	Line     string   `json:"line"`  // for braid get; it contains the key
@@ -46,17 +48,18 @@ type Progress struct {
 	Phase string  `json:"phase"`
 	T     float64 `json:"t"` // since the torrent was added
 	// Bytes of Total are on disk. Fetched and Sent count the payload of this run.
-	Bytes      int64   `json:"bytes"`
-	Total      int64   `json:"total"`
-	Pieces     int     `json:"pieces"`                  // wanted
-	PiecesDone int     `json:"pieces_done"`             // wanted and verified
-	Checked    int64   `json:"checked_bytes,omitempty"` // hashed so far, while Phase is checking
-	Fetched    int64   `json:"fetched_bytes"`
-	Sent       int64   `json:"sent_bytes"`
-	MbitS      float64 `json:"mbit_s"`
-	UpMbitS    float64 `json:"up_mbit_s"`
-	Wasted     int64   `json:"wasted_bytes"`
-	Dropped    int64   `json:"dropped_pieces"`
+	Bytes      int64 `json:"bytes"`
+	Total      int64 `json:"total"`
+	Pieces     int   `json:"pieces"`      // wanted
+	PiecesDone int   `json:"pieces_done"` // wanted and verified
+	// Checked counts the hashed bytes while Phase is checking.
+	Checked int64   `json:"checked_bytes,omitempty"`
+	Fetched int64   `json:"fetched_bytes"`
+	Sent    int64   `json:"sent_bytes"`
+	MbitS   float64 `json:"mbit_s"`
+	UpMbitS float64 `json:"up_mbit_s"`
+	Wasted  int64   `json:"wasted_bytes"`
+	Dropped int64   `json:"dropped_pieces"`
 	// Waiting says what happens next if no path is left or the disk is full.
 	Waiting string `json:"waiting,omitempty"`
 	Cause   *Cause `json:"cause,omitempty"` // why no data comes
@@ -120,8 +123,9 @@ type PathStep struct {
 	T           float64             `json:"t"` // since the torrent was added
 	Peer        pathsel.PeerID      `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
-	Conn        int                 `json:"conn,omitempty"` // always 0: braid opens one connection on a path
-	Reason      string              `json:"reason"`
+	// Conn is always 0: braid opens one connection on a path.
+	Conn   int    `json:"conn,omitempty"`
+	Reason string `json:"reason"`
 }
 
 // Piece says that a piece was verified.
@@ -142,7 +146,7 @@ type Served struct {
 	Reason   string  `json:"reason"`
 }
 
-// InTheWay says that an existing file stood where a download writes.
+// InTheWay says that a download has renamed or deleted an existing file with the same name.
 type InTheWay struct {
 	Event string `json:"event"` // in-the-way
 	Path  string `json:"path"`
@@ -178,7 +182,7 @@ type Missed struct {
 	Events int    `json:"events"`
 }
 
-// Changed says what happened to a torrent or, without one, that the settings have changed.
+// Changed says what has happened to a torrent. Without a torrent, the settings have changed.
 type Changed struct {
 	// Event is added, removed, paused, resumed, queued, moved, limited (its rates), changed (other
 	// options), or settings.
@@ -187,7 +191,7 @@ type Changed struct {
 	InfoHash string `json:"info_hash"`
 }
 
-// Mirror says what braid mirror has done with a torrent or, without one, with its list.
+// Mirror says what braid mirror has done with a torrent. Without a torrent, it is about the list.
 type Mirror struct {
 	Event string `json:"event"` // mirror
 	// Action is added, kept, removed, left-out or failed; without a torrent looked or failed.
@@ -196,7 +200,7 @@ type Mirror struct {
 	InfoHash string `json:"info_hash,omitempty"`
 	Bytes    int64  `json:"bytes,omitempty"`
 	Dir      string `json:"dir,omitempty"`    // of the data, if it was added
-	Reason   string `json:"reason,omitempty"` // or what was found
+	Reason   string `json:"reason,omitempty"` // without a torrent, what the list contains
 }
 
 // DHT is the state of a program's nodes in DHTs.
@@ -210,18 +214,19 @@ type DHTNode struct {
 	Network string `json:"network"` // ip4, ip6 or scion
 	Listen  string `json:"listen"`
 	ID      string `json:"id"`
-	// Nodes are those in the table, ByAS the same by ISD-AS, on IP by /24 or /48.
+	// Nodes counts the nodes in the table. ByAS counts them by ISD-AS, or on IP by /24 or /48.
 	Nodes int            `json:"nodes"`
 	ByAS  map[string]int `json:"nodes_by_as"`
-	// What the node keeps for others.
+	// Entries that the node stores for others.
 	Torrents int `json:"stored_torrents"`
 	Peers    int `json:"stored_peers"`
 	Items    int `json:"stored_items"`
-	// Queries were received; Refused of them got an error, and Dropped messages were over a limit.
+	// Queries counts received queries, of which Refused got an error. Dropped messages were above a
+	// limit.
 	Queries int `json:"queries"`
 	Refused int `json:"refused"`
 	Dropped int `json:"dropped"`
-	// Asked queries were sent. They got Answers, or Timeouts.
+	// Asked counts sent queries. They got Answers, or ended in Timeouts.
 	Asked    int `json:"asked"`
 	Answers  int `json:"answers"`
 	Timeouts int `json:"timeouts"`
@@ -242,8 +247,8 @@ type Gateway struct {
 	ToSCION   uint64 `json:"to_scion_bytes"`
 	FromIP    uint64 `json:"from_ip_bytes"`
 	ToIP      uint64 `json:"to_ip_bytes"`
-	// Hits are announces of clients for torrents that were in the cache as a whole, Misses the
-	// others.
+	// Hits counts clients' announces for torrents that were completely in the cache. Misses counts
+	// the others.
 	Hits    uint64  `json:"hits"`
 	Misses  uint64  `json:"misses"`
 	HitRate float64 `json:"hit_rate"`
@@ -253,24 +258,27 @@ type Gateway struct {
 // Path is one path-level peer: the totals of all its connections so far, and the state of the
 // connection that is open.
 type Path struct {
-	Peer        string              `json:"peer"`
-	Source      string              `json:"source,omitempty"` // of the address: named, tracker, dht, pex, lsd, earlier or incoming
+	Peer string `json:"peer"`
+	// Source of the address: named, tracker, dht, pex, lsd, earlier (from an earlier run) or
+	// incoming.
+	Source      string              `json:"source,omitempty"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 	Name        string              `json:"name,omitempty"` // such as 111#1 > 110#1; only in Status
-	Conn        int                 `json:"conn,omitempty"` // always 0: braid opens one connection on a path
-	Transport   string              `json:"transport"`
-	Accepted    bool                `json:"accepted,omitempty"` // the peer connected to us
-	Hops        int                 `json:"hops"`
-	State       string              `json:"state"`
-	RTT         float64             `json:"rtt_ms"`
-	MinRTT      float64             `json:"min_rtt_ms"`
-	Handshake   float64             `json:"handshake_ms"`
-	BytesRead   uint64              `json:"bytes_read"`
-	BytesSent   uint64              `json:"bytes_written"`
-	MbitS       float64             `json:"mbit_s"`
-	UpMbitS     float64             `json:"up_mbit_s"`
-	PacketsSent uint64              `json:"packets_sent"`
-	PacketsLost uint64              `json:"packets_lost"`
+	// Conn is always 0: braid opens one connection on a path.
+	Conn        int     `json:"conn,omitempty"`
+	Transport   string  `json:"transport"`
+	Accepted    bool    `json:"accepted,omitempty"` // the peer connected to us
+	Hops        int     `json:"hops"`
+	State       string  `json:"state"`
+	RTT         float64 `json:"rtt_ms"`
+	MinRTT      float64 `json:"min_rtt_ms"`
+	Handshake   float64 `json:"handshake_ms"`
+	BytesRead   uint64  `json:"bytes_read"`
+	BytesSent   uint64  `json:"bytes_written"`
+	MbitS       float64 `json:"mbit_s"`
+	UpMbitS     float64 `json:"up_mbit_s"`
+	PacketsSent uint64  `json:"packets_sent"`
+	PacketsLost uint64  `json:"packets_lost"`
 	// The state of this side's congestion controller; its window is in bytes. TCP reports no state.
 	Congestion    string  `json:"congestion,omitempty"`
 	Window        int     `json:"window,omitempty"`
@@ -309,7 +317,7 @@ func Parse(line []byte) (any, error) {
 
 func kind[T any]() any { return new(T) }
 
-// kinds make the value of an event by its name.
+// kinds maps the name of an event to a function that makes its value.
 var kinds = map[string]func() any{
 	"ready": kind[Ready], "line": kind[Line], "progress": kind[Progress], "done": kind[Done],
 	"cause": kind[CauseChange], "failed": kind[Failed], "piece": kind[Piece], "served": kind[Served],

@@ -97,14 +97,15 @@ func wrong(format string, args ...any) error {
 	return fault{http.StatusBadRequest, fmt.Errorf(format, args...)}
 }
 
-// refuse answers with an error. What is not known better is a conflict with the state of a torrent.
+// refuse answers with an error. Errors without a status are conflicts with the state of a torrent.
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusConflict
 	var f fault
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		status, err = http.StatusRequestEntityTooLarge, fmt.Errorf("the body is larger than the %d bytes that are accepted", large.Limit)
+		status = http.StatusRequestEntityTooLarge
+		err = fmt.Errorf("the body is larger than the %d bytes that are accepted", large.Limit)
 	case errors.As(err, &f):
 		status = f.status
 	case errors.Is(err, node.ErrUnknown):
@@ -191,10 +192,11 @@ func (a *API) logout(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// setPassword is for the owner only: whoever happens to have a session cannot lock the owner out.
+// setPassword is for the owner only, so that nobody with a session can lock the owner out.
 func (a *API) setPassword(r *http.Request, p Password) (none, error) {
 	if !a.Access.IsOwner(r) {
-		return none{}, fault{http.StatusForbidden, errors.New("the password can be set only over the unix socket: run braid password")}
+		return none{}, fault{http.StatusForbidden, errors.New(
+			"the password can be set only over the unix socket: run braid password")}
 	}
 	if err := a.Access.SetPassword(p.Password); err != nil {
 		return none{}, wrong("%w", err)

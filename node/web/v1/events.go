@@ -38,9 +38,13 @@ var streamed = []struct {
 	name string
 	of   reflect.Type
 }{
-	{"snapshot", reflect.TypeFor[Snapshot]()}, {"torrents", reflect.TypeFor[TorrentsChanged]()}, {"totals", reflect.TypeFor[Totals]()},
-	{"decision", reflect.TypeFor[Decision]()}, {"log", reflect.TypeFor[LogEntry]()},
-	{"settings", reflect.TypeFor[Settings]()}, {"policy", reflect.TypeFor[Policy]()},
+	{"snapshot", reflect.TypeFor[Snapshot]()},
+	{"torrents", reflect.TypeFor[TorrentsChanged]()},
+	{"totals", reflect.TypeFor[Totals]()},
+	{"decision", reflect.TypeFor[Decision]()},
+	{"log", reflect.TypeFor[LogEntry]()},
+	{"settings", reflect.TypeFor[Settings]()},
+	{"policy", reflect.TypeFor[Policy]()},
 }
 
 // hub puts everything that changes into one order, and keeps the last of it. Readers have a place
@@ -273,15 +277,16 @@ func (h *hub) lastSeen(r *http.Request) int64 {
 	return n
 }
 
-// events streams until the reader goes or the API is closed.
+// events streams until the reader has gone or the API is closed.
 func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	h := a.hub
 	if !h.enter() {
-		return fault{http.StatusServiceUnavailable, fmt.Errorf("more than %d readers of events, or the daemon is ending: try again later", maxReaders)}
+		return fault{http.StatusServiceUnavailable, fmt.Errorf("more than %d readers of events, "+
+			"or the daemon is ending: try again later", maxReaders)}
 	}
 	defer h.leave()
 	out := stream{w, http.NewResponseController(w), h.epoch}
-	_ = out.control.SetReadDeadline(time.Time{}) // otherwise the stream ends with the patience for bodies
+	_ = out.control.SetReadDeadline(time.Time{}) // the server's timeout for bodies would end it
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // of nginx

@@ -88,13 +88,14 @@ func on[In, Out any](
 func of[In, Out any](
 	method, path, about string, serve func(*API, *node.Torrent, In) (Out, error), query ...param,
 ) route {
-	return on(method, "/torrents/{hash}"+path, about, func(a *API, r *http.Request, in In) (out Out, err error) {
+	find := func(a *API, r *http.Request, in In) (out Out, err error) {
 		t, err := a.torrent(r)
 		if err != nil {
 			return out, err
 		}
 		return serve(a, t, in)
-	}, query...)
+	}
+	return on(method, "/torrents/{hash}"+path, about, find, query...)
 }
 
 var routes = []route{
@@ -108,7 +109,8 @@ var routes = []route{
 		serve:  (*API).list,
 		query: []param{
 			{"fields", "string", "Keys of Torrent with commas between them; only these are in the answer."},
-			{"state", "string", "Only torrents in this state."}, {"label", "string", "Only torrents with this label."},
+			{"state", "string", "Only torrents in this state."},
+			{"label", "string", "Only torrents with this label."},
 		},
 	},
 	{
@@ -121,27 +123,30 @@ var routes = []route{
 	},
 	of("GET", "", "Show a torrent with its settings.", (*API).show),
 	of("PATCH", "", "Change settings of a torrent.", (*API).change),
-	on("DELETE", "/torrents/{hash}", "Remove a torrent.", (*API).remove, param{"data", "boolean", "Delete its data, too."}),
+	on("DELETE", "/torrents/{hash}", "Remove a torrent.", (*API).remove,
+		param{"data", "boolean", "Delete its data, too."}),
 	of("POST", "/pause", "Pause a torrent.", (*API).pause),
-	of("POST",
-		"/resume", "Resume a torrent that is paused, has failed or is served.", (*API).resume),
+	of("POST", "/resume", "Resume a torrent that is paused, has failed or is served.",
+		(*API).resume),
 	of("POST", "/verify", "Hash all data of a torrent again.", (*API).verify),
 	of("POST", "/announce", "Ask the trackers of a torrent now.", (*API).announce),
 	of("POST", "/move", "Move a torrent to another directory, in the background.", (*API).move),
 	of("POST", "/rename", "Rename a file or directory of a torrent, also on disk.", (*API).rename),
-	of("POST", "/peers", "Name peers to a torrent.", (*API).addPeers),
+	of("POST", "/peers", "Give a torrent addresses of peers.", (*API).addPeers),
 	of("GET", "/files", "List the files of a torrent.", (*API).files),
 	of("GET", "/pieces", "Say which pieces of a torrent are there.", (*API).pieces),
 	of("GET", "/peers", "List the connected peers of a torrent.", (*API).peers),
 	of("GET", "/paths", "List the paths to the peers of a torrent.", (*API).paths),
 	of("GET", "/trackers", "List the trackers of a torrent.", (*API).trackers),
-	of("GET", "/history", "The rate of each path over time, with the selector's decisions.", (*API).history),
+	of("GET", "/history", "The rate of each path over time, with the selector's decisions.",
+		(*API).history),
 	of("GET", "/log", "What has happened with a torrent, oldest first.", (*API).torrentLog),
-	on("GET",
-		"/map", "The ISD-ASes and links of all known paths, with their rates.", (*API).network),
+	on("GET", "/map", "The ISD-ASes and links of all known paths, with their rates.",
+		(*API).network),
 	on("GET", "/policy", "The path policy of all torrents.", (*API).policy),
 	on("PUT", "/policy", "Replace the path policy of all torrents.", (*API).setPolicy),
-	on("POST", "/policy/preview", "Say which paths would remain under a policy. Changes nothing.", (*API).preview),
+	on("POST", "/policy/preview", "Say which paths would remain under a policy. Changes nothing.",
+		(*API).preview),
 	on("GET", "/settings", "The settings of all torrents.", (*API).settings),
 	on("PATCH", "/settings", "Change settings of all torrents.", (*API).changeSettings),
 	on("GET", "/log", "What has happened, oldest first.", (*API).log),
@@ -153,14 +158,18 @@ var routes = []route{
 		serve:  (*API).login,
 	},
 	{method: "POST", path: "/logout", about: "End the session.", serve: (*API).logout},
-	on("PUT", "/password", "Set the password for TCP, or take it away with an empty one. Only over the unix socket.", (*API).setPassword),
+	on("PUT", "/password", "Set the password for TCP; an empty one removes it. Only over the unix "+
+		"socket.", (*API).setPassword),
 	{
 		method: "GET",
 		path:   "/events",
 		about:  "Stream what changes, as server-sent events.",
 		media:  "text/event-stream",
 		serve:  (*API).events,
-		query:  []param{{"Last-Event-ID", "string", "Id of the last event that the reader has seen."}, {"last_event_id", "string", "The same, for readers that cannot send a header."}},
+		query: []param{
+			{"Last-Event-ID", "string", "Id of the last event that the reader has seen."},
+			{"last_event_id", "string", "The same, for readers that cannot send a header."},
+		},
 	},
 	{
 		method: "GET",

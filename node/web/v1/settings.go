@@ -176,7 +176,8 @@ func (a *API) preview(_ *http.Request, in PreviewPolicy) (PolicyPreview, error) 
 		return PolicyPreview{}, wrong("%w", err)
 	}
 	out := PolicyPreview{Policy: p, Destinations: []PreviewDestination{}}
-	out.Policy.Preference, out.Policy.Limits = append([]string{}, p.Preference...), append([]PathLimit{}, p.Limits...)
+	out.Policy.Preference = append([]string{}, p.Preference...) // [] rather than null
+	out.Policy.Limits = append([]PathLimit{}, p.Limits...)
 	for _, known := range a.destinations() {
 		d := PreviewDestination{ISDAS: known.to.String(), Paths: []PreviewPath{}}
 		allowed, refused := policy.Apply(known.paths)

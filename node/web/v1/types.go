@@ -33,8 +33,9 @@ type Totals struct {
 	SentBytes    int64          `json:"sent_bytes"`
 	DownMbitS    float64        `json:"down_mbit_s"`
 	UpMbitS      float64        `json:"up_mbit_s"`
-	Peers        int            `json:"peers"` // with a connection that carries data; a peer counts for each torrent
-	Paths        int            `json:"paths"` // connections that carry data
+	// Peers with a connection that carries data. A peer counts once for each torrent.
+	Peers int `json:"peers"`
+	Paths int `json:"paths"` // connections that carry data
 	// Alternative says that the schedule's alternative rates apply now.
 	Alternative bool `json:"alternative"`
 }
@@ -46,25 +47,27 @@ type Torrent struct {
 	Name     string `json:"name"`
 	// State is starting, queued, metadata (a magnet link whose files are not known yet), checking,
 	// downloading, seeding, paused, served (it has reached its goal), moving or failed.
-	State     string       `json:"state"`
-	Error     string       `json:"error,omitempty"`   // why it has failed
-	Waiting   string       `json:"waiting,omitempty"` // what happens next if no path is left or the disk is full
-	Cause     *event.Cause `json:"cause,omitempty"`   // why no data comes
-	SizeBytes int64        `json:"size_bytes"`        // of the wanted data; 0 while it is unknown
-	HaveBytes int64        `json:"have_bytes"`        // of the wanted data, verified or about to be
+	State string `json:"state"`
+	Error string `json:"error,omitempty"` // why it has failed
+	// Waiting says what happens next if no path is left or the disk is full.
+	Waiting   string       `json:"waiting,omitempty"`
+	Cause     *event.Cause `json:"cause,omitempty"` // why no data comes
+	SizeBytes int64        `json:"size_bytes"`      // of the wanted data; 0 while it is unknown
+	HaveBytes int64        `json:"have_bytes"`      // of the wanted data, verified or about to be
 	// CheckedBytes were hashed so far, while State is checking.
-	CheckedBytes  int64      `json:"checked_bytes"`
-	FetchedBytes  int64      `json:"fetched_bytes"` // payload received since the torrent was added
-	SentBytes     int64      `json:"sent_bytes"`
-	WastedBytes   int64      `json:"wasted_bytes"` // payload that was of no use
-	Ratio         float64    `json:"ratio"`        // of sent to wanted bytes
-	DownMbitS     float64    `json:"down_mbit_s"`
-	UpMbitS       float64    `json:"up_mbit_s"`
-	LeftS         *float64   `json:"left_s,omitempty"` // time until it is complete at this rate; absent if unknown
-	Peers         int        `json:"peers"`            // with a connection that carries data
-	Paths         int        `json:"paths"`            // connections that carry data
-	Priority      string     `json:"priority"`         // low, normal or high
-	QueuePosition int        `json:"queue_position"`   // from 0
+	CheckedBytes int64   `json:"checked_bytes"`
+	FetchedBytes int64   `json:"fetched_bytes"` // payload received since the torrent was added
+	SentBytes    int64   `json:"sent_bytes"`
+	WastedBytes  int64   `json:"wasted_bytes"` // payload that was of no use
+	Ratio        float64 `json:"ratio"`        // of sent to wanted bytes
+	DownMbitS    float64 `json:"down_mbit_s"`
+	UpMbitS      float64 `json:"up_mbit_s"`
+	// LeftS is the time until it is complete, at the current rate; absent if unknown.
+	LeftS         *float64   `json:"left_s,omitempty"`
+	Peers         int        `json:"peers"`          // with a connection that carries data
+	Paths         int        `json:"paths"`          // connections that carry data
+	Priority      string     `json:"priority"`       // low, normal or high
+	QueuePosition int        `json:"queue_position"` // from 0
 	Labels        []string   `json:"labels"`
 	Directory     string     `json:"directory"` // where its data is
 	Magnet        bool       `json:"magnet"`    // its files are not known yet
@@ -75,31 +78,36 @@ type Torrent struct {
 // TorrentDetail is a torrent with its settings and all that does not change.
 type TorrentDetail struct {
 	Torrent
-	Settings    TorrentSettings `json:"settings"`
-	MagnetLink  string          `json:"magnet_link"`
-	Comment     string          `json:"comment"`
-	Creator     string          `json:"creator"`           // the program that has made the .torrent file
-	Created     *time.Time      `json:"created,omitempty"` // when that was; absent if unknown
-	Private     bool            `json:"private"`
-	PieceLength int64           `json:"piece_length_bytes"` // 0 while it is unknown
-	Pieces      int             `json:"pieces"`             // wanted
-	PiecesDone  int             `json:"pieces_done"`        // wanted and verified
-	Dropped     int64           `json:"dropped_pieces"`     // pieces that were wrong
-	FileCount   int             `json:"file_count"`
-	Storage     string          `json:"storage"` // file, mmap or bolt
-	WebSeeds    []string        `json:"web_seeds"`
-	PeerSources map[string]int  `json:"peer_sources"` // connected peers by the source of their address, as in Peer
+	Settings   TorrentSettings `json:"settings"`
+	MagnetLink string          `json:"magnet_link"`
+	Comment    string          `json:"comment"`
+	// Creator is the program that has made the .torrent file.
+	Creator     string     `json:"creator"`
+	Created     *time.Time `json:"created,omitempty"` // when that was; absent if unknown
+	Private     bool       `json:"private"`
+	PieceLength int64      `json:"piece_length_bytes"` // 0 while it is unknown
+	Pieces      int        `json:"pieces"`             // wanted
+	PiecesDone  int        `json:"pieces_done"`        // wanted and verified
+	Dropped     int64      `json:"dropped_pieces"`     // pieces that were wrong
+	FileCount   int        `json:"file_count"`
+	Storage     string     `json:"storage"` // file, mmap or bolt
+	WebSeeds    []string   `json:"web_seeds"`
+	// PeerSources counts the connected peers by the source of their address, as in Peer.
+	PeerSources map[string]int `json:"peer_sources"`
 }
 
 // TorrentSettings are the settings of one torrent.
 type TorrentSettings struct {
-	Sequential   bool       `json:"sequential"` // in the order of the data, rather than rare pieces first
-	Limits       Limits     `json:"limits"`
-	HonourGlobal bool       `json:"honour_global"` // the limits of all torrents together hold for it, too
-	Goal         Goal       `json:"goal"`
-	PeerLimit    int        `json:"peer_limit"` // most connected peers; 0: no limit of its own
-	Trackers     [][]string `json:"trackers"`   // tiers of announce URLs; keys of private trackers are not hidden
-	Policy       PathPolicy `json:"policy"`     // in addition to the one of all torrents
+	// Sequential downloads pieces in the order of the data. Otherwise rare pieces come first.
+	Sequential bool   `json:"sequential"`
+	Limits     Limits `json:"limits"`
+	// HonourGlobal says that the limits of all torrents together apply to it, too.
+	HonourGlobal bool `json:"honour_global"`
+	Goal         Goal `json:"goal"`
+	PeerLimit    int  `json:"peer_limit"` // most connected peers; 0: no limit of its own
+	// Trackers are tiers of announce URLs. Keys of private trackers are not hidden.
+	Trackers [][]string `json:"trackers"`
+	Policy   PathPolicy `json:"policy"` // in addition to the one of all torrents
 }
 
 // Limits bound rates; 0 is no limit.
@@ -116,33 +124,39 @@ type PathLimit struct {
 	MbitS   float64 `json:"mbit_s"`
 }
 
-// Goal says when a complete torrent has been served enough: as soon as one part is reached. A part
-// of a torrent's goal that is 0 is the one of Settings, and one below 0 is never reached. A part of
-// Settings that is 0 is never reached.
+// Goal says when to stop serving a complete torrent: when the first of its parts is reached. If a part
+// of a torrent's goal is 0, that of Settings holds; if it is below 0, there is no such limit. In
+// Settings, 0 means no limit.
 type Goal struct {
 	Ratio float64 `json:"ratio"`  // of sent payload to the size of the wanted data
 	TimeS float64 `json:"time_s"` // since it was complete
 	IdleS float64 `json:"idle_s"` // without sending anything
 }
 
-// AddTorrent adds a torrent. Exactly one of Source and Torrent is given, or the file comes as the
-// part "torrent" of a multipart form, whose part "options" is this object.
+// AddTorrent adds a torrent. It needs either Source or Torrent. Alternatively, a multipart form has
+// the .torrent file in its part "torrent", and this object in its part "options".
 type AddTorrent struct {
-	Source     string   `json:"source,omitempty"`    // a magnet link, or the http or https URL of a .torrent file
-	Torrent    []byte   `json:"torrent,omitempty"`   // content of a .torrent file in base64
-	Directory  string   `json:"directory,omitempty"` // absolute; where the data goes. Absent: the default directory
-	Name       string   `json:"name,omitempty"`      // for users; absent: the torrent's own
-	Paused     bool     `json:"paused,omitempty"`
-	Complete   bool     `json:"complete,omitempty"` // the data is there: it is checked and served, and nothing is written
+	// Source is a magnet link, or the http or https URL of a .torrent file.
+	Source  string `json:"source,omitempty"`
+	Torrent []byte `json:"torrent,omitempty"` // content of a .torrent file in base64
+	// Directory is an absolute path for the data. Absent: the default directory.
+	Directory string `json:"directory,omitempty"`
+	Name      string `json:"name,omitempty"` // for users; absent: the torrent's own
+	Paused    bool   `json:"paused,omitempty"`
+	// Complete says that all data is there. It is checked and served, and nothing is written.
+	Complete   bool     `json:"complete,omitempty"`
 	Labels     []string `json:"labels,omitempty"`
 	Priority   string   `json:"priority,omitempty"` // low, normal (the default) or high
 	Select     []string `json:"select,omitempty"`   // patterns of the wanted files; none: all
 	Sequential bool     `json:"sequential,omitempty"`
-	Peers      []string `json:"peers,omitempty"`     // addresses to try, beside those that trackers name
-	Trackers   []string `json:"trackers,omitempty"`  // announce URLs, beside those of the torrent
-	WebSeeds   []string `json:"web_seeds,omitempty"` // URLs of servers with the data, beside those of the torrent
-	Limits     *Limits  `json:"limits,omitempty"`
-	Goal       *Goal    `json:"goal,omitempty"`
+	// Peers are addresses to try, in addition to those that trackers name.
+	Peers []string `json:"peers,omitempty"`
+	// Trackers are announce URLs in addition to those of the torrent.
+	Trackers []string `json:"trackers,omitempty"`
+	// WebSeeds are URLs of servers with the data, in addition to those of the torrent.
+	WebSeeds []string `json:"web_seeds,omitempty"`
+	Limits   *Limits  `json:"limits,omitempty"`
+	Goal     *Goal    `json:"goal,omitempty"`
 }
 
 // Added says which torrent was added.
@@ -152,43 +166,46 @@ type Added struct {
 	Existed  bool   `json:"existed"` // the daemon had it already, and nothing was changed
 }
 
-// Change changes the settings of a torrent. What is absent stays.
+// Change changes the settings of a torrent. Absent settings stay.
 type Change struct {
-	Name          *string           `json:"name,omitempty"` // for users; empty: the torrent's own. No file is renamed
-	Labels        *[]string         `json:"labels,omitempty"`
-	Priority      *string           `json:"priority,omitempty"` // low, normal or high
-	Files         map[string]string `json:"files,omitempty"`    // from the number of a file (from 1) to skip, low, normal or high
-	Sequential    *bool             `json:"sequential,omitempty"`
-	Limits        *Limits           `json:"limits,omitempty"`
-	HonourGlobal  *bool             `json:"honour_global,omitempty"`
-	Goal          *Goal             `json:"goal,omitempty"`
-	Trackers      *[][]string       `json:"trackers,omitempty"` // tiers of announce URLs
-	PeerLimit     *int              `json:"peer_limit,omitempty"`
-	Policy        *PathPolicy       `json:"policy,omitempty"`
-	QueuePosition *int              `json:"queue_position,omitempty"` // from 0; larger than the queue: its end
+	// Name is shown to users; empty: the torrent's own name. Files keep their names.
+	Name     *string   `json:"name,omitempty"`
+	Labels   *[]string `json:"labels,omitempty"`
+	Priority *string   `json:"priority,omitempty"` // low, normal or high
+	// Files maps the number of a file, from 1, to skip, low, normal or high.
+	Files        map[string]string `json:"files,omitempty"`
+	Sequential   *bool             `json:"sequential,omitempty"`
+	Limits       *Limits           `json:"limits,omitempty"`
+	HonourGlobal *bool             `json:"honour_global,omitempty"`
+	Goal         *Goal             `json:"goal,omitempty"`
+	Trackers     *[][]string       `json:"trackers,omitempty"` // tiers of announce URLs
+	PeerLimit    *int              `json:"peer_limit,omitempty"`
+	Policy       *PathPolicy       `json:"policy,omitempty"`
+	// QueuePosition counts from 0. A number beyond the queue is its end.
+	QueuePosition *int `json:"queue_position,omitempty"`
 }
 
 // Resume says how a torrent is resumed.
 type Resume struct {
-	Now bool `json:"now,omitempty"` // it passes the queue
+	Now bool `json:"now,omitempty"` // without waiting in the queue
 }
 
 // Move moves a torrent's data, in the background.
 type Move struct {
 	Directory string `json:"directory"` // absolute
-	// Data says whether the data is moved. Otherwise it is there already, and only the place
-	// changes.
+	// Data says that the data is moved, too. Otherwise it must be in Directory already.
 	Data bool `json:"data"`
 }
 
-// Rename gives a file of a torrent, or a directory with all its files, another path. Files on disk
-// are renamed, and nothing is overwritten. Without From it is the name that all paths begin with.
+// Rename gives another path to a file of a torrent, or to a directory with all its files. Files on
+// disk are renamed, and nothing is overwritten. Without From, the name changes that all paths begin
+// with.
 type Rename struct {
 	From string `json:"from,omitempty"` // as in the list of files, or a directory of them
 	To   string `json:"to"`             // the whole new path, with slashes
 }
 
-// AddPeers names peers to a torrent.
+// AddPeers gives a torrent addresses of peers.
 type AddPeers struct {
 	Peers []string `json:"peers"` // ISD-AS,[host]:port, or host:port
 }
@@ -202,7 +219,7 @@ type File struct {
 	Priority  string `json:"priority"`   // skip, low, normal or high
 }
 
-// Pieces says which pieces are there.
+// Pieces says which pieces are on disk.
 type Pieces struct {
 	Count       int   `json:"count"`
 	LengthBytes int64 `json:"length_bytes"`
@@ -210,18 +227,20 @@ type Pieces struct {
 	// Have has a bit for each piece, the first piece in the highest bit of the first byte; in
 	// base64.
 	Have []byte `json:"have"`
-	// Available has, for each piece, the number of connected peers that have it, at most 255; in
-	// base64. Empty if it is not known.
+	// Available has a byte for each piece: the number of connected peers that have it, at most 255;
+	// in base64. It is empty if that is unknown.
 	Available []byte `json:"available"`
-	// Partial has a bit for each piece of which some blocks are there, as in Have; in base64.
+	// Partial has a bit for each piece, as Have: some of its blocks are on disk; in base64.
 	Partial []byte `json:"partial"`
 }
 
 // Peer is one connected address-level peer with the sums of its connections.
 type Peer struct {
-	Address      string  `json:"address"` // ISD-AS,[host]:port, or host:port
-	ISDAS        string  `json:"isd_as,omitempty"`
-	Source       string  `json:"source"`           // of the address: named, tracker, dht, pex, lsd, earlier (run) or incoming
+	Address string `json:"address"` // ISD-AS,[host]:port, or host:port
+	ISDAS   string `json:"isd_as,omitempty"`
+	// Source of the address: named, tracker, dht, pex, lsd, earlier (from an earlier run) or
+	// incoming.
+	Source       string  `json:"source"`
 	Client       string  `json:"client,omitempty"` // as the peer names its program
 	Have         float64 `json:"have"`             // part of the torrent that the peer has, from 0 to 1
 	Incoming     bool    `json:"incoming"`         // the peer connected to us
@@ -231,10 +250,10 @@ type Peer struct {
 	UpMbitS      float64 `json:"up_mbit_s"`
 	ReadBytes    uint64  `json:"read_bytes"`
 	WrittenBytes uint64  `json:"written_bytes"`
-	Share        float64 `json:"share"`           // part of what these peers have sent, from 0 to 1
-	Interested   bool    `json:"interested"`      // we want something of it
+	Share        float64 `json:"share"`           // of the data that these peers have sent, 0 to 1
+	Interested   bool    `json:"interested"`      // we want data from it
 	Choked       bool    `json:"choked"`          // it serves us on none of its connections
-	PeerWants    bool    `json:"peer_interested"` // it wants something of us
+	PeerWants    bool    `json:"peer_interested"` // it wants data from us
 	Held         bool    `json:"held"`            // we serve it on none of its connections
 	Requests     int     `json:"outstanding_requests"`
 }
@@ -243,21 +262,24 @@ type Peer struct {
 // connection that is open.
 type Path struct {
 	// ID names the path-level peer among those of the torrent.
-	ID          string              `json:"id"`
-	Peer        string              `json:"peer"`
-	Source      string              `json:"source"`      // of its address, as in Peer
-	Fingerprint pathsel.Fingerprint `json:"fingerprint"` // empty where the transport has none, or it is not known yet
-	Conn        int                 `json:"conn"`        // always 0: braid opens one connection on a path
-	Transport   string              `json:"transport"`
-	Incoming    bool                `json:"incoming"` // the peer connected to us
-	Hops        []Hop               `json:"hops"`     // one for each AS, in the order of travel; empty on IP
+	ID     string `json:"id"`
+	Peer   string `json:"peer"`
+	Source string `json:"source"` // of its address, as in Peer
+	// Fingerprint is empty if the transport has none, or if it is not known yet.
+	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
+	// Conn is always 0: braid opens one connection on a path.
+	Conn      int    `json:"conn"`
+	Transport string `json:"transport"`
+	Incoming  bool   `json:"incoming"` // the peer connected to us
+	// Hops has one entry for each AS, in the order of travel. It is empty on IP.
+	Hops []Hop `json:"hops"`
 	// State is idle, opening, active, parked, probing or failed.
 	State  string `json:"state"`
 	Reason string `json:"reason"` // of the selector's last decision about it
 	// ReasonSince is when that was; absent if nothing was decided yet.
 	ReasonSince *time.Time `json:"reason_since,omitempty"`
-	// Refused is the clause of the policy that forbids the path, and Reason why; absent: it is
-	// allowed.
+	// Refused is the clause of the policy that forbids the path; Reason then explains it. Absent: the
+	// path is allowed.
 	Refused     string  `json:"refused,omitempty"`
 	Error       string  `json:"error,omitempty"`
 	DownMbitS   float64 `json:"down_mbit_s"`
@@ -269,21 +291,26 @@ type Path struct {
 	PacketsSent uint64  `json:"packets_sent"`
 	PacketsLost uint64  `json:"packets_lost"`
 	MTUBytes    int     `json:"mtu_bytes"` // of SCION packets, as announced; 0: unknown
-	Share       float64 `json:"share"`     // part of the bytes that all connections of the torrent have read, from 0 to 1
+	// Share of the bytes that all connections of the torrent have read, from 0 to 1.
+	Share float64 `json:"share"`
 	// Expiry is when the path expires; it is refreshed before. Absent if unknown.
 	Expiry *time.Time `json:"expiry,omitempty"`
 	// AnnouncedLatencyMs is the sum of the announced one-way latencies. It is a lower bound unless
 	// AnnouncedLatencyKnown.
-	AnnouncedLatencyMs      float64 `json:"announced_latency_ms"`
-	AnnouncedLatencyKnown   bool    `json:"announced_latency_known"`
-	MeasuredLatencyMs       float64 `json:"measured_latency_ms"`        // half of the smallest round-trip time; 0: not measured
-	AnnouncedBandwidthMbitS float64 `json:"announced_bandwidth_mbit_s"` // 0: no AS announced one
-	MeasuredBandwidthMbitS  float64 `json:"measured_bandwidth_mbit_s"`  // useful payload while some could flow; 0: not measured
-	ReadBytes               uint64  `json:"read_bytes"`
-	WrittenBytes            uint64  `json:"written_bytes"`
-	Failures                int     `json:"failures"`
-	Congestion              string  `json:"congestion"` // state of the congestion controller
-	WindowBytes             int     `json:"window_bytes"`
+	AnnouncedLatencyMs    float64 `json:"announced_latency_ms"`
+	AnnouncedLatencyKnown bool    `json:"announced_latency_known"`
+	// MeasuredLatencyMs is half of the smallest round-trip time; 0: not measured.
+	MeasuredLatencyMs float64 `json:"measured_latency_ms"`
+	// AnnouncedBandwidthMbitS is 0 if no AS has announced one.
+	AnnouncedBandwidthMbitS float64 `json:"announced_bandwidth_mbit_s"`
+	// MeasuredBandwidthMbitS is the rate of useful payload while the connection was in use; 0: not
+	// measured.
+	MeasuredBandwidthMbitS float64 `json:"measured_bandwidth_mbit_s"`
+	ReadBytes              uint64  `json:"read_bytes"`
+	WrittenBytes           uint64  `json:"written_bytes"`
+	Failures               int     `json:"failures"`
+	Congestion             string  `json:"congestion"` // state of the congestion controller
+	WindowBytes            int     `json:"window_bytes"`
 }
 
 // Hop is an AS of a path.
@@ -298,7 +325,7 @@ type Hop struct {
 type History struct {
 	StepS float64   `json:"step_s"` // time from one sample to the next
 	End   time.Time `json:"end"`    // of the last sample
-	// Paths that have carried data, or about which something was decided.
+	// Paths that have carried data, or about which the selector has decided.
 	Paths     []PathHistory `json:"paths"`
 	Decisions []Decision    `json:"decisions"` // oldest first
 }
@@ -348,22 +375,25 @@ type MapAS struct {
 // MapLink is a link between two ASes. Its ends are ordered so that A is nearer to the local AS on
 // the first path that uses the link.
 type MapLink struct {
-	A           string   `json:"a"` // interface ISD-AS#ID
-	B           string   `json:"b"`
-	Paths       int      `json:"paths"`        // known paths that use it
-	ActivePaths int      `json:"active_paths"` // of them, those that carry data
-	DownMbitS   float64  `json:"down_mbit_s"`  // what we receive over it
-	UpMbitS     float64  `json:"up_mbit_s"`
-	Forbidden   bool     `json:"forbidden"`    // by the policy of all torrents
-	LimitMbitS  float64  `json:"limit_mbit_s"` // the lowest limit that applies to it; 0: none
-	Torrents    []string `json:"torrents"`     // info hashes
+	A           string  `json:"a"` // interface ISD-AS#ID
+	B           string  `json:"b"`
+	Paths       int     `json:"paths"`        // known paths that use it
+	ActivePaths int     `json:"active_paths"` // of them, those that carry data
+	DownMbitS   float64 `json:"down_mbit_s"`  // what we receive over it
+	UpMbitS     float64 `json:"up_mbit_s"`
+	Forbidden   bool    `json:"forbidden"` // by the policy of all torrents
+	// LimitMbitS is the lowest limit that applies; 0: none.
+	LimitMbitS float64  `json:"limit_mbit_s"`
+	Torrents   []string `json:"torrents"` // info hashes
 }
 
 // PathPolicy says over which paths connections may be opened.
 type PathPolicy struct {
-	Sequence     string   `json:"sequence"`       // a regular expression over hops, as the scion tools have it; empty: any
-	ACL          string   `json:"acl"`            // such as "- 1-ff00:0:110#2, +"; empty: any
-	Preference   []string `json:"preference"`     // latency, bandwidth, hops, mtu: the most important first
+	// Sequence is a regular expression over hops, as in the scion tools; empty: any.
+	Sequence string `json:"sequence"`
+	ACL      string `json:"acl"` // such as "- 1-ff00:0:110#2, +"; empty: any
+	// Preference lists latency, bandwidth, hops and mtu, the most important first.
+	Preference   []string `json:"preference"`
 	MaxLatencyMs float64  `json:"max_latency_ms"` // longest announced one-way latency; 0: any
 	MinMTUBytes  int      `json:"min_mtu_bytes"`  // smallest SCION MTU; 0: any
 }
@@ -384,7 +414,7 @@ type PreviewPolicy struct {
 
 // PolicyPreview is the answer: what would apply, and what that means for the known paths.
 type PolicyPreview struct {
-	Policy       Policy               `json:"policy"` // put this to have it
+	Policy       Policy               `json:"policy"` // PUT it to apply it
 	Destinations []PreviewDestination `json:"destinations"`
 }
 
@@ -402,7 +432,8 @@ type PreviewPath struct {
 	Allowed     bool                `json:"allowed"`
 	Clause      string              `json:"clause,omitempty"` // which part of the policy forbids it
 	Reason      string              `json:"reason,omitempty"`
-	LimitMbitS  float64             `json:"limit_mbit_s"` // the lowest limit that applies to it; 0: none
+	// LimitMbitS is the lowest limit that applies; 0: none.
+	LimitMbitS float64 `json:"limit_mbit_s"`
 }
 
 // Tracker is a tracker of a torrent.
@@ -429,26 +460,32 @@ type LogEntry struct {
 	Text     string    `json:"text"`
 }
 
-// Settings are those of all torrents.
+// Settings are the settings for all torrents.
 type Settings struct {
 	Limits      Limits   `json:"limits"`
 	Alternative Limits   `json:"alternative"` // limits while the schedule or Always says so
 	Schedule    Schedule `json:"schedule"`
 	// ActiveDownloads and ActiveSeeds bound how many torrents run at a time; 0: all.
-	ActiveDownloads int        `json:"active_downloads"`
-	ActiveSeeds     int        `json:"active_seeds"`
-	Directory       string     `json:"directory"`          // where data goes if a torrent names no place; absolute
-	CompleteDir     string     `json:"complete_directory"` // complete data is moved there; empty: it stays
-	Script          string     `json:"completion_script"`  // program that is run when a torrent is complete; empty: none
-	WatchDir        string     `json:"watch_directory"`    // .torrent files that appear there are added; empty: none
-	Watched         string     `json:"watched_files"`      // what happens to them then: keep, delete or rename (to .added)
-	Policy          PathPolicy `json:"policy"`
-	Goal            Goal       `json:"goal"`       // of torrents that have none of their own
-	AddPaused       bool       `json:"add_paused"` // added torrents wait until they are resumed
-	// PeerExchange has connected peers tell each other of peers. Private torrents take no part.
+	ActiveDownloads int `json:"active_downloads"`
+	ActiveSeeds     int `json:"active_seeds"`
+	// Directory is an absolute path for the data of torrents that name no directory.
+	Directory string `json:"directory"`
+	// CompleteDir is a directory to which complete data is moved; empty: it stays.
+	CompleteDir string `json:"complete_directory"`
+	// Script is a program that runs when a torrent is complete; empty: none.
+	Script string `json:"completion_script"`
+	// WatchDir is a directory whose new .torrent files are added; empty: none.
+	WatchDir string `json:"watch_directory"`
+	// Watched says what happens to these files afterwards: keep, delete or rename (to .added).
+	Watched string     `json:"watched_files"`
+	Policy  PathPolicy `json:"policy"`
+	Goal    Goal       `json:"goal"` // for torrents without a goal of their own
+	// AddPaused says that added torrents wait until they are resumed.
+	AddPaused bool `json:"add_paused"`
+	// PeerExchange exchanges addresses of peers with connected peers, except for private torrents.
 	PeerExchange bool `json:"peer_exchange"`
-	// LocalDiscovery announces torrents to the local network and finds peers there. Private
-	// torrents take no part.
+	// LocalDiscovery announces torrents to the local network, and finds peers there, except for
+	// private torrents.
 	LocalDiscovery bool `json:"local_discovery"`
 }
 
@@ -461,7 +498,7 @@ type Schedule struct {
 	Days    []string `json:"days"`    // mon, tue, wed, thu, fri, sat, sun: the days on which Begin is
 }
 
-// ChangeSettings changes settings. What is absent stays.
+// ChangeSettings changes settings. Absent settings stay.
 type ChangeSettings struct {
 	Limits          *Limits     `json:"limits,omitempty"`
 	Alternative     *Limits     `json:"alternative,omitempty"`
@@ -480,25 +517,24 @@ type ChangeSettings struct {
 	LocalDiscovery  *bool       `json:"local_discovery,omitempty"`
 }
 
-// Snapshot is the first event of a stream: all that later events change.
+// Snapshot is the first event of a stream. Later events change it.
 type Snapshot struct {
 	Totals   Totals    `json:"totals"`
 	Torrents []Torrent `json:"torrents"`
 }
 
-// TorrentsChanged is the event torrents: rows that have changed or are new, and torrents that are
-// gone.
+// TorrentsChanged is the event "torrents": changed and new rows, and removed torrents.
 type TorrentsChanged struct {
 	Changed []Torrent `json:"changed"`
 	Removed []string  `json:"removed"` // info hashes
 }
 
-// Password is what a user knows.
+// Password is the password for TCP.
 type Password struct {
 	Password string `json:"password"`
 }
 
 // Problem is the body of every answer that is an error.
 type Problem struct {
-	Error string `json:"error"` // what was wrong and what to do
+	Error string `json:"error"` // what is wrong, and what to do
 }
