@@ -27,7 +27,8 @@ func (c *call) add() (any, error) {
 	}
 	var files []client.Source
 	if c.r.MultipartForm != nil {
-		parts := slices.Concat(slices.Collect(maps.Values(c.r.MultipartForm.File))...) // under any name, as in qBittorrent
+		// As in qBittorrent, the names of the parts do not matter.
+		parts := slices.Concat(slices.Collect(maps.Values(c.r.MultipartForm.File))...)
 		for _, part := range parts {
 			f, err := part.Open()
 			if err != nil {
@@ -40,7 +41,8 @@ func (c *call) add() (any, error) {
 			}
 			src, err := client.ParseTorrent(b)
 			if err != nil {
-				return nil, fail(http.StatusUnsupportedMediaType, "%q is not a valid torrent file: %v", part.Filename, err)
+				return nil, fail(http.StatusUnsupportedMediaType,
+					"%q is not a valid torrent file: %v", part.Filename, err)
 			}
 			files = append(files, src)
 		}
@@ -136,7 +138,11 @@ func (c *call) newOptions() (o node.Options, hold bool) {
 // keepLabels remembers what a call has named for new torrents.
 func (c *call) keepLabels(category string, tags []string) error {
 	if _, known := c.categories()[category]; category != "" && !known {
-		if err := c.labels.change(func(k *keptLabels) error { k.Categories[category] = ""; return nil }); err != nil {
+		err := c.labels.change(func(k *keptLabels) error {
+			k.Categories[category] = ""
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}

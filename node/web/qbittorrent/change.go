@@ -14,42 +14,46 @@ import (
 	"braid/tracker"
 )
 
+// answeredWrites are the writes with an answer other than success or an error.
+var answeredWrites = map[string]func(*call) (any, error){
+	"torrents/add":      (*call).add,
+	"torrents/addPeers": (*call).addPeers,
+}
+
 // writes are the calls that change something. Only POST reaches them.
-var writes = map[string]func(*call) (any, error){
+var writes = map[string]func(*call) error{
 	"app/setPreferences":          (*call).setPreferences,
 	"app/shutdown":                (*call).shutdown,
 	"transfer/setSpeedLimitsMode": (*call).setSpeedLimitsMode,
-	"transfer/toggleSpeedLimitsMode": func(c *call) (any, error) {
+	"transfer/toggleSpeedLimitsMode": func(c *call) error {
 		_, on := c.node.Settings().RatesAt(time.Now())
-		return nil, c.alternative(!on)
+		return c.alternative(!on)
 	},
-	"transfer/setDownloadLimit":         func(c *call) (any, error) { return nil, c.setRate(true) },
-	"transfer/setUploadLimit":           func(c *call) (any, error) { return nil, c.setRate(false) },
-	"torrents/add":                      (*call).add,
+	"transfer/setDownloadLimit":         func(c *call) error { return c.setRate(true) },
+	"transfer/setUploadLimit":           func(c *call) error { return c.setRate(false) },
 	"torrents/stop":                     (*call).stop,
 	"torrents/pause":                    (*call).stop, // before version 5
 	"torrents/start":                    (*call).start,
 	"torrents/resume":                   (*call).start,
 	"torrents/delete":                   (*call).remove,
-	"torrents/recheck":                  func(c *call) (any, error) { return nil, c.each((*node.Torrent).Verify) },
-	"torrents/reannounce":               func(c *call) (any, error) { return nil, c.each(foreign.Announce) },
+	"torrents/recheck":                  func(c *call) error { return c.each((*node.Torrent).Verify) },
+	"torrents/reannounce":               func(c *call) error { return c.each(foreign.Announce) },
 	"torrents/addTrackers":              (*call).addTrackers,
 	"torrents/editTracker":              (*call).editTracker,
 	"torrents/removeTrackers":           (*call).removeTrackers,
-	"torrents/addPeers":                 (*call).addPeers,
-	"torrents/increasePrio":             func(c *call) (any, error) { return nil, c.move(foreign.Up) },
-	"torrents/decreasePrio":             func(c *call) (any, error) { return nil, c.move(foreign.Down) },
-	"torrents/topPrio":                  func(c *call) (any, error) { return nil, c.move(foreign.Top) },
-	"torrents/bottomPrio":               func(c *call) (any, error) { return nil, c.move(foreign.Bottom) },
+	"torrents/increasePrio":             func(c *call) error { return c.move(foreign.Up) },
+	"torrents/decreasePrio":             func(c *call) error { return c.move(foreign.Down) },
+	"torrents/topPrio":                  func(c *call) error { return c.move(foreign.Top) },
+	"torrents/bottomPrio":               func(c *call) error { return c.move(foreign.Bottom) },
 	"torrents/filePrio":                 (*call).filePriority,
-	"torrents/setDownloadLimit":         func(c *call) (any, error) { return nil, c.setTorrentRate(true) },
-	"torrents/setUploadLimit":           func(c *call) (any, error) { return nil, c.setTorrentRate(false) },
+	"torrents/setDownloadLimit":         func(c *call) error { return c.setTorrentRate(true) },
+	"torrents/setUploadLimit":           func(c *call) error { return c.setTorrentRate(false) },
 	"torrents/setShareLimits":           (*call).setShareLimits,
 	"torrents/setLocation":              (*call).setLocation,
 	"torrents/setSavePath":              (*call).setLocation,
 	"torrents/rename":                   (*call).rename,
-	"torrents/renameFile":               func(c *call) (any, error) { return nil, c.renamePath(false) },
-	"torrents/renameFolder":             func(c *call) (any, error) { return nil, c.renamePath(true) },
+	"torrents/renameFile":               func(c *call) error { return c.renamePath(false) },
+	"torrents/renameFolder":             func(c *call) error { return c.renamePath(true) },
 	"torrents/setCategory":              (*call).setCategory,
 	"torrents/createCategory":           (*call).createCategory,
 	"torrents/editCategory":             (*call).editCategory,
@@ -58,13 +62,20 @@ var writes = map[string]func(*call) (any, error){
 	"torrents/removeTags":               (*call).removeTags,
 	"torrents/createTags":               (*call).createTags,
 	"torrents/deleteTags":               (*call).deleteTags,
-	"torrents/setAutoManagement":        func(c *call) (any, error) { return nil, c.refuseOn("enable", "automatic management") },
-	"torrents/toggleFirstLastPiecePrio": func(*call) (any, error) { return nil, lacking("priority for first and last pieces") },
+	"torrents/setAutoManagement":        (*call).setAutoManagement,
+	"torrents/toggleFirstLastPiecePrio": lacks("priority for first and last pieces"),
 	"torrents/toggleSequentialDownload": (*call).toggleSequential,
 	"torrents/setForceStart":            (*call).setForceStart,
 	"torrents/setSuperSeeding":          (*call).setSuperSeeding,
-	"torrents/setDownloadPath":          func(*call) (any, error) { return nil, lacking("directory for the incomplete data of one torrent") },
+	"torrents/setDownloadPath":          lacks("directory for the incomplete data of one torrent"),
 }
+
+// lacks is a write that braid always refuses.
+func lacks(what string) func(*call) error {
+	return func(*call) error { return lacking(what) }
+}
+
+func (c *call) setAutoManagement() error { return c.refuseOn("enable", "automatic management") }
 
 // each does something with all torrents that are named.
 func (c *call) each(do func(*node.Torrent) error) error {
@@ -86,18 +97,18 @@ func (c *call) refuseOn(name, what string) error {
 	return nil
 }
 
-func (c *call) stop() (any, error) { return nil, c.each(foreign.Stop) }
+func (c *call) stop() error { return c.each(foreign.Stop) }
 
-func (c *call) start() (any, error) {
-	return nil, c.each(func(t *node.Torrent) error {
+func (c *call) start() error {
+	return c.each(func(t *node.Torrent) error {
 		return foreign.Start(c.r.Context(), t, false)
 	})
 }
 
 // setForceStart has torrents pass the queue. Taking that back puts them into the queue again.
-func (c *call) setForceStart() (any, error) {
+func (c *call) setForceStart() error {
 	force := c.on("value")
-	return nil, c.each(func(t *node.Torrent) error {
+	return c.each(func(t *node.Torrent) error {
 		forced := t.Status().Forced
 		switch {
 		case force && !forced:
@@ -117,10 +128,10 @@ func (c *call) setForceStart() (any, error) {
 	})
 }
 
-func (c *call) remove() (any, error) {
+func (c *call) remove() error {
 	c.needed("deleteFiles")
 	data := c.on("deleteFiles")
-	return nil, c.each(func(t *node.Torrent) error { return c.node.Remove(t.InfoHash(), data) })
+	return c.each(func(t *node.Torrent) error { return c.node.Remove(t.InfoHash(), data) })
 }
 
 func (c *call) move(how foreign.Direction) error {
@@ -131,18 +142,18 @@ func (c *call) move(how foreign.Direction) error {
 	return foreign.Move(c.node, all, how)
 }
 
-func (c *call) toggleSequential() (any, error) {
-	return nil, c.each(func(t *node.Torrent) error {
+func (c *call) toggleSequential() error {
+	return c.each(func(t *node.Torrent) error {
 		return t.Set(node.Change{Sequential: ptr(!t.Status().Sequential)})
 	})
 }
 
-func (c *call) setSuperSeeding() (any, error) {
+func (c *call) setSuperSeeding() error {
 	mode := client.NoSuperSeeding
 	if c.on("value") {
 		mode = client.AlwaysSuperSeeding
 	}
-	return nil, c.set(node.Change{SuperSeeding: &mode})
+	return c.set(node.Change{SuperSeeding: &mode})
 }
 
 // withRate returns rates with another limit, in bytes per second; 0 or less is none.
@@ -174,16 +185,16 @@ func (c *call) setRate(down bool) error {
 	return c.node.Change(func(s *node.Settings) { s.Rates = withRate(s.Rates, down, limit) })
 }
 
-func (c *call) setSpeedLimitsMode() (any, error) {
+func (c *call) setSpeedLimitsMode() error {
 	c.needed("mode")
 	mode := c.whole("mode", 0)
 	if mode < 0 || mode > 1 {
 		c.wrong("mode: want 0 or 1")
 	}
 	if c.err != nil {
-		return nil, c.err
+		return c.err
 	}
-	return nil, c.alternative(mode == 1)
+	return c.alternative(mode == 1)
 }
 
 func (c *call) alternative(on bool) error {
@@ -191,19 +202,20 @@ func (c *call) alternative(on bool) error {
 }
 
 // setShareLimits changes when torrents have been served enough: -2 is the global limit, -1 none.
-func (c *call) setShareLimits() (any, error) {
+func (c *call) setShareLimits() error {
 	for _, name := range []string{"ratioLimit", "seedingTimeLimit", "inactiveSeedingTimeLimit"} {
 		c.needed(name)
 	}
 	goal := c.goal()
 	c.shareLimitAction()
-	return nil, c.set(node.Change{Goal: &goal})
+	return c.set(node.Change{Goal: &goal})
 }
 
 // shareLimitAction says what happens to a torrent that has reached a limit of seeding: it is
 // stopped.
 func (c *call) shareLimitAction() {
-	if action := c.text("shareLimitAction"); !slices.Contains([]string{"", "Default", "Stop", "-1", "0"}, action) {
+	stops := []string{"", "Default", "Stop", "-1", "0"}
+	if !slices.Contains(stops, c.text("shareLimitAction")) {
 		c.wrong("braid has no other action at a share limit than Stop")
 	}
 }
@@ -241,7 +253,7 @@ func (c *call) directory(name string) string {
 	return filepath.Clean(dir)
 }
 
-func (c *call) setLocation() (any, error) {
+func (c *call) setLocation() error {
 	if !c.has("hashes") && c.has("id") { // setSavePath names them so
 		c.r.Form.Set("hashes", c.text("id"))
 	}
@@ -250,7 +262,7 @@ func (c *call) setLocation() (any, error) {
 		name = "path"
 	}
 	dir := c.directory(name)
-	return nil, c.each(func(t *node.Torrent) error { return t.Move(dir, true) })
+	return c.each(func(t *node.Torrent) error { return t.Move(dir, true) })
 }
 
 // levels are braid's priorities for those of qBittorrent.
@@ -261,51 +273,52 @@ var levels = map[int]client.Priority{
 	maximal: client.High,
 }
 
-func (c *call) filePriority() (any, error) {
+func (c *call) filePriority() error {
 	t, err := c.torrent()
 	ids, p := split(c.needed("id"), "|"), c.whole("priority", -1)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case c.err != nil:
-		return nil, c.err
+		return c.err
 	}
 	to, ok := levels[p]
 	if !ok {
-		return nil, fail(http.StatusBadRequest, "priority %d: want 0, 1, 6 or 7", p)
+		return fail(http.StatusBadRequest, "priority %d: want 0, 1, 6 or 7", p)
 	}
 	files, n := map[int]client.Priority{}, len(t.Files())
 	for _, id := range ids {
 		i, err := strconv.Atoi(id)
 		if err != nil {
-			return nil, fail(http.StatusBadRequest, "%q is no number of a file", id)
+			return fail(http.StatusBadRequest, "%q is no number of a file", id)
 		}
 		if i < 0 || i >= n {
-			return nil, fail(http.StatusConflict, "there is no file %d: the torrent has %d", i, n)
+			return fail(http.StatusConflict, "there is no file %d: the torrent has %d", i, n)
 		}
 		files[i] = to
 	}
-	return nil, t.Set(node.Change{Files: files})
+	return t.Set(node.Change{Files: files})
 }
 
 // addTrackers adds announce URLs, one on each line. Each is a tier of its own; those that are there
 // already stay where they are.
-func (c *call) addTrackers() (any, error) {
+func (c *call) addTrackers() error {
 	t, err := c.torrent()
 	urls := split(c.needed("urls"), "\n")
 	if len(urls) > maxSources {
 		c.wrong("more than %d trackers in one call", maxSources)
 	}
 	if err != nil || c.err != nil {
-		return nil, err
+		return err
 	}
-	return nil, changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+	return changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
 		for _, text := range urls {
 			u, err := tracker.ParseURL(text)
 			if err != nil {
 				return nil, fail(http.StatusBadRequest, "%v", err)
 			}
-			if !slices.ContainsFunc(slices.Concat(tiers...), func(x tracker.URL) bool { return x.String() == u.String() }) {
+			isSame := func(x tracker.URL) bool { return x.String() == u.String() }
+			if !slices.ContainsFunc(slices.Concat(tiers...), isSame) {
 				tiers = append(tiers, []tracker.URL{u.OfUser()})
 			}
 		}
@@ -326,7 +339,7 @@ func changeTrackers(t *node.Torrent, f func([][]tracker.URL) ([][]tracker.URL, e
 	return t.Set(node.Change{Trackers: &tiers})
 }
 
-func (c *call) editTracker() (any, error) {
+func (c *call) editTracker() error {
 	t, err := c.torrent()
 	from := c.text("origUrl")
 	if !c.has("origUrl") {
@@ -334,13 +347,13 @@ func (c *call) editTracker() (any, error) {
 	}
 	to := c.needed("newUrl")
 	if err != nil || c.err != nil {
-		return nil, err
+		return err
 	}
 	u, err := tracker.ParseURL(to)
 	if err != nil {
-		return nil, fail(http.StatusBadRequest, "%v", err)
+		return fail(http.StatusBadRequest, "%v", err)
 	}
-	return nil, changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+	return changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
 		found := false
 		for _, tier := range tiers {
 			for i, x := range tier {
@@ -359,13 +372,13 @@ func (c *call) editTracker() (any, error) {
 	})
 }
 
-func (c *call) removeTrackers() (any, error) {
+func (c *call) removeTrackers() error {
 	t, err := c.torrent()
 	urls := split(c.needed("urls"), "|")
 	if err != nil || c.err != nil {
-		return nil, err
+		return err
 	}
-	return nil, changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+	return changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
 		found := false
 		for i := range tiers {
 			tiers[i] = slices.DeleteFunc(tiers[i], func(u tracker.URL) bool {
@@ -411,10 +424,10 @@ func (c *call) addPeers() (any, error) {
 	return out, nil
 }
 
-func (c *call) shutdown() (any, error) {
+func (c *call) shutdown() error {
 	if c.options.Shutdown == nil {
-		return nil, fail(http.StatusConflict, "this program cannot be ended through the API")
+		return fail(http.StatusConflict, "this program cannot be ended through the API")
 	}
 	go c.options.Shutdown()
-	return nil, nil
+	return nil
 }

@@ -143,23 +143,24 @@ func (c *call) tags() []string {
 	return append([]string{}, slices.Compact(all)...)
 }
 
-// validName finds names that a node does not take as labels.
+// validName tells whether a node accepts a name as a label.
 func validName(name string) bool {
-	return name != "" && len(name) <= 100 && !strings.ContainsAny(name, ",\n") && !strings.HasPrefix(name, prefix) &&
+	return name != "" && len(name) <= 100 &&
+		!strings.ContainsAny(name, ",\n") && !strings.HasPrefix(name, prefix) &&
 		!strings.HasPrefix(name, "/") && !strings.HasSuffix(name, "/") && !strings.Contains(name, "//")
 }
 
-func (c *call) createCategory() (any, error) {
+func (c *call) createCategory() error {
 	name, dir := c.needed("category"), c.text("savePath")
 	switch {
 	case c.err != nil:
-		return nil, c.err
+		return c.err
 	case !validName(name):
-		return nil, fail(http.StatusConflict, "%q is no name for a category", name)
+		return fail(http.StatusConflict, "%q is no name for a category", name)
 	case dir != "" && !filepath.IsAbs(dir):
-		return nil, fail(http.StatusConflict, "%q is not an absolute path", dir)
+		return fail(http.StatusConflict, "%q is not an absolute path", dir)
 	}
-	return nil, c.labels.change(func(k *keptLabels) error {
+	return c.labels.change(func(k *keptLabels) error {
 		if _, ok := k.Categories[name]; ok {
 			return fail(http.StatusConflict, "there is a category %q already", name)
 		}
@@ -168,23 +169,23 @@ func (c *call) createCategory() (any, error) {
 	})
 }
 
-func (c *call) editCategory() (any, error) {
+func (c *call) editCategory() error {
 	name, dir := c.needed("category"), c.needed("savePath")
 	switch _, known := c.categories()[name]; {
 	case c.err != nil:
-		return nil, c.err
+		return c.err
 	case !known:
-		return nil, fail(http.StatusConflict, "there is no category %q", name)
+		return fail(http.StatusConflict, "there is no category %q", name)
 	case dir != "" && !filepath.IsAbs(dir):
-		return nil, fail(http.StatusConflict, "%q is not an absolute path", dir)
+		return fail(http.StatusConflict, "%q is not an absolute path", dir)
 	}
-	return nil, c.labels.change(func(k *keptLabels) error {
+	return c.labels.change(func(k *keptLabels) error {
 		k.Categories[name] = dir
 		return nil
 	})
 }
 
-func (c *call) removeCategories() (any, error) {
+func (c *call) removeCategories() error {
 	names := split(c.needed("categories"), "\n")
 	err := c.labels.change(func(k *keptLabels) error {
 		for _, n := range names {
@@ -193,9 +194,9 @@ func (c *call) removeCategories() (any, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return nil, relabel(c.node.Torrents(), func(category string, tags []string) (string, []string) {
+	return relabel(c.node.Torrents(), func(category string, tags []string) (string, []string) {
 		if slices.Contains(names, category) {
 			category = ""
 		}
@@ -203,15 +204,15 @@ func (c *call) removeCategories() (any, error) {
 	})
 }
 
-func (c *call) setCategory() (any, error) {
+func (c *call) setCategory() error {
 	all, name := c.torrents(), c.needed("category")
 	if _, known := c.categories()[name]; c.err == nil && name != "" && !known {
-		return nil, fail(http.StatusConflict, "there is no category %q", name)
+		return fail(http.StatusConflict, "there is no category %q", name)
 	}
 	if c.err != nil {
-		return nil, c.err
+		return c.err
 	}
-	return nil, relabel(all, func(_ string, tags []string) (string, []string) { return name, tags })
+	return relabel(all, func(_ string, tags []string) (string, []string) { return name, tags })
 }
 
 // relabel changes the categories and tags of torrents.
@@ -248,24 +249,24 @@ func (c *call) keepTags(names []string) error {
 	})
 }
 
-func (c *call) createTags() (any, error) {
+func (c *call) createTags() error {
 	names := c.tagNames()
 	if c.err != nil {
-		return nil, c.err
+		return c.err
 	}
-	return nil, c.keepTags(names)
+	return c.keepTags(names)
 }
 
-func (c *call) deleteTags() (any, error) {
+func (c *call) deleteTags() error {
 	names := split(c.needed("tags"), ",")
 	err := c.labels.change(func(k *keptLabels) error {
 		k.Tags = slices.DeleteFunc(k.Tags, func(t string) bool { return slices.Contains(names, t) })
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return nil, relabel(c.node.Torrents(), without(names))
+	return relabel(c.node.Torrents(), without(names))
 }
 
 func without(names []string) func(string, []string) (string, []string) {
@@ -276,29 +277,29 @@ func without(names []string) func(string, []string) (string, []string) {
 	}
 }
 
-func (c *call) addTags() (any, error) {
+func (c *call) addTags() error {
 	all, names := c.torrents(), c.tagNames()
 	if c.err != nil {
-		return nil, c.err
+		return c.err
 	}
 	if err := c.keepTags(names); err != nil {
-		return nil, err
+		return err
 	}
-	return nil, relabel(all, func(category string, tags []string) (string, []string) {
+	return relabel(all, func(category string, tags []string) (string, []string) {
 		return category, append(tags, names...)
 	})
 }
 
 // removeTags takes away the tags that are named, or all of them.
-func (c *call) removeTags() (any, error) {
+func (c *call) removeTags() error {
 	all, names := c.torrents(), split(c.text("tags"), ",")
 	if c.err != nil {
-		return nil, c.err
+		return c.err
 	}
 	if len(names) == 0 {
-		return nil, relabel(all, func(category string, _ []string) (string, []string) {
+		return relabel(all, func(category string, _ []string) (string, []string) {
 			return category, nil
 		})
 	}
-	return nil, relabel(all, without(names))
+	return relabel(all, without(names))
 }

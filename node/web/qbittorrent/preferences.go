@@ -29,7 +29,7 @@ func typed[T any](name string, get func(*node.Settings) T, put func(*node.Settin
 	return checked(name, "of another type", func(T) bool { return true }, get, put)
 }
 
-// checked is a preference that not all values of type T are right for.
+// checked is a preference that accepts only some values of type T.
 func checked[T any](
 	name, fault string, right func(T) bool, get func(*node.Settings) T, put func(*node.Settings, T),
 ) preference {
@@ -61,7 +61,7 @@ func flag(name string, same bool, of func(*node.Settings) *bool) preference {
 		func(s *node.Settings, v bool) { *of(s) = v == same })
 }
 
-// most is a largest number of things; -1 is no limit.
+// most is a limit of a number; -1 is no limit.
 func most(name string, of func(*node.Settings) *int) preference {
 	return typed(name, func(s *node.Settings) int { return cmp.Or(*of(s), -1) },
 		func(s *node.Settings, v int) { *of(s) = max(v, 0) })
@@ -89,8 +89,8 @@ func rates(prefix string, of func(*node.Settings) *node.Rates) (out []preference
 	return out
 }
 
-// limited is a limit of two preferences: a value, which is negative if it is off, and a switch,
-// which has the last word.
+// limited is a limit as two preferences: a value, which is negative if the limit is off, and a switch.
+// The switch is applied last.
 func limited(
 	value string, get func(*node.Settings) float64, put func(*node.Settings, float64),
 ) []preference {
@@ -98,17 +98,21 @@ func limited(
 	return []preference{
 		typed(value, func(s *node.Settings) float64 { return cmp.Or(max(get(s), 0), -1) },
 			func(s *node.Settings, v float64) { put(s, max(v, 0)) }),
-		{on, func(s *node.Settings) any { return get(s) > 0 }, func(s *node.Settings, raw json.RawMessage) error {
-			switch {
-			case string(raw) == "false":
-				put(s, 0)
-			case string(raw) != "true":
-				return fail(http.StatusBadRequest, "%s: %s is not true or false", on, raw)
-			case get(s) <= 0:
-				return fail(http.StatusConflict, "%s: needs %s above 0", on, value)
-			}
-			return nil
-		}},
+		{
+			name: on,
+			get:  func(s *node.Settings) any { return get(s) > 0 },
+			put: func(s *node.Settings, raw json.RawMessage) error {
+				switch {
+				case string(raw) == "false":
+					put(s, 0)
+				case string(raw) != "true":
+					return fail(http.StatusBadRequest, "%s: %s is not true or false", on, raw)
+				case get(s) <= 0:
+					return fail(http.StatusConflict, "%s: needs %s above 0", on, value)
+				}
+				return nil
+			},
+		},
 	}
 }
 
@@ -118,7 +122,7 @@ func limitedTime(value string, of func(*node.Settings) *time.Duration) []prefere
 		func(s *node.Settings, v float64) { *of(s) = foreign.Minutes(v) })
 }
 
-// preferences are those that a node has, in the order in which they are changed.
+// preferences are the ones that can be changed, in the order in which changes are applied.
 var preferences = slices.Concat(
 	rates("", func(s *node.Settings) *node.Rates { return &s.Rates }),
 	rates("alt_", func(s *node.Settings) *node.Rates { return &s.Alternative.Rates }),
@@ -135,7 +139,7 @@ var preferences = slices.Concat(
 		bounded("scheduler_days", 9,
 			func(s *node.Settings) int { return daysNumber(s.Alternative.Schedule.Days) },
 			func(s *node.Settings, v int) {
-				if v != daysNumber(s.Alternative.Schedule.Days) { // sets without a number stay
+				if v != daysNumber(s.Alternative.Schedule.Days) { // keep a set without a number
 					s.Alternative.Schedule.Days = daysOf(v)
 				}
 			}),
@@ -176,7 +180,7 @@ var preferences = slices.Concat(
 	},
 )
 
-// fixedPreferences have one value, and no other can be set. Clients decide by some of them.
+// fixedPreferences have one value, and others are refused. Clients read some of them.
 var fixedPreferences = map[string]any{
 	"queueing_enabled": true, "max_active_torrents": -1, "dont_count_slow_torrents": true,
 	"max_ratio_act": 0, // the torrent is stopped
@@ -188,8 +192,8 @@ var fixedPreferences = map[string]any{
 	"web_ui_csrf_protection_enabled": true, "web_ui_host_header_validation_enabled": true,
 }
 
-// daysNumber is 0 for every day, 1 for Monday to Friday, 2 for the weekend, and 3 to 9 for Monday
-// to Sunday. Other sets of days have no number: they are told as every day.
+// daysNumber returns 0 for every day, 1 for Monday to Friday, 2 for the weekend, and 3 to 9 for Monday
+// to Sunday. Other sets of days have no number, and get 0.
 func daysNumber(days [7]bool) int {
 	for n := range 10 {
 		if daysOf(n) == days {
@@ -226,17 +230,17 @@ func (c *call) preferences() (any, error) {
 	return out, nil
 }
 
-// setPreferences changes the preferences in the argument json: all of them, or none. It passes over
-// names that it does not know, as qBittorrent does.
-func (c *call) setPreferences() (any, error) {
+// setPreferences changes the preferences in the argument json: all of them, or none. It ignores unknown
+// names, as qBittorrent does.
+func (c *call) setPreferences() error {
 	var wanted map[string]json.RawMessage
 	if json.Unmarshal([]byte(c.needed("json")), &wanted) != nil {
 		c.wrong("json: not an object in JSON")
 	}
 	if c.err != nil {
-		return nil, c.err
+		return c.err
 	}
-	return nil, foreign.ChangeSettings(c.node, func(s *node.Settings) error {
+	return foreign.ChangeSettings(c.node, func(s *node.Settings) error {
 		for _, p := range preferences {
 			if raw, ok := wanted[p.name]; ok {
 				if err := p.put(s, raw); err != nil {
@@ -298,7 +302,7 @@ func (c *call) speedLimitsMode() (any, error) {
 	return text([]string{"0", "1"}[number(on)]), nil
 }
 
-// serverState is what sync/maindata tells of the whole program.
+// serverState is the state of the whole program in sync/maindata.
 func (c *call) serverState() map[string]any {
 	info, _ := c.transferInfo()
 	out := info.(map[string]any)
@@ -312,8 +316,10 @@ func (c *call) serverState() map[string]any {
 		b, _ := json.Marshal(math.Round(float64(ever.Sent)/float64(ever.Fetched)*100) / 100)
 		ratio = string(b)
 	}
-	out["alltime_dl"], out["alltime_ul"], out["global_ratio"] = ever.Fetched, ever.Sent, ratio //nolint:misspell // the names of the API
-	out["free_space_on_disk"], out["total_peer_connections"] = free, c.node.Stats().Peers
+	out["alltime_dl"], out["alltime_ul"] = ever.Fetched, ever.Sent //nolint:misspell // API names
+	out["global_ratio"] = ratio
+	out["free_space_on_disk"] = free
+	out["total_peer_connections"] = c.node.Stats().Peers
 	out["use_subcategories"], out["queued_io_jobs"], out["read_cache_hits"] = false, 0, "0"
 	return out
 }

@@ -9,16 +9,16 @@ import (
 )
 
 // rename gives a torrent another name for users. No file is renamed, as in qBittorrent.
-func (c *call) rename() (any, error) {
+func (c *call) rename() error {
 	name := strings.TrimSpace(c.needed("name"))
 	t, err := c.torrent()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if name == "" {
-		return nil, fail(http.StatusConflict, "a torrent needs a name")
+		return fail(http.StatusConflict, "a torrent needs a name")
 	}
-	return nil, t.Set(node.Change{Name: &name})
+	return t.Set(node.Change{Name: &name})
 }
 
 // renamePath gives a file, or a directory with its files, another path below that of the torrent.
@@ -28,7 +28,8 @@ func (c *call) renamePath(directory bool) error {
 	if err != nil {
 		return err
 	}
-	if isFile := slices.ContainsFunc(t.Files(), func(f node.File) bool { return f.Path == from }); isFile == directory {
+	isNamed := func(f node.File) bool { return f.Path == from }
+	if isFile := slices.ContainsFunc(t.Files(), isNamed); isFile == directory {
 		return fail(http.StatusConflict, "%q is no such file or directory of the torrent", from)
 	}
 	return t.Rename(from, to)

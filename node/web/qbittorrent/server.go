@@ -2,13 +2,13 @@
 // automate downloads use it. It is a thin layer over package node.
 //
 //	server.go       the calls, who may make them, and how they read their arguments
-//	torrents.go     what is told of torrents
+//	torrents.go     the list of torrents, and their properties
 //	details.go      files, trackers, peers and pieces of one torrent
-//	change.go       what changes torrents
+//	change.go       changing torrents
 //	add.go          adding torrents
 //	labels.go       categories and tags, which a node keeps as labels
 //	preferences.go  the settings
-//	sync.go         differences to what a client knows already
+//	sync.go         the differences since a client's last request
 //
 // A category is a label of the form category:NAME. All other labels are tags.
 //
@@ -92,8 +92,13 @@ func Handler(n *node.Node, o Options) (http.Handler, error) {
 	for name, f := range reads {
 		mux.HandleFunc("/api/v2/"+name, s.handle(f)) // some clients read with POST
 	}
-	for name, f := range writes {
+	for name, f := range answeredWrites {
 		mux.HandleFunc("POST /api/v2/"+name, s.handle(f))
+	}
+	for name, f := range writes {
+		mux.HandleFunc("POST /api/v2/"+name, s.handle(func(c *call) (any, error) {
+			return nil, f(c)
+		}))
 	}
 	return mux, nil
 }
@@ -154,14 +159,14 @@ type file struct {
 	data []byte
 }
 
-// call is a call that is being answered. Its reader notes the first argument that is wrong.
+// call is one call. Its methods that read arguments keep the first error.
 type call struct {
 	*server
 	r   *http.Request
 	err error
 }
 
-// status is an error with the status of HTTP that tells of it.
+// status is an error with its HTTP status.
 type status struct {
 	code int
 	text string
@@ -258,7 +263,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		s.write(w, text("Ok."), nil)
-	case s.options.Access.Allowed(r) == nil: // no password is set, or there is a session already
+	case s.options.Access.Allowed(r) == nil: // without a password, or in a session
 		s.write(w, text("Ok."), nil)
 	default:
 		s.options.Logger.Info("a login was refused", "from", r.RemoteAddr, "reason", err)
@@ -361,8 +366,8 @@ func (c *call) torrent() (*node.Torrent, error) {
 	return t, nil
 }
 
-// torrents are those that the argument hashes names: all, or a list with bars. Each is there once.
-// It passes over unknown ones, as qBittorrent does.
+// torrents returns the torrents that the argument hashes names: all, or a list with bars. It returns
+// each torrent once, and ignores unknown ones, as qBittorrent does.
 func (c *call) torrents() (out []*node.Torrent) {
 	hashes := c.needed("hashes")
 	if hashes == "all" {
