@@ -14,7 +14,8 @@ import (
 const unixPrefix = "unix:"
 
 // ErrNeedsPassword says that an address is open to others while no password is set.
-var ErrNeedsPassword = errors.New("others could control this braid: set a password first, or listen on 127.0.0.1")
+var ErrNeedsPassword = errors.New("others could control this braid: " +
+	"set a password first, or listen on 127.0.0.1")
 
 // listen opens unix:PATH, or host:port on TCP. Without a password, TCP must be on loopback.
 func listen(address string, password bool) (net.Listener, error) {

@@ -23,11 +23,12 @@ const (
 	maxNameLabel     = 100 // bytes
 )
 
-// metrics answers with the figures of a node, in Prometheus' text format. They are collected when
-// they are asked for.
+// metrics answers with the figures of a node, in Prometheus' text format. Each request collects them
+// anew.
 func metrics(n *node.Node) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(figures{n}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	r.MustRegister(figures{n}, collectors.NewGoCollector(), process)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 

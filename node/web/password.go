@@ -60,8 +60,9 @@ func readHash(file string) (*hashed, error) {
 		return nil, fmt.Errorf("read the password: %w", err)
 	}
 	h := &hashed{}
-	// A damaged file must not open the server to everybody.
-	if err := json.Unmarshal(b, h); err != nil || h.Iterations < 1 || h.Iterations > 100*iterations || len(h.Key) != sha256.Size {
+	err = json.Unmarshal(b, h)
+	right := 1 <= h.Iterations && h.Iterations <= 100*iterations && len(h.Key) == sha256.Size
+	if err != nil || !right { // a damaged file must not open the server to everybody
 		return nil, fmt.Errorf("the file %s is damaged: delete it, and set the password again",
 			file)
 	}

@@ -87,7 +87,8 @@ var torrentFields = table[*view]{
 	{"metadata_percent_complete", camel, func(v *view) any {
 		return boolToFloat(!v.status.IsMagnet)
 	}},
-	{"name", camel, func(v *view) any { return cmp.Or(v.source().Name, v.status.Name) }}, // clients look for files of this name
+	// Clients look for files of this name.
+	{"name", camel, func(v *view) any { return cmp.Or(v.source().Name, v.status.Name) }},
 	{"peer_limit", kebab, func(v *view) any { return v.peerLimit() }},
 	{"peers", camel, func(v *view) any { return peerFields.list(v.dialect, v.peers()) }},
 	{"peers_connected", camel, func(v *view) any { return v.status.Peers }},

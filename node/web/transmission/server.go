@@ -81,8 +81,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(sessionHeader, s.sessionID)
 	w.Header().Set("X-Transmission-Rpc-Version", rpcVersionSemver)
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get(sessionHeader)), []byte(s.sessionID)) != 1 {
-		http.Error(w, fmt.Sprintf("Send the request again with the header %s: %s\n\n"+
-			"It shows that the request does not come from a foreign web page.", sessionHeader, s.sessionID), http.StatusConflict)
+		text := fmt.Sprintf("Send the request again with the header %s: %s\n\n"+
+			"It shows that the request does not come from a foreign web page.",
+			sessionHeader, s.sessionID)
+		http.Error(w, text, http.StatusConflict)
 		return
 	}
 	if r.Method != http.MethodPost {

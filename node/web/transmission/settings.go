@@ -14,7 +14,7 @@ import (
 	"braid/storage"
 )
 
-// session is the settings of the node as one request sees them.
+// session has the node's settings during one request.
 type session struct {
 	*server
 	node.Settings
@@ -115,7 +115,7 @@ func (l limit) settings() []setting {
 	}
 }
 
-// limited is a limit after the change.
+// edited returns the limit after the change.
 func (l limit) edited(r *reader, now float64, off values) float64 {
 	number, is := now, now > 0
 	if !is {
@@ -139,8 +139,8 @@ func (l limit) edited(r *reader, now float64, off values) float64 {
 	return number
 }
 
-// sessionSettings are the fields of session_get, sorted by what they are about. docs/rpc.md lists
-// those that braid lacks.
+// sessionSettings are the fields of session_get, grouped by subject. docs/rpc.md lists the fields that
+// braid lacks.
 var sessionSettings = [][]setting{
 	rate("speed_limit_down", "speed_limit_down_enabled",
 		func(r *node.Settings) (*int64, *bool) { return &r.Rates.Download, &r.Rates.DownloadOff }),
@@ -204,7 +204,7 @@ var alternativeRates = []setting{
 	minuteOfDay("alt_speed_time_begin",
 		func(x *session) *int { return &x.Alternative.Schedule.From }),
 	minuteOfDay("alt_speed_time_end", func(x *session) *int { return &x.Alternative.Schedule.To }),
-	// Of the days a mask tells, in which the lowest bit is Sunday.
+	// The days are a mask, in which the lowest bit is Sunday.
 	bounded("alt_speed_time_day", 1<<7-1,
 		func(x *session) (mask int) {
 			for i, on := range x.Alternative.Schedule.Days {
@@ -247,7 +247,7 @@ var directories = []setting{
 		return x.Script != "" && !x.ScriptOff
 	}},
 	flag("start_added_torrents", false, func(x *session) *bool { return &x.AddPaused }),
-	// Files that were added come from the watched directory.
+	// It applies to the files in the watched directory.
 	value("trash_original_torrent_files", (*reader).flag,
 		func(x *session) bool { return x.Watch.Then == "delete" },
 		func(x *session, on bool) {
@@ -314,7 +314,7 @@ func (r *reader) directory(name string, to *string) {
 	*to = dir
 }
 
-// about are fields that tell what the server is.
+// about are fields that describe the server.
 var about = []setting{
 	readOnly("config_dir", func(x *session) any { return x.options.State }),
 	readOnly("download_dir_free_space", func(x *session) any {
@@ -352,7 +352,7 @@ var about = []setting{
 	},
 }
 
-// lacking are fields of what braid lacks.
+// lacking are fields for features that braid lacks.
 var lacking = []setting{
 	lacks("blocklist_enabled", false, "blocklist"),
 	lacks("blocklist_url", "", "blocklist"),
@@ -363,7 +363,8 @@ var lacking = []setting{
 		get:   func(x *session) any { return x.node.DHT() != nil },
 		lacks: "switch for the DHT while it runs: restart it with another --dht",
 	},
-	lacks("encryption", "tolerated", "other order than plain connections first, and encrypted ones to peers that refuse those"),
+	lacks("encryption", "tolerated", "other order than plain connections first, "+
+		"and encrypted ones to peers that refuse those"),
 	lacks("peer_limit_global", 0, "limit of peers for all torrents together"),
 	lacks("peer_port_random_on_start", false, "random port: restart it with --listen and port 0"),
 	lacks("port_forwarding_enabled", false, "port forwarding"),

@@ -45,7 +45,8 @@ func Open(t testing.TB, quiet bool, resolve string) *Tab {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatalf("%v; run ./scripts/install-deps", err)
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU,
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience))
 	if resolve != "" {
 		options = append(options, chromedp.Flag("host-resolver-rules", resolve))
@@ -64,7 +65,8 @@ func Open(t testing.TB, quiet bool, resolve string) *Tab {
 		}
 	})
 	b.Size(1280, 800)
-	if _, err := chromedp.Call(b.ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
+	ticks := performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}
+	if _, err := chromedp.Call(b.ctx, performance.Enable, ticks); err != nil {
 		t.Fatal(err)
 	}
 	return b
