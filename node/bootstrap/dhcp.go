@@ -6,10 +6,10 @@ import (
 	"net/netip"
 )
 
-// A host that has its address already asks the DHCP server of its network for more with DHCPINFORM
-// (RFC 2131, section 4.4.3). This needs the privileged port 68, so root or CAP_NET_BIND_SERVICE.
-// The answer is one packet of which two options count. So reading it takes less than a library for
-// all of DHCP, with its raw sockets, would take.
+// A host with an address asks the DHCP server of its network for options with DHCPINFORM (RFC 2131,
+// section 4.4.3). This needs the privileged port 68, so root or CAP_NET_BIND_SERVICE. Only two
+// options in the one answer matter, so a library for all of DHCP would need more code than this
+// file.
 
 const (
 	dhcpServerPort = 67
@@ -39,14 +39,19 @@ func informPacket(id uint32, own netip.Addr, mac []byte) []byte {
 	copy(b[28:44], mac)
 	b = binary.BigEndian.AppendUint32(b, dhcpMagic)
 	b = append(b, optionMessage, 1, messageInform, optionRequest, 2, optionWWW, optionVendor, optionEnd)
-	return append(b, make([]byte, 300-len(b))...) // the least that some relays take (RFC 1542, section 2.1)
+	// Some relays drop packets below 300 bytes (RFC 1542, section 2.1).
+	return append(b, make([]byte, 300-len(b))...)
 }
 
 var errDHCP = errors.New("not a DHCP answer to this request")
 
 // parseAck reads the answer to a DHCPINFORM packet.
 func parseAck(b []byte, id uint32) (out []Hint, err error) {
-	if len(b) < dhcpFixed+4 || b[0] != 2 || binary.BigEndian.Uint32(b[4:]) != id || binary.BigEndian.Uint32(b[dhcpFixed:]) != dhcpMagic {
+	if len(b) < dhcpFixed+4 || b[0] != 2 {
+		return nil, errDHCP
+	}
+	number := binary.BigEndian.Uint32
+	if number(b[4:]) != id || number(b[dhcpFixed:]) != dhcpMagic {
 		return nil, errDHCP
 	}
 	isAck := false
@@ -69,7 +74,8 @@ func parseAck(b []byte, id uint32) (out []Hint, err error) {
 	return append(vendor, plain...), nil // the vendor's option is SCION's own
 }
 
-// eachOption calls do for each option of code, length and value. It ends at the first wrong one.
+// eachOption calls do for each option, which is a code, a length and a value. It ends at the first
+// malformed option.
 func eachOption(b []byte, do func(code byte, value []byte)) {
 	for len(b) > 0 && b[0] != optionEnd {
 		if b[0] == 0 { // padding

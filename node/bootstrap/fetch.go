@@ -25,7 +25,7 @@ import (
 	"braid/pathsel"
 )
 
-// Bounds of what a server may send. Real topologies have a few kilobytes, and so have TRCs.
+// Bounds of a server's answers. Real topologies and TRCs have a few kilobytes.
 const (
 	maxTopology = 1 << 20
 	maxList     = 256 << 10
@@ -49,7 +49,8 @@ func ParseServer(text string) (*url.URL, error) {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	wrong := err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil
+	if wrong || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%q: want http://HOST:PORT, the address of a SCION discovery server",
 			text)
 	}
@@ -59,8 +60,8 @@ func ParseServer(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Fetch asks a server for the topology of the AS and for TRCs: also for those between the ones that
-// are known and the newest, which show that the newest is right.
+// Fetch asks a server for the topology of the AS and for TRCs. It also fetches the TRCs between a
+// known one and the newest, which prove that the newest is right.
 func Fetch(ctx context.Context, server string, known []cppki.SignedTRC) (o Offer, err error) {
 	u, err := ParseServer(server)
 	if err != nil {
@@ -137,8 +138,8 @@ func parseList(b []byte) (ids []cppki.TRCID, err error) {
 // maxSteps bounds the TRCs that are fetched between a known one and the newest of an ISD.
 const maxSteps = 32
 
-// missing are the TRCs to fetch: those in the list, and those between them and the newest known one
-// of the same base, each before its successor.
+// missing returns the TRCs to fetch: those in the list, and those between them and the newest known
+// one of the same base. Each comes before its successor.
 func missing(list []cppki.TRCID, known []cppki.SignedTRC) (out []cppki.TRCID) {
 	for _, id := range list {
 		from := id.Serial
@@ -195,7 +196,8 @@ func AskForTRC(
 	err = errors.New("it has no signatures, and no control service is named that could have them")
 	for _, s := range services {
 		var c *grpc.ClientConn
-		c, err = grpc.NewClient("passthrough:///"+s, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		c, err = grpc.NewClient("passthrough:///"+s,
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxTRC)))
 		if err != nil {
 			continue
@@ -238,7 +240,7 @@ func decodeTRC(b []byte) (cppki.SignedTRC, error) {
 	return t, t.TRC.Validate()
 }
 
-// plain is an HTTP client that stays with the server: a redirect could lead anywhere.
+// plain is an HTTP client that follows no redirects, which could lead anywhere.
 var plain = &http.Client{
 	Transport: &http.Transport{
 		Proxy:                  nil,

@@ -16,13 +16,13 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Hint is a place where a discovery server may be, and who says so.
+// Hint is the address of a possible discovery server, and the source of that hint.
 type Hint struct {
 	Server string // host:port
 	From   string // "DNS SRV", "DNS-SD", "DNS NAPTR", "mDNS" or "DHCP"
 }
 
-// Names that SCION's bootstrapping asks for.
+// Names of the DNS records for SCION's bootstrapping.
 const (
 	service    = "_sciondiscovery._tcp"
 	naptrName  = "x-sciondiscovery:tcp"
@@ -59,8 +59,8 @@ func Local() Network {
 	return n
 }
 
-// Find asks the network for discovery servers in all ways at once. The likeliest come first: an
-// administrator who sets up DHCP or DNS knows the network better than any host that answers mDNS.
+// Find asks the network for discovery servers in all ways at once. The most trustworthy hints come
+// first: DHCP and DNS are set up by an administrator, while any host can answer mDNS.
 func (n Network) Find(ctx context.Context, log *slog.Logger) []Hint {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -88,7 +88,8 @@ func (n Network) Find(ctx context.Context, log *slog.Logger) []Hint {
 	all.Wait()
 	var out []Hint
 	for _, h := range slices.Concat(found...) {
-		if len(out) < maxHints && !slices.ContainsFunc(out, func(o Hint) bool { return o.Server == h.Server }) {
+		isSame := func(o Hint) bool { return o.Server == h.Server }
+		if len(out) < maxHints && !slices.ContainsFunc(out, isSame) {
 			out = append(out, h)
 		}
 	}
@@ -111,8 +112,7 @@ func (n Network) askDNS(ctx context.Context) (out []Hint, err error) {
 	return out, ctx.Err()
 }
 
-// resolver asks DNS servers. A library for records of any type does it, since that of Go knows no
-// NAPTR.
+// resolver asks DNS servers. It uses a library, since Go's own resolver has no NAPTR records.
 type resolver struct {
 	ctx     context.Context
 	servers []string
@@ -203,7 +203,7 @@ func (r resolver) hosts(name string, port uint16, from string) (out []Hint) {
 	return out
 }
 
-// hintOf is the hint in an address record.
+// hintOf returns the hint in an address record.
 func hintOf(rr dns.RR, port uint16, from string) (Hint, bool) {
 	var ip net.IP
 	switch rr := rr.(type) {
@@ -271,7 +271,9 @@ func parseMDNS(b []byte) (out []Hint) {
 			continue
 		}
 		for _, x := range all {
-			if h, ok := hintOf(x, s.Port, "mDNS"); ok && strings.EqualFold(x.Header().Name, s.Target) && len(out) < maxRecords {
+			h, ok := hintOf(x, s.Port, "mDNS")
+			isTarget := strings.EqualFold(x.Header().Name, s.Target)
+			if ok && isTarget && len(out) < maxRecords {
 				out = append(out, h)
 			}
 		}

@@ -22,7 +22,8 @@ func informAll(ctx context.Context) (out []Hint, err error) {
 	}
 	asked := 0
 	for _, i := range interfaces {
-		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 || i.Flags&net.FlagBroadcast == 0 || asked == maxInterfaces {
+		const kind = net.FlagUp | net.FlagLoopback | net.FlagBroadcast
+		if i.Flags&kind != net.FlagUp|net.FlagBroadcast || asked == maxInterfaces {
 			continue
 		}
 		addrs, _ := i.Addrs()
@@ -56,7 +57,9 @@ func inform(ctx context.Context, i net.Interface, own netip.Addr) ([]Hint, error
 		var failed error
 		err := c.Control(func(fd uintptr) {
 			failed = errors.Join(
-				os.NewSyscallError("setsockopt SO_REUSEADDR", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)), // the host's client
+				// The host's own DHCP client may have the port, too.
+				os.NewSyscallError("setsockopt SO_REUSEADDR",
+					unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)),
 				os.NewSyscallError("setsockopt SO_BROADCAST",
 					unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1)),
 				os.NewSyscallError("setsockopt SO_BINDTODEVICE",
@@ -73,7 +76,8 @@ func inform(ctx context.Context, i net.Interface, own netip.Addr) ([]Hint, error
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })()
 	id := rand.Uint32()
-	if _, err := c.WriteTo(informPacket(id, own, i.HardwareAddr), &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpServerPort}); err != nil {
+	everybody := &net.UDPAddr{IP: net.IPv4bcast, Port: dhcpServerPort}
+	if _, err := c.WriteTo(informPacket(id, own, i.HardwareAddr), everybody); err != nil {
 		return nil, err
 	}
 	for buf := make([]byte, 1500); ; {

@@ -46,7 +46,8 @@ func read(dir string) (n Note, err error) {
 	return n, err
 }
 
-// TRCs returns the kept TRCs. A damaged one is an error: without it, another one would be believed.
+// TRCs returns the kept TRCs. A damaged one is an error: if it were ignored, a server could replace
+// it.
 func TRCs(dir string) (out []cppki.SignedTRC, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, certsDir, "ISD*.trc"))
 	if err != nil {
@@ -66,7 +67,7 @@ func TRCs(dir string) (out []cppki.SignedTRC, err error) {
 	return out, nil
 }
 
-// Result is what a server offers and what is believed of it.
+// Result is a server's offer, with the TRCs that are trusted.
 type Result struct {
 	Offer
 	Judged []Judged
@@ -90,8 +91,8 @@ func Ask(ctx context.Context, server, dir string) (r Result, err error) {
 // maxServers bounds the servers that are asked one after the other.
 const maxServers = 4
 
-// AskAny asks a server, or with "auto" those that the network names, for a configuration. A
-// contradiction ends the search: another server might say what it should not.
+// AskAny asks a server, or with "auto" the servers that the network names, for a configuration. An
+// ErrContradiction ends the search, since it may be an attack.
 func AskAny(
 	ctx context.Context, server, dir string, log *slog.Logger,
 ) (r Result, h Hint, err error) {
@@ -100,7 +101,8 @@ func AskAny(
 		hints = Local().Find(ctx, log)
 	}
 	if len(hints) == 0 {
-		return r, h, errors.New("no SCION discovery server found by DHCP, DNS or multicast DNS; name one with --bootstrap URL, or ask the administrator of the network")
+		return r, h, errors.New("no SCION discovery server found by DHCP, DNS or multicast DNS; " +
+			"name one with --bootstrap URL, or ask the administrator of the network")
 	}
 	var failed []error
 	for _, h := range hints[:min(len(hints), maxServers)] {
@@ -108,15 +110,16 @@ func AskAny(
 		if err == nil {
 			return r, h, nil
 		}
-		if failed = append(failed, fmt.Errorf("%w (%s)", err, h.From)); errors.Is(err, ErrContradiction) {
+		failed = append(failed, fmt.Errorf("%w (%s)", err, h.From))
+		if errors.Is(err, ErrContradiction) {
 			break
 		}
 	}
 	return r, h, errors.Join(failed...)
 }
 
-// Refresh gets a configuration if there is none, or it is old, or now says so. If that fails, what
-// is there stays, and the caller finds out whether it is enough.
+// Refresh gets a configuration if there is none, if it is old, or if now is true. If that fails,
+// the old configuration stays. Opening the SCION host shows whether it is good enough.
 func Refresh(ctx context.Context, server, dir string, now bool, log *slog.Logger) {
 	if n, err := read(dir); err == nil && Has(dir) && !n.isStale(time.Now()) && !now {
 		return
@@ -136,7 +139,8 @@ func Refresh(ctx context.Context, server, dir string, now bool, log *slog.Logger
 	for _, j := range r.Judged {
 		if j.Trust == FirstUse {
 			log.Warn("a SCION root of trust is believed without proof, since it is the first",
-				"TRC", j.TRC.TRC.ID, "sha256", Fingerprint(j.TRC), "server", r.Server, "from", hint.From)
+				"TRC", j.TRC.TRC.ID, "sha256", Fingerprint(j.TRC),
+				"server", r.Server, "from", hint.From)
 		}
 	}
 }
@@ -171,11 +175,13 @@ func (r Result) Keep(dir string, now time.Time) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(durable.Replace(durable.OS{}, root, noteFile, note), durable.Replace(durable.OS{}, root, topologyFile, r.Topology))
+	return errors.Join(
+		durable.Replace(durable.OS{}, root, noteFile, note),
+		durable.Replace(durable.OS{}, root, topologyFile, r.Topology))
 }
 
-// refreshAfter is the age at which a configuration is fetched again: an AS changes its routers and
-// its TRC rarely, and a TRC has a grace period.
+// refreshAfter is the age at which a configuration is fetched again. An AS rarely changes its
+// routers and its TRC, and a TRC has a grace period.
 const refreshAfter = 6 * time.Hour
 
 // isStale tells whether a configuration should be fetched again.

@@ -1,6 +1,6 @@
-// Package bootstrap gets a host onto SCION that nobody has prepared for it: it finds a discovery
-// server of the network (hints.go), asks it for the topology of the AS and for TRCs (fetch.go),
-// decides whether the TRCs fit the known ones (trust.go), and keeps both in a directory (keep.go).
+// Package bootstrap configures SCION on a host without a configuration. It finds a discovery server
+// of the network (hints.go), asks it for the topology of the AS and for TRCs (fetch.go), decides
+// whether the TRCs fit the known ones (trust.go), and keeps both in a directory (keep.go).
 //
 // It follows the design "Automatic host bootstrapping" of scionproto. The network is trusted on
 // first use: nothing authenticates the first TRC of an ISD, so its fingerprint is shown. Every
@@ -27,17 +27,17 @@ const DefaultPort = 8041
 // ErrContradiction says that a server offers a TRC that does not follow from the known ones.
 var ErrContradiction = errors.New("the server's TRC contradicts the known one")
 
-// Trust says why a TRC is believed.
+// Trust is the reason to trust a TRC.
 type Trust string
 
 // The reasons.
 const (
-	FirstUse Trust = "first use" // nothing was known of the ISD
-	Known    Trust = "known"     // it is there already
+	FirstUse Trust = "first use" // it is the first TRC of the ISD
+	Known    Trust = "known"     // it was trusted before
 	Chained  Trust = "update"    // the voters of its predecessor have signed it
 )
 
-// Judged is a TRC that is believed.
+// Judged is a trusted TRC.
 type Judged struct {
 	TRC   cppki.SignedTRC
 	Trust Trust
@@ -49,9 +49,9 @@ func Fingerprint(t cppki.SignedTRC) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Judge decides which of the offered TRCs are believed. If one of them contradicts a known one, or
-// none of the ISD is valid now, the error says so, and nothing of the offer should be used. local
-// is the ISD of the host.
+// Judge decides which of the offered TRCs to trust. local is the ISD of the host. It returns an
+// error if a TRC contradicts a known one, or if the newest TRC of the local ISD is not valid now;
+// then the caller should use nothing of the offer.
 func Judge(
 	known, offered []cppki.SignedTRC, local addr.ISD, now time.Time,
 ) (out []Judged, err error) {
@@ -79,8 +79,11 @@ func Judge(
 	case !ok:
 		return nil, fmt.Errorf("the server has no TRC of ISD %d, to which the AS belongs", local)
 	case !n.TRC.Validity.Contains(now):
-		return nil, fmt.Errorf("TRC %s is valid from %s to %s, and it is %s by the clock of this host", n.TRC.ID,
-			n.TRC.Validity.NotBefore.Format(time.DateTime), n.TRC.Validity.NotAfter.Format(time.DateTime), now.UTC().Format(time.DateTime))
+		valid := n.TRC.Validity
+		return nil, fmt.Errorf(
+			"TRC %s is valid from %s to %s, and it is %s by the clock of this host", n.TRC.ID,
+			valid.NotBefore.Format(time.DateTime), valid.NotAfter.Format(time.DateTime),
+			now.UTC().Format(time.DateTime))
 	}
 	return out, nil
 }
@@ -105,7 +108,7 @@ func judge(
 	case !ok: // nobody can verify it without its predecessor
 		return FirstUse, t.TRC.Validate()
 	case last.TRC.ID.Base == id.Base && id.Serial < last.TRC.ID.Serial:
-		return Known, nil // older than what is trusted: of no use
+		return Known, nil // older than a trusted one, so it is of no use
 	case last.TRC.ID.Base != id.Base:
 		return "", fmt.Errorf("%w: it has another base, so nothing shows that it is of the same ISD", ErrContradiction)
 	}

@@ -62,22 +62,23 @@ func newScripts(ctx context.Context, log *slog.Logger) *scripts {
 	return s
 }
 
-// wait waits for the programs that are due. No more are.
+// wait waits for the programs that are due. No more may become due.
 func (s *scripts) wait() {
 	close(s.queue)
 	s.running.Wait()
 }
 
-// completed is called when a torrent is complete: also at the start of one that has long been.
+// completed hears of a complete torrent. Its start also says so, even if it was complete long
+// before.
 func (s *scripts) completed(n *node.Node, infoHash string, began time.Time) {
-	if t, err := n.Torrent(infoHash); err == nil && !t.Status().Completed.Before(began) && len(s.due) < maxWaiting {
+	t, err := n.Torrent(infoHash)
+	if err == nil && !t.Status().Completed.Before(began) && len(s.due) < maxWaiting {
 		s.due[infoHash] = true
 		s.arrived(n, infoHash)
 	}
 }
 
-// arrived is called when the data of a torrent may be where it belongs, or stay where it is after a
-// move that has failed.
+// arrived hears of the end of a move of a torrent's data, or of its failure.
 func (s *scripts) arrived(n *node.Node, infoHash string) {
 	if !s.due[infoHash] {
 		return
@@ -104,13 +105,16 @@ func (s *scripts) start(settings node.Settings, t node.Status) {
 	}
 }
 
-// environment is what the program learns. Names come from strangers: they are never part of a
-// command line.
+// environment describes the torrent to the program. Names come from strangers, so they are never
+// part of a command line.
 func environment(t node.Status) []string {
 	clean := func(s string) string { return strings.ReplaceAll(s, "\x00", "") }
 	return []string{
-		"BRAID_NAME=" + clean(t.Name), "BRAID_INFO_HASH=" + t.InfoHash, "BRAID_DIR=" + clean(t.Storage.Dir),
-		"BRAID_BYTES=" + strconv.FormatInt(t.Total, 10), "BRAID_LABELS=" + clean(strings.Join(t.Labels, ",")),
+		"BRAID_NAME=" + clean(t.Name),
+		"BRAID_INFO_HASH=" + t.InfoHash,
+		"BRAID_DIR=" + clean(t.Storage.Dir),
+		"BRAID_BYTES=" + strconv.FormatInt(t.Total, 10),
+		"BRAID_LABELS=" + clean(strings.Join(t.Labels, ",")),
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// settling is how long a directory is left alone after a change: files are often written in
-	// several steps.
+	// settling is the time between a change of a directory and the look at it. Files are often
+	// written in several steps.
 	settling = 500 * time.Millisecond
 	// lookEvery finds what no notification tells of, on network file systems for example, and a
 	// directory that was missing.
@@ -43,7 +43,8 @@ type stamp struct {
 func (w *watcher) run(ctx context.Context, settings <-chan struct{}) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
-		w.log.Warn("changes of the watch directory are noticed late: the system does not tell of them", "error", err)
+		w.log.Warn("changes of the watch directory are noticed late: the system does not report them",
+			"error", err)
 		notify = &fsnotify.Watcher{}
 	} else {
 		defer notify.Close()

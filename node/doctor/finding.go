@@ -1,7 +1,7 @@
 // Package doctor finds out why SCION does not work on a host, and says what to do.
 //
-// Gather collects facts: files, the clock, the answers of the AS's services and routers, and the paths
-// to a target. It judges nothing. Examine is a function from these facts to findings. It asks
+// Gather collects facts: files, the clock, the answers of the AS's services and routers, and the
+// paths to a target. It judges nothing. Examine is a function from these facts to findings. It asks
 // nobody, so its tests are tables.
 package doctor
 
@@ -160,8 +160,8 @@ func checkLocalIP(f Facts) []Finding {
 	return []Finding{fine(check, "%s", f.LocalIP)}
 }
 
-// fault is the status of a finding about a bad file. It is only a warning if there is a SCION daemon,
-// which may use other files.
+// fault is the status of a finding about a bad file. It is only a warning if there is a SCION
+// daemon, which may use other files.
 func (f Facts) fault() Status {
 	if f.Daemon != "" {
 		return Warn

@@ -247,7 +247,8 @@ func (f *Facts) lookAtHost(ctx context.Context, h *scionnet.Host, roots trcs) {
 			c.Close()
 		}
 	}
-	if c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(f.LocalIP, dispatcherPort))); err == nil {
+	at := netip.AddrPortFrom(f.LocalIP, dispatcherPort)
+	if c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at)); err == nil {
 		c.Close()
 	} else {
 		f.Dispatcher = !f.ForeignIP

@@ -84,7 +84,8 @@ func (all trcs) compare(ctx context.Context, h *scionnet.Host) *cppki.TRC {
 	services, err := h.ControlServices(ctx)
 	var newest *cppki.TRC
 	if err == nil {
-		if t, err := bootstrap.AskForTRC(ctx, cppki.TRCID{ISD: isd}, services); err == nil && t.TRC.ID.ISD == isd {
+		t, err := bootstrap.AskForTRC(ctx, cppki.TRCID{ISD: isd}, services)
+		if err == nil && t.TRC.ID.ISD == isd {
 			newest = &t.TRC
 		}
 	}
@@ -102,7 +103,10 @@ func (all trcs) compare(ctx context.Context, h *scionnet.Host) *cppki.TRC {
 		}
 		if compareAge(id, newest.ID) > 0 {
 			t.foreign = t.signed.Verify(newest) != nil
-		} else if served, err := bootstrap.AskForTRC(ctx, id, services); err == nil && served.TRC.ID == id {
+			continue
+		}
+		served, err := bootstrap.AskForTRC(ctx, id, services)
+		if err == nil && served.TRC.ID == id {
 			t.foreign = !bytes.Equal(served.TRC.Raw, t.signed.TRC.Raw)
 		}
 	}

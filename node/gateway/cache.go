@@ -10,19 +10,21 @@ import (
 	"braid/tracker/wire"
 )
 
-// holding is a torrent that takes room in the cache: all of its size, whatever was fetched of it.
+// holding is a torrent in the cache. It takes room for all of its data, even before that is
+// fetched.
 type holding struct {
 	hash    wire.InfoHash
 	size    int64
 	state   state
 	used    time.Time
-	network string // that has made the gateway join
+	network string // the network whose announce has made the gateway join
 }
 
-// makeRoom returns the torrents whose data has to go before another one may join. all is in the
-// order of the last use. Torrents that nobody uses go first. Then networks that hold more than the
-// one that asks would hold make room, so that no network takes the cache from others. ok is false
-// if there is no room. A torrent that is just joining or leaving stays.
+// makeRoom returns the torrents whose data must be deleted before another torrent may join. all is
+// in the order of the last use. First it chooses torrents that nobody uses, then torrents of
+// networks that hold more than the asking network would hold, so that no network takes the cache
+// from others. It never chooses a torrent that is joining or leaving. ok is false if there is no
+// room.
 func makeRoom(
 	want holding, all []holding, size int64, network string,
 ) (out []wire.InfoHash, ok bool) {
@@ -62,8 +64,8 @@ func makeRoom(
 	return out, true
 }
 
-// openCache finds what earlier processes have left, and deletes the data of torrents that are no
-// longer allowed, and what is too much. It needs the lock.
+// openCache finds the data of earlier processes. It deletes the data of torrents that are no longer
+// allowed, and data above the bound. The caller holds the lock.
 func (g *Gateway) openCache() error {
 	entries, err := os.ReadDir(g.cfg.Dir)
 	if err != nil {
@@ -84,7 +86,8 @@ func (g *Gateway) openCache() error {
 		}
 		t.kept, t.used = true, info.ModTime()
 	}
-	out, _ := makeRoom(holding{}, g.holdings(), g.cfg.Size, "") // nothing is in use yet: there is always room
+	// Nothing is in use yet, so there is always room.
+	out, _ := makeRoom(holding{}, g.holdings(), g.cfg.Size, "")
 	for _, hash := range out {
 		if err := os.RemoveAll(g.dirOf(hash)); err != nil {
 			return fmt.Errorf("delete old data from the cache: %w", err)

@@ -1,23 +1,22 @@
 // Package gateway brings clients on IP into swarms on SCION, and hosts on SCION into swarms on IP.
 //
-//	Gateway  the torrents that are allowed, and which of them it has joined   gateway.go
-//	Store    the tracker's memory: an announce has the gateway join, and the
-//	         answer names it                                                  store.go
-//	fellow   another gateway for the same torrents, named to clients while
-//	         it lives                                                         fellow.go
+//	Gateway  the allowed torrents, and which of them it has joined            gateway.go
+//	Store    the tracker's memory: makes the gateway join, and names it in
+//	         answers                                                          store.go
+//	fellow   another gateway for the same torrents                            fellow.go
 //	figures  the bytes from and to each side, and the hit rate of the cache   figures.go
-//	cache    what stays on disk: a function of sizes, times and networks      cache.go
+//	cache    a function that decides which torrents stay on disk              cache.go
 //
 // A client asks the gateway's tracker for peers of an allowed torrent. The gateway joins the
 // torrent with its node, which is on both kinds of network, and names itself in the answer. It
-// leaves when nobody has asked for, or fetched, the torrent for a while. The data stays in a
-// bounded cache.
+// leaves the torrent when nobody has asked for it, or downloaded it, for a while. The data stays in
+// a bounded cache.
 //
-// The cache and the joining work by whole torrents. A client requests only pieces that a peer
-// claims to have. To fetch single pieces on request, the gateway would have to claim pieces that it
-// does not have, and to hold requests back until they come from SCION: a seed that is gone would
-// then stall all clients, which take the gateway for a slow peer. So it downloads an asked torrent
-// like any other peer, the rarest pieces first, and everybody sees what it really has.
+// The gateway joins and caches whole torrents. To fetch single pieces on request, it would have to
+// claim pieces that it does not have, since clients request only such pieces, and to let requests
+// wait for data from SCION. If a seed disappeared, all clients would stall. So the gateway
+// downloads a torrent like any other peer, rarest pieces first, and claims only the pieces that it
+// has.
 //
 // It is no open relay. It joins only torrents that its operator has allowed, and no private ones.
 package gateway
@@ -44,7 +43,7 @@ import (
 
 // Config describes a gateway.
 type Config struct {
-	// Dir is the directory of the cache. The gateway owns what is in it under an info hash.
+	// Dir is the directory of the cache. Entries whose name is an info hash belong to the gateway.
 	Dir string
 	// Size bounds the torrents on disk together, in bytes.
 	Size int64
@@ -63,8 +62,8 @@ type Allowed struct {
 	Trackers [][]tracker.URL // tiers, to ask for peers on SCION and on IP
 }
 
-// Gateway joins torrents while somebody asks for them. Make it first, hand it to
-// node.Config.Sources, then call Open with that node, and Run.
+// Gateway joins torrents while somebody asks for them. Call New, open a node with the Gateway in
+// node.Config.Sources, and then call Open with that node, and Run.
 type Gateway struct {
 	cfg     Config
 	log     *slog.Logger
@@ -90,13 +89,13 @@ type torrent struct {
 	state   state
 	kept    bool // some of its data may be on disk
 	used    time.Time
-	wanted  time.Time     // by a client of this gateway
-	sent    int64         // payload, at the last look
-	network string        // that has made the gateway join
+	wanted  time.Time     // when a client of this gateway has last asked for it
+	sent    int64         // payload at the last look
+	network string        // the network whose announce has made the gateway join
 	ready   chan struct{} // closed when a join has ended; nil: there was none
 	found   func(...client.Peer)
-	// carried is what the connections had carried at the last look, and complete that all of the
-	// data was in the cache.
+	// carried has the counters of the connections at the last look. complete says that all data was
+	// in the cache then.
 	carried  map[flow]traffic
 	complete bool
 	// contacts are with the fellows, in the order of Gateway.fellows.
@@ -104,8 +103,8 @@ type torrent struct {
 	removed  bool // it is no longer allowed, and leaves
 }
 
-// state is where the gateway stands with a torrent. Joining and leaving take a moment; whoever has
-// set them carries them out.
+// state says whether the gateway has joined a torrent. Joining and leaving take a moment; the
+// goroutine that sets one of these states also carries it out.
 type state int
 
 const (
@@ -116,14 +115,14 @@ const (
 )
 
 const (
-	// startsAtOnce is the number of torrents that are joined at a time. Each may have to hash data
-	// that is there already.
+	// startsAtOnce bounds the torrents that are joined at the same time. Each join may hash
+	// existing data.
 	startsAtOnce = 4
 	// sweepEvery is the time between two looks for torrents that nobody uses.
 	sweepEvery = time.Second
 )
 
-// Refusals, with words for the user of the client.
+// Refusals, whose text the users of clients see.
 var (
 	errNotAllowed = &wire.Failure{
 		Reason:  "this gateway does not serve this torrent",
@@ -135,9 +134,9 @@ var (
 	}
 )
 
-// ErrPrivate says that a torrent is private, which may have peers from its own trackers only (BEP
-// 27).
-var ErrPrivate = errors.New("the torrent is private: a gateway would bring in peers that its trackers do not know")
+// ErrPrivate: a torrent is private, so it may have peers from its own trackers only (BEP 27).
+var ErrPrivate = errors.New("the torrent is private: " +
+	"a gateway would bring in peers that its trackers do not know")
 
 // New makes a gateway that may join no torrent yet. The directory is created if it is missing.
 func New(cfg Config) (*Gateway, error) {
@@ -165,7 +164,8 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) Check(s client.Source) error {
 	switch {
 	case s.IsMagnet():
-		return errors.New("a magnet link does not say whether the torrent is private: give its .torrent file")
+		return errors.New("a magnet link does not say whether the torrent is private: " +
+			"give its .torrent file")
 	case s.IsPrivate():
 		return ErrPrivate
 	case s.Layout.Length > g.cfg.Size:
@@ -194,7 +194,7 @@ func (g *Gateway) Allow(all []Allowed) {
 		next[hash] = t
 	}
 	for hash, t := range g.torrents {
-		if next[hash] == nil && (t.state != away || t.kept) { // the sweep has it leave, and forgets it then
+		if next[hash] == nil && (t.state != away || t.kept) { // sweep leaves and forgets it
 			t.removed = true
 			next[hash] = t
 		}
@@ -202,8 +202,8 @@ func (g *Gateway) Allow(all []Allowed) {
 	g.torrents = next
 }
 
-// Open has the gateway join torrents with the node, which was opened with the gateway as a source.
-// It first looks at what earlier processes have left in the cache. Call Run next.
+// Open lets the gateway join torrents with the node, which was opened with the gateway as a source.
+// It first reads the cache of earlier processes. Call Run next.
 func (g *Gateway) Open(n *node.Node) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -244,9 +244,8 @@ func (g *Gateway) Run(ctx context.Context) {
 // touch keeps the time of the last use, for the order in the cache after a restart.
 func (g *Gateway) touch(h holding) { _ = os.Chtimes(g.dirOf(h.hash), h.used, h.used) }
 
-// ask notes that a network asks for a torrent, and has it joined if there is room. fellow says that
-// it asks for a fellow's clients. The channel is closed when the join has ended, one way or the
-// other.
+// ask notes that a network asks for a torrent, and joins the torrent if there is room. fellow says
+// that a fellow asks, for its clients. The channel is closed when the join has succeeded or failed.
 func (g *Gateway) ask(
 	hash wire.InfoHash, network string, fellow bool, now time.Time,
 ) (<-chan struct{}, error) {
@@ -355,7 +354,8 @@ func (g *Gateway) sweep(now time.Time) {
 		switch {
 		case t.removed && t.state == away && !t.kept:
 			delete(g.torrents, hash)
-		case t.removed && (t.state == here || t.state == away), t.state == here && now.Sub(t.used) > g.cfg.Idle:
+		case t.removed && (t.state == here || t.state == away),
+			t.state == here && now.Sub(t.used) > g.cfg.Idle:
 			t.state = leaving
 			n := g.node
 			g.workers.Go(func() { g.leave(n, t, t.removed) })

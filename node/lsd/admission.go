@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// hostBurst messages of a host are read at once, and then one in each hostEvery. A client sends
-	// one a minute, libtorrent one for each torrent, and several clients may be on a host.
+	// hostBurst messages of a host are read at once, and then one in each hostEvery. Several
+	// clients may be on a host. A client sends one message a minute, libtorrent one for each
+	// torrent.
 	hostBurst = 20
 	hostEvery = 5 * time.Second
 	// allBurst messages of all hosts are read at once, and then one in each allEvery. Whoever can

@@ -25,7 +25,8 @@ type network struct {
 
 func (l link) is6() bool { return l.addrs[0].Addr().Is6() }
 
-// address is the one that others can use best: a link-local one has a meaning on its link only.
+// address returns the address that is most useful to others. A link-local address is valid on its
+// link only, so others are better.
 func (l link) address() netip.Addr {
 	for _, p := range l.addrs {
 		if !p.Addr().IsLinkLocalUnicast() {
@@ -37,7 +38,8 @@ func (l link) address() netip.Addr {
 
 // same tells whether two networks are the same.
 func (n network) same(o network) bool {
-	return n.index == o.index && n.name == o.name && n.from == o.from && n.port == o.port && slices.Equal(n.addrs, o.addrs)
+	return n.index == o.index && n.name == o.name && n.from == o.from && n.port == o.port &&
+		slices.Equal(n.addrs, o.addrs)
 }
 
 // has tells whether an address is in one of the link's subnets.
@@ -54,10 +56,10 @@ func (l link) ours(a netip.Addr) bool {
 	})
 }
 
-// choose returns the links on which to announce, given the addresses at which peers are accepted
-// (those on IP have a zero IA). Whoever accepts peers at some addresses only wants to be heard
-// there only, so the other links are left out; so is loopback unless it is named. Nobody accepts
-// peers on IP: all links are asked for peers that can be dialled.
+// choose returns the links on which to announce. listening are the addresses at which peers are
+// accepted; those on IP have a zero IA. If there are such addresses, it leaves out links without
+// one of them, and loopback unless it is named. Without any address on IP, it returns all links, to
+// find peers that can be dialled.
 func choose(links []link, listening []scionnet.Addr) (out []network) {
 	named := slices.ContainsFunc(listening, func(a scionnet.Addr) bool {
 		return !a.Host.IsUnspecified() && a.IA == 0

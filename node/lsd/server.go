@@ -73,7 +73,7 @@ type Followed struct {
 	heard  map[neighbour]time.Time // when its last message came
 }
 
-// neighbour is who has sent a message.
+// neighbour identifies the sender of a message.
 type neighbour struct {
 	from  netip.Addr
 	port  uint16
@@ -87,8 +87,8 @@ const (
 	forgetNeighbour = 2*announceEvery + messageEvery
 )
 
-// isNew notes a message of a neighbour, and tells whether it is one that has not heard of us yet.
-// If there are too many neighbours, none is new.
+// isNew notes a message of a neighbour, and tells whether this neighbour may not know us yet. If
+// there are too many neighbours, it returns false.
 func (f *Followed) isNew(n neighbour, now time.Time) bool {
 	last, known := f.heard[n]
 	if !known && len(f.heard) == maxHeard {
@@ -277,7 +277,7 @@ func (s *Server) look(busy bool, now time.Time) {
 		s.cfg.Logger.Log(context.Background(), level, "local discovery does not reach all networks",
 			"error", err)
 	}
-	for h := range s.follows { // nobody there has heard of them
+	for h := range s.follows { // hosts on new networks do not know them yet
 		s.calendar.soon(h, now)
 	}
 }
@@ -324,7 +324,7 @@ func (s *Server) hear(from netip.Addr, b []byte, now time.Time) {
 			continue
 		}
 		if to = append(to, f); f.isNew(neighbour{from, m.Port, m.SCION}, now) {
-			s.calendar.soon(h, now) // it may have to dial us: seeds dial nobody, and others may not reach it
+			s.calendar.soon(h, now) // it may have to dial us: we may be a seed, which dials nobody
 		}
 	}
 	s.mu.Unlock()
@@ -345,7 +345,9 @@ func (s *Server) peersOf(from netip.Addr, m Message) (out []scionnet.Addr) {
 	}
 	for _, own := range s.cfg.Listening() {
 		if own.IA == m.SCION.IA && scionnet.ScopeOf(m.SCION.Host) < scionnet.ScopeOf(own.Host) {
-			s.cfg.Logger.Debug("local discovery: an address is ignored, since it is nearer than this host's", "address", m.SCION)
+			s.cfg.Logger.Debug(
+				"local discovery: an address is ignored, since it is nearer than this host's",
+				"address", m.SCION)
 			return out
 		}
 	}

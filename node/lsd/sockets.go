@@ -83,15 +83,19 @@ func openSocket(group netip.AddrPort, networks []network) (*socket, error) {
 	return s, errs
 }
 
-// prepare has the socket say where datagrams come from, and send them to programs of this host,
-// too.
+// prepare makes the socket report where datagrams come from, and deliver its own datagrams to
+// programs of this host, too.
 func (s *socket) prepare() error {
 	if s.group.Addr().Is6() {
 		s.six = ipv6.NewPacketConn(s.PacketConn)
-		return errors.Join(s.six.SetMulticastLoopback(true), s.six.SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true))
+		return errors.Join(
+			s.six.SetMulticastLoopback(true),
+			s.six.SetControlMessage(ipv6.FlagDst|ipv6.FlagInterface, true))
 	}
 	s.four = ipv4.NewPacketConn(s.PacketConn)
-	return errors.Join(s.four.SetMulticastLoopback(true), s.four.SetControlMessage(ipv4.FlagDst|ipv4.FlagInterface, true))
+	return errors.Join(
+		s.four.SetMulticastLoopback(true),
+		s.four.SetControlMessage(ipv4.FlagDst|ipv4.FlagInterface, true))
 }
 
 // send sends a message to a network.

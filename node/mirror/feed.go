@@ -112,7 +112,9 @@ func (l *list) item(item *gofeed.Item) {
 	found := extensions(item)
 	before := len(l.offers)
 	for _, e := range item.Enclosures {
-		if kind, _, _ := strings.Cut(e.Type, ";"); strings.EqualFold(strings.TrimSpace(kind), "application/x-bittorrent") || isTorrent(e.URL) {
+		kind, _, _ := strings.Cut(e.Type, ";")
+		named := strings.EqualFold(strings.TrimSpace(kind), "application/x-bittorrent")
+		if named || isTorrent(e.URL) {
 			l.add(title, e.URL, "")
 		}
 	}

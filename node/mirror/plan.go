@@ -2,12 +2,13 @@
 // files, or a web page with links to them.
 //
 //	source  where the offers come from, and how they are read (source.go, feed.go)
-//	offer   a torrent that the source offers; known once it is clear what is in it
-//	Plan    a function: what is offered, held, and allowed -> what is added, kept, removed or left out
+//	offer   a torrent that the source offers; it is known once its description was read
+//	Plan    a function from the offers, the held torrents and the limits to the steps: add, keep,
+//	        remove or leave out
 //	Mirror  carries plans out on a node, and remembers the offers (mirror.go)
 //
-// Feeds are written by strangers: they are bounded, and no link in one leads nearer to this host
-// than the feed itself is.
+// Feeds come from strangers. So their size is bounded, and braid follows no link to a host that is
+// nearer than the host of the feed.
 package mirror
 
 import (
@@ -80,7 +81,8 @@ func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []
 			steps = append(steps, Step{
 				Action:  Keep,
 				Torrent: h,
-				Reason:  "it is no longer offered, as far as is known; it is removed once all offers are known",
+				Reason: "it is no longer offered, as far as is known; " +
+					"it is removed once all offers are known",
 			})
 		case gone:
 			steps = append(steps, Step{Action: Keep, Torrent: h, Reason: "it is no longer offered"})
@@ -160,9 +162,10 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// Wants tells whether a name matches a pattern to include, or there is none, and no pattern to
-// exclude.
+// Wants tells whether a name matches a pattern in Include, or Include is empty, and it matches no
+// pattern in Exclude.
 func (f Filter) Wants(name string) bool {
 	matches := func(p string) bool { ok, err := match(p, name); return ok && err == nil }
-	return (len(f.Include) == 0 || slices.ContainsFunc(f.Include, matches)) && !slices.ContainsFunc(f.Exclude, matches)
+	included := len(f.Include) == 0 || slices.ContainsFunc(f.Include, matches)
+	return included && !slices.ContainsFunc(f.Exclude, matches)
 }

@@ -1,5 +1,5 @@
-// Package send is what braid send and braid get have in common: the line that one prints and the
-// other takes, and what a sender remembers between two runs.
+// Package send has the common parts of braid send and braid get: the line, which the one prints and
+// the other reads, and the state that a sender keeps between two runs.
 //
 //	Line   who has the data, which data it is, and the key that proves the right to it (line.go)
 //	Stash  the key, the torrent and the ports of a sender, so that its line stays the same (stash.go)
@@ -26,7 +26,7 @@ import (
 	"braid/scionnet"
 )
 
-// Key is the secret of a line. Only who has it can connect to the sender: see scionnet.Group.
+// Key is the secret in a line. Nobody can connect to the sender without it: see scionnet.Group.
 type Key [16]byte
 
 // NewKey returns a random key.
@@ -48,7 +48,7 @@ func KeyOf(phrase string) (k Key, err error) {
 	return k, nil
 }
 
-// Line is all that a receiver has to know.
+// Line has everything that a receiver needs.
 type Line struct {
 	Key      Key
 	InfoHash metainfo.Hash // zero: the addresses are those of News

@@ -20,10 +20,9 @@ import (
 	"braid/scionnet/crowd"
 )
 
-// A sender that watches its files makes a torrent of each of their states. Its line names no
-// torrent: it leads to the sender's news, which are the line of the newest torrent. They are served
-// over HTTPS on TCP and HTTP/3 on SCION, to holders of the key only: the TLS of both is that of
-// scionnet.Group.
+// A sender with --watch makes a torrent of each state of its files. Its line names no torrent. It
+// leads to the sender's news, which name the newest torrent. The news are served over HTTPS on TCP
+// and HTTP/3 on SCION, to holders of the key only (see scionnet.Group).
 
 // IsNews tells whether a line leads to the news of a sender, and not to a torrent.
 func (l Line) IsNews() bool { return l.InfoHash == (metainfo.Hash{}) }
@@ -63,7 +62,7 @@ type News struct {
 // NewNews returns news without a line yet.
 func NewNews() *News { return &News{changed: make(chan struct{})} }
 
-// Publish has everybody learn of a line.
+// Publish replaces the line, and answers all waiting requests.
 func (n *News) Publish(l Line) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,17 +106,19 @@ func (n *News) ServeTCP(ctx context.Context, l net.Listener, id *scionnet.Identi
 		WriteTimeout:      2 * newsWait,
 		IdleTimeout:       2 * newsWait,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          log.New(io.Discard, "", 0), // strangers without the key fail all the time
+		ErrorLog:          log.New(io.Discard, "", 0), // connections without the key are no news
 	}
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	if err := s.Serve(tls.NewListener(crowd.Listen(l, maxNewsConnections), id.TLS(newsALPN, nil))); ctx.Err() == nil {
+	few := crowd.Listen(l, maxNewsConnections)
+	if err := s.Serve(tls.NewListener(few, id.TLS(newsALPN, nil))); ctx.Err() == nil {
 		return fmt.Errorf("serve news at %s: %w", l.Addr(), err)
 	}
 	return nil
 }
 
-// Ask asks the news at an address for another line than that of a torrent, which may be zero.
-// changed is false if there was none for a while. The key of the line is that of the news.
+// Ask asks the news at an address for the newest line. It waits a while until that names another
+// torrent than not, which may be zero; otherwise changed is false. The key of the line is that of
+// the news.
 func Ask(
 	ctx context.Context, over http.RoundTripper, l Line, at client.Peer, not metainfo.Hash,
 ) (newest Line, changed bool, err error) {

@@ -58,7 +58,7 @@ func Select(paths []string) (f Files, err error) {
 		}
 	}
 	if filepath.Dir(root) == root {
-		return f, errors.New("the paths have no directory in common that has a name: send them one by one")
+		return f, errors.New("the paths have only the root directory in common: send them one by one")
 	}
 	for _, p := range all {
 		below, err := filepath.Rel(root, p)
@@ -76,7 +76,7 @@ func Select(paths []string) (f Files, err error) {
 	return f, nil
 }
 
-// reason is an error without the system call and the path, which may be one that a link leads to.
+// reason returns an error without its system call and path, since the path may be a link's target.
 func reason(err error) error {
 	if at := (*fs.PathError)(nil); errors.As(err, &at) {
 		return at.Err
@@ -84,10 +84,10 @@ func reason(err error) error {
 	return err
 }
 
-// isBelow tells whether a path is a directory or in it. Every path is below a directory without a
-// name.
+// isBelow tells whether a path is a directory or in it. Every path is below the root.
 func isBelow(path, dir string) bool {
-	return path == dir || filepath.Dir(dir) == dir || strings.HasPrefix(path, dir+string(filepath.Separator))
+	isRoot := filepath.Dir(dir) == dir
+	return path == dir || isRoot || strings.HasPrefix(path, dir+string(filepath.Separator))
 }
 
 // Stamp is a hash of the names, sizes and modification times of the files: if it stays the same,
@@ -107,8 +107,8 @@ func (f Files) Stamp(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Stash is what a sender remembers, so that it prints the same line when it is started again. It
-// lies in files that only the user can read.
+// Stash is the saved state of a sender, with which it prints the same line when it is started
+// again. Only the user can read its file.
 type Stash struct {
 	Key       Key    `json:"key"`
 	Stamp     string `json:"stamp"` // of the files when Torrent was made
@@ -181,7 +181,7 @@ func (s *Stash) Save() error {
 	return nil
 }
 
-// prune is best effort: what it leaves costs disk space only.
+// prune ignores errors: a file that it cannot delete costs only disk space.
 func (s *Stash) prune() {
 	files, err := os.ReadDir(s.dir)
 	if err != nil || len(files) <= maxStashes {
@@ -193,7 +193,7 @@ func (s *Stash) prune() {
 	}
 }
 
-// modified is when a file was written; zero if nobody knows.
+// modified returns when a file was written; zero if that is unknown.
 func modified(f os.DirEntry) time.Time {
 	st, err := f.Info()
 	if err != nil {

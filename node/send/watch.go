@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// rest is how long nothing must have changed before files are published: a file that is being
-// written changes its size or its time.
+// rest is how long files must not change before they are published. While a file is being written,
+// its size or time changes.
 const rest = 2 * time.Second
 
-// AtRest waits until the files have another stamp than that, and rest. The error is that of the
-// context. complain gets errors of looking at the files, such as a directory that is gone; nil once
-// it works.
+// AtRest waits until the files have another stamp and no longer change. It returns only the
+// context's error. complain gets errors of reading the files, such as a missing directory, and nil
+// once it works again.
 func (f Files) AtRest(
 	ctx context.Context, not string, complain func(error),
 ) (stamp string, err error) {

@@ -23,8 +23,8 @@ const (
 	maxNameLabel     = 100 // bytes
 )
 
-// metrics answers with the figures of a node, in Prometheus' text format. Each request collects them
-// anew.
+// metrics answers with the figures of a node, in Prometheus' text format. Each request collects
+// them anew.
 func metrics(n *node.Node) http.Handler {
 	r := prometheus.NewRegistry()
 	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})

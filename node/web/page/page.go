@@ -34,8 +34,9 @@ var static embed.FS
 
 // ContentSecurityPolicy allows the page its own files and requests to its own server: no code in
 // the document, no frames around it, nothing from elsewhere.
-const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; " +
+	"img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
+	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // types are the media types of the files. Those of the host's own list differ from host to host.
 var types = map[string]string{
@@ -74,7 +75,8 @@ func Handler() http.Handler {
 		h := w.Header()
 		h.Set("Content-Type", f.kind)
 		h.Set("Content-Security-Policy", ContentSecurityPolicy)
-		h.Set("Cache-Control", "no-cache") // kept, but asked for again: an update of braid must not meet old modules
+		// Browsers must ask again each time, so that they do not mix modules of two versions.
+		h.Set("Cache-Control", "no-cache")
 		h.Set("ETag", f.tag)
 		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(f.content))
 	})

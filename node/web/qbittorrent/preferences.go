@@ -89,8 +89,8 @@ func rates(prefix string, of func(*node.Settings) *node.Rates) (out []preference
 	return out
 }
 
-// limited is a limit as two preferences: a value, which is negative if the limit is off, and a switch.
-// The switch is applied last.
+// limited is a limit as two preferences: a value, which is negative if the limit is off, and a
+// switch. The switch is applied last.
 func limited(
 	value string, get func(*node.Settings) float64, put func(*node.Settings, float64),
 ) []preference {
@@ -192,8 +192,8 @@ var fixedPreferences = map[string]any{
 	"web_ui_csrf_protection_enabled": true, "web_ui_host_header_validation_enabled": true,
 }
 
-// daysNumber returns 0 for every day, 1 for Monday to Friday, 2 for the weekend, and 3 to 9 for Monday
-// to Sunday. Other sets of days have no number, and get 0.
+// daysNumber returns 0 for every day, 1 for Monday to Friday, 2 for the weekend, and 3 to 9 for
+// Monday to Sunday. Other sets of days have no number, and get 0.
 func daysNumber(days [7]bool) int {
 	for n := range 10 {
 		if daysOf(n) == days {
@@ -230,8 +230,8 @@ func (c *call) preferences() (any, error) {
 	return out, nil
 }
 
-// setPreferences changes the preferences in the argument json: all of them, or none. It ignores unknown
-// names, as qBittorrent does.
+// setPreferences changes the preferences in the argument json: all of them, or none. It ignores
+// unknown names, as qBittorrent does.
 func (c *call) setPreferences() error {
 	var wanted map[string]json.RawMessage
 	if json.Unmarshal([]byte(c.needed("json")), &wanted) != nil {

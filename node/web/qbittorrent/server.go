@@ -366,8 +366,8 @@ func (c *call) torrent() (*node.Torrent, error) {
 	return t, nil
 }
 
-// torrents returns the torrents that the argument hashes names: all, or a list with bars. It returns
-// each torrent once, and ignores unknown ones, as qBittorrent does.
+// torrents returns the torrents that the argument hashes names: all, or a list with bars. It
+// returns each torrent once, and ignores unknown ones, as qBittorrent does.
 func (c *call) torrents() (out []*node.Torrent) {
 	hashes := c.needed("hashes")
 	if hashes == "all" {

@@ -139,8 +139,8 @@ func (l limit) edited(r *reader, now float64, off values) float64 {
 	return number
 }
 
-// sessionSettings are the fields of session_get, grouped by subject. docs/rpc.md lists the fields that
-// braid lacks.
+// sessionSettings are the fields of session_get, grouped by subject. docs/rpc.md lists the fields
+// that braid lacks.
 var sessionSettings = [][]setting{
 	rate("speed_limit_down", "speed_limit_down_enabled",
 		func(r *node.Settings) (*int64, *bool) { return &r.Rates.Download, &r.Rates.DownloadOff }),

@@ -124,9 +124,9 @@ type PathLimit struct {
 	MbitS   float64 `json:"mbit_s"`
 }
 
-// Goal says when to stop serving a complete torrent: when the first of its parts is reached. If a part
-// of a torrent's goal is 0, that of Settings holds; if it is below 0, there is no such limit. In
-// Settings, 0 means no limit.
+// Goal says when to stop serving a complete torrent: when the first of its parts is reached. If a
+// part of a torrent's goal is 0, that of Settings holds; if it is below 0, there is no such limit.
+// In Settings, 0 means no limit.
 type Goal struct {
 	Ratio float64 `json:"ratio"`  // of sent payload to the size of the wanted data
 	TimeS float64 `json:"time_s"` // since it was complete
@@ -278,8 +278,8 @@ type Path struct {
 	Reason string `json:"reason"` // of the selector's last decision about it
 	// ReasonSince is when that was; absent if nothing was decided yet.
 	ReasonSince *time.Time `json:"reason_since,omitempty"`
-	// Refused is the clause of the policy that forbids the path; Reason then explains it. Absent: the
-	// path is allowed.
+	// Refused is the clause of the policy that forbids the path; Reason then explains it. Absent:
+	// the path is allowed.
 	Refused     string  `json:"refused,omitempty"`
 	Error       string  `json:"error,omitempty"`
 	DownMbitS   float64 `json:"down_mbit_s"`
