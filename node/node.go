@@ -166,12 +166,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, ErrNothingToChoose
 	}
 	if n.host != nil || cfg.Client.IP == client.QUIC || cfg.Group != nil {
-		if cfg.Client.Identity, err = loadIdentity(cfg.Identity, n.log); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Group != nil {
-		if cfg.Client.Identity, err = cfg.Client.Identity.In(cfg.Group); err != nil {
+		if cfg.Client.Identity, err = cfg.identity(n.log); err != nil {
 			return nil, err
 		}
 	}
@@ -223,6 +218,15 @@ func (n *Node) openSources(ctx context.Context, cfg Config) (err error) {
 		n.sources = append(n.sources, n.nearby)
 	}
 	return nil
+}
+
+// identity returns the identity of the node, in its group if it has one.
+func (c Config) identity(log *slog.Logger) (*scionnet.Identity, error) {
+	id, err := loadIdentity(c.Identity, log)
+	if err != nil || c.Group == nil {
+		return id, err
+	}
+	return id.In(c.Group)
 }
 
 // loadIdentity reads the key, or creates it. If there is no place for a file, each process has a

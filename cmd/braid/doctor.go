@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,10 +83,7 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 	}
 	findings := doctor.Examine(facts)
 	if cmd.Bool("json") {
-		enc := json.NewEncoder(stdout(cmd))
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(struct {
+		err = printJSON(stdout(cmd), struct {
 			OK       bool             `json:"ok"`
 			Findings []doctor.Finding `json:"findings"`
 		}{!doctor.Failed(findings), findings})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -147,10 +146,7 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 	l.fill(h, paths, probes)
 	w := stdout(cmd)
 	if cmd.Bool("json") {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		err = enc.Encode(l)
+		err = printJSON(w, l)
 	} else {
 		err = l.print(w, cmd.Bool("extended"), time.Now())
 	}

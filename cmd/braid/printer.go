@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"log/slog"
 	"os"
@@ -257,6 +258,14 @@ func (p *printer) handler(level slog.Level) slog.Handler {
 func fprintf(w io.Writer, format string, args ...any) error {
 	_, err := io.WriteString(w, visiblef(format, args...))
 	return err
+}
+
+// printJSON prints one object on several lines.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
 }
 
 // table aligns cells. Only the format can end a line or a cell; arguments cannot.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,45 +32,7 @@ func testbedCommand() *cli.Command {
 		Name:  "testbed",
 		Usage: "run a real SCION network on this machine",
 		Commands: []*cli.Command{
-			{
-				Name:      "up",
-				Usage:     "start a network in the background and wait until all paths are available",
-				ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
-				Flags: append(routerFlags(),
-					routerOfFlag(), dir,
-					&cli.BoolFlag{
-						Name:    "foreground",
-						Aliases: []string{"f"},
-						Usage:   "stay, and take the network down on Ctrl-C",
-					},
-					&cli.StringFlag{
-						Name:  "bfd",
-						Value: "1s",
-						Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off",
-					},
-					&durationFlag{
-						Name:  "path-lifetime",
-						Usage: "validity of paths: multiples of 5m37.5s up to 24h (default: 6h)",
-					},
-					&cli.StringFlag{
-						Name: "subnet",
-						Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or of " +
-							"private addresses that this host has (default: a free one)",
-					},
-					&cli.StringFlag{
-						Name: "scion-bin",
-						Usage: "`DIR` with router, control and scion-pki (default: " +
-							"$BRAID_SCION_BIN, else scion beside braid)",
-					},
-					&durationFlag{
-						Name:  "timeout",
-						Usage: "how long to wait for the paths (default: 60s plus 5s for each AS)",
-					},
-					&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
-					asJSON,
-				),
-				Action: testbedUp,
-			},
+			testbedUpCommand(dir, asJSON),
 			{
 				Name:  "down",
 				Usage: "take the network down",
@@ -90,56 +51,7 @@ func testbedCommand() *cli.Command {
 				}},
 				Action: testbedStatus,
 			},
-			{
-				Name:      "link",
-				Usage:     "change a link while traffic flows",
-				ArgsUsage: "ISD-AS#INTERFACE",
-				Flags: []cli.Flag{
-					dir,
-					&cli.StringFlag{
-						Name:  "rate",
-						Usage: "let through `RATE`, such as 20Mbit/s; 0: not limited",
-					},
-					&cli.StringFlag{Name: "delay", Usage: "one way, add `TIME`, such as 30ms"},
-					&cli.StringFlag{
-						Name:  "jitter",
-						Usage: "add 0 to `TIME` to the delay, such as 5ms",
-					},
-					&cli.StringFlag{
-						Name:  "loss",
-						Usage: "lose `PERCENT` of the packets, such as 1%",
-					},
-					&cli.StringFlag{
-						Name: "queue",
-						Usage: "hold at most `LENGTH`: a size or the time to drain it, such as " +
-							"64KiB or 50ms; 0: from rate and delay",
-					},
-					&cli.BoolFlag{
-						Name: "police",
-						Usage: "drop packets above the rate at once; --queue is the size of the " +
-							"token bucket (--police=false: the opposite)",
-					},
-					&cli.StringFlag{
-						Name: "mtu",
-						Usage: "drop SCION packets of more than `BYTES`, whatever MTU the link " +
-							"announces; 0: not limited",
-					},
-					&cli.BoolFlag{
-						Name: "too-big",
-						Usage: "answer packets above --mtu with an error of the router instead " +
-							"of dropping them silently (--too-big=false: the opposite)",
-					},
-					&cli.BoolFlag{Name: "down", Usage: "drop everything"},
-					&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
-					&cli.StringFlag{
-						Name:  "direction",
-						Value: "both",
-						Usage: "change this `DIRECTION`: out (leaving the AS at the interface), " +
-							"in, or both",
-					},
-				},
-				Action: testbedLink,
-			},
+			testbedLinkCommand(dir),
 			demoCommand(),
 			testbedRunCommand(),
 			testbedReportCommand(),
@@ -160,6 +72,49 @@ func testbedCommand() *cli.Command {
 				},
 			},
 		},
+	}
+}
+
+// testbedUpCommand starts a network.
+func testbedUpCommand(dir, asJSON cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:      "up",
+		Usage:     "start a network in the background and wait until all paths are available",
+		ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
+		Flags: append(routerFlags(),
+			routerOfFlag(), dir,
+			&cli.BoolFlag{
+				Name:    "foreground",
+				Aliases: []string{"f"},
+				Usage:   "stay, and take the network down on Ctrl-C",
+			},
+			&cli.StringFlag{
+				Name:  "bfd",
+				Value: "1s",
+				Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off",
+			},
+			&durationFlag{
+				Name:  "path-lifetime",
+				Usage: "validity of paths: multiples of 5m37.5s up to 24h (default: 6h)",
+			},
+			&cli.StringFlag{
+				Name: "subnet",
+				Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or of " +
+					"private addresses that this host has (default: a free one)",
+			},
+			&cli.StringFlag{
+				Name: "scion-bin",
+				Usage: "`DIR` with router, control and scion-pki (default: " +
+					"$BRAID_SCION_BIN, else scion beside braid)",
+			},
+			&durationFlag{
+				Name:  "timeout",
+				Usage: "how long to wait for the paths (default: 60s plus 5s for each AS)",
+			},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
+			asJSON,
+		),
+		Action: testbedUp,
 	}
 }
 
@@ -258,12 +213,6 @@ func testbedStatus(ctx context.Context, c *cli.Command) error {
 	return err
 }
 
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
 func printStatus(w io.Writer, s testbed.Status) error {
 	var cpu float64
 	var memory int64
@@ -321,6 +270,60 @@ func printStatus(w io.Writer, s testbed.Status) error {
 		}
 	}
 	return t.Flush()
+}
+
+// testbedLinkCommand changes a link.
+func testbedLinkCommand(dir cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:      "link",
+		Usage:     "change a link while traffic flows",
+		ArgsUsage: "ISD-AS#INTERFACE",
+		Flags: []cli.Flag{
+			dir,
+			&cli.StringFlag{
+				Name:  "rate",
+				Usage: "let through `RATE`, such as 20Mbit/s; 0: not limited",
+			},
+			&cli.StringFlag{Name: "delay", Usage: "one way, add `TIME`, such as 30ms"},
+			&cli.StringFlag{
+				Name:  "jitter",
+				Usage: "add 0 to `TIME` to the delay, such as 5ms",
+			},
+			&cli.StringFlag{
+				Name:  "loss",
+				Usage: "lose `PERCENT` of the packets, such as 1%",
+			},
+			&cli.StringFlag{
+				Name: "queue",
+				Usage: "hold at most `LENGTH`: a size or the time to drain it, such as " +
+					"64KiB or 50ms; 0: from rate and delay",
+			},
+			&cli.BoolFlag{
+				Name: "police",
+				Usage: "drop packets above the rate at once; --queue is the size of the " +
+					"token bucket (--police=false: the opposite)",
+			},
+			&cli.StringFlag{
+				Name: "mtu",
+				Usage: "drop SCION packets of more than `BYTES`, whatever MTU the link " +
+					"announces; 0: not limited",
+			},
+			&cli.BoolFlag{
+				Name: "too-big",
+				Usage: "answer packets above --mtu with an error of the router instead " +
+					"of dropping them silently (--too-big=false: the opposite)",
+			},
+			&cli.BoolFlag{Name: "down", Usage: "drop everything"},
+			&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
+			&cli.StringFlag{
+				Name:  "direction",
+				Value: "both",
+				Usage: "change this `DIRECTION`: out (leaving the AS at the interface), " +
+					"in, or both",
+			},
+		},
+		Action: testbedLink,
+	}
 }
 
 func testbedLink(ctx context.Context, c *cli.Command) error {

@@ -46,13 +46,14 @@ func Serve(
 ) (_ *Server, err error) {
 	working, stop := context.WithCancel(context.Background())
 	s := &Server{stop: stop}
-	s.http = &http.Server{
+	s.http = &http.Server{ // without ReadTimeout, which would end long answers
 		Handler:           Handler(n, o),
 		ReadHeaderTimeout: headerPatience,
 		IdleTimeout:       idlePatience,
 		WriteTimeout:      patience,
-		MaxHeaderBytes:    16 << 10,                                          // no ReadTimeout: it would end long answers
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of broken connections
+		MaxHeaderBytes:    16 << 10,
+		// Broken connections are no news.
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	defer func() {
 		if err != nil {

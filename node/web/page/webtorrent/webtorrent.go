@@ -20,7 +20,10 @@ type Start func(t testing.TB, torrent string) (sum func() string)
 
 // script downloads the torrent. report is called with the data, or with an error.
 const script = `
-	const client = new WebTorrent({ dht: false, lsd: false, utp: false, natUpnp: false, natPmp: false, tracker: { rtcConfig: { iceServers: [] } } });
+	const client = new WebTorrent({
+		dht: false, lsd: false, utp: false, natUpnp: false, natPmp: false,
+		tracker: { rtcConfig: { iceServers: [] } },
+	});
 	client.on('error', report);
 	client.add(torrent, options, t => t.on('done', () => t.files[0].arrayBuffer().then(report, report)));
 `
@@ -62,8 +65,9 @@ func InNode(t testing.TB, torrent string) (sum func() string) {
 		import fs from 'node:fs';
 		import crypto from 'node:crypto';
 		const torrent = fs.readFileSync('`+torrent+`'), options = { path: '`+dir+`' };
+		const hex = b => crypto.createHash('sha256').update(new Uint8Array(b)).digest('hex');
 		const report = got => {
-			fs.writeFileSync('`+report+`.new', got instanceof Error ? String(got) : crypto.createHash('sha256').update(new Uint8Array(got)).digest('hex'));
+			fs.writeFileSync('`+report+`.new', got instanceof Error ? String(got) : hex(got));
 			fs.renameSync('`+report+`.new', '`+report+`');
 		};
 	`+script), 0o600); err != nil {
@@ -93,11 +97,17 @@ func InBrowser(t testing.TB, torrent string) (sum func() string) {
 	packages := packages(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`<!doctype html><title>x</title><link rel=icon href="data:,"><body>loading<script type="module">
+		_, _ = w.Write([]byte(`<!doctype html><title>x</title><link rel=icon href="data:,">
+			<body>loading<script type="module">
 			import WebTorrent from './webtorrent.min.js';
-			const torrent = new Uint8Array(await (await fetch('x.torrent')).arrayBuffer()), options = {};
-			const hex = b => Array.from(new Uint8Array(b), x => x.toString(16).padStart(2, '0')).join('');
-			const report = async got => { window.report = got instanceof Error ? String(got) : hex(await crypto.subtle.digest('SHA-256', got)); };
+			const file = await fetch('x.torrent');
+			const torrent = new Uint8Array(await file.arrayBuffer()), options = {};
+			const digits = x => x.toString(16).padStart(2, '0');
+			const hex = b => Array.from(new Uint8Array(b), digits).join('');
+			const sum = async b => hex(await crypto.subtle.digest('SHA-256', b));
+			const report = async got => {
+				window.report = got instanceof Error ? String(got) : await sum(got);
+			};
 			` + script + `</script>`))
 	})
 	mux.HandleFunc("/x.torrent",
