@@ -1,6 +1,6 @@
 package client
 
-import "braid/bencoding"
+import "braid/units/bencoding"
 
 // Bounds of bencoded bytes from strangers.
 const (

@@ -9,8 +9,8 @@ import (
 	"github.com/anacrolix/torrent/bencode"
 	"github.com/anacrolix/torrent/metainfo"
 
-	"braid/bencoding"
 	"braid/storage"
+	"braid/units/bencoding"
 )
 
 // A hybrid torrent (BEP 52) describes the same files twice: for v1, with padding files (BEP 47) so

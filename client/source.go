@@ -16,8 +16,8 @@ import (
 
 	"github.com/anacrolix/torrent/metainfo"
 
-	"braid/bencoding"
 	"braid/storage"
+	"braid/units/bencoding"
 )
 
 // Bounds of a torrent's description. A .torrent file of 64 MiB describes three million pieces. No

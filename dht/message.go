@@ -8,8 +8,8 @@ import (
 
 	"github.com/anacrolix/torrent/bencode"
 
-	"braid/bencoding"
 	"braid/scionnet"
+	"braid/units/bencoding"
 )
 
 // Contact is a node's ID and address.

@@ -3,7 +3,7 @@ package wire
 import (
 	"strconv"
 
-	"braid/bencoding"
+	"braid/units/bencoding"
 )
 
 // maxDepth of nested lists and dictionaries. Answers have three.
