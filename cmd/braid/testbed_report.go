@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -111,6 +112,8 @@ func testbedEvaluation(c *cli.Command, document string) error {
 	if c.Bool("json") {
 		return json.NewEncoder(stdout(c)).Encode(made)
 	}
-	stdout(c).printf("%s", made)
+	for line := range strings.Lines(made.String()) {
+		stdout(c).printf("%s\n", strings.TrimSuffix(line, "\n"))
+	}
 	return nil
 }
