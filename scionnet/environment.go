@@ -76,7 +76,9 @@ func Environment(f Flags, lookup func(string) (string, bool), readFile func(stri
 	return c, nil
 }
 
-func findDaemon(f Flags, ia pathsel.IA, lookup func(string) (string, bool), readFile func(string) ([]byte, error)) (string, error) {
+func findDaemon(
+	f Flags, ia pathsel.IA, lookup func(string) (string, bool), readFile func(string) ([]byte, error),
+) (string, error) {
 	if f.Daemon == defaultDaemonName {
 		return defaultDaemon, nil
 	}

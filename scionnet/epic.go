@@ -46,7 +46,8 @@ func newEPIC(raw []byte, auths snet.EpicAuths) (*epicKeys, error) {
 		return nil, err
 	}
 	if d.NumHops < 2 || len(auths.AuthPHVF) != epic.AuthLen || len(auths.AuthLHVF) != epic.AuthLen {
-		return nil, fmt.Errorf("EPIC: %d hop fields, authenticators of %d and %d bytes", d.NumHops, len(auths.AuthPHVF), len(auths.AuthLHVF))
+		return nil, fmt.Errorf("EPIC: %d hop fields, authenticators of %d and %d bytes",
+			d.NumHops, len(auths.AuthPHVF), len(auths.AuthLHVF))
 	}
 	key := func(f path.HopField, auth []byte) cipher.Block {
 		b, _ := aes.NewCipher(append(f.Mac[:], auth[len(f.Mac):]...)) // fails for wrong lengths only

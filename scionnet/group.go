@@ -64,7 +64,8 @@ func (id *Identity) Group() *Group { return id.group }
 
 // admits returns an error unless the certificate is that of a member.
 func (g *Group) admits(c *x509.Certificate) error {
-	if c.SignatureAlgorithm != x509.PureEd25519 || !ed25519.Verify(g.key.Public().(ed25519.PublicKey), c.RawTBSCertificate, c.Signature) {
+	key := g.key.Public().(ed25519.PublicKey)
+	if c.SignatureAlgorithm != x509.PureEd25519 || !ed25519.Verify(key, c.RawTBSCertificate, c.Signature) {
 		return ErrNotInGroup
 	}
 	return nil

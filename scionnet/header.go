@@ -110,7 +110,8 @@ func splitHeader(p []byte) (header, payload []byte, ok bool) {
 	}
 	length := len(p) - (n - udpHeader)
 	udp := p[n-udpHeader : n]
-	if int(binary.BigEndian.Uint16(p[atPayloadLen:])) != length || int(binary.BigEndian.Uint16(udp[atUDPLen:])) != length {
+	inSCION, inUDP := binary.BigEndian.Uint16(p[atPayloadLen:]), binary.BigEndian.Uint16(udp[atUDPLen:])
+	if int(inSCION) != length || int(inUDP) != length {
 		return nil, nil, false
 	}
 	return p[:n], p[n:], true

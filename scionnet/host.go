@@ -27,7 +27,8 @@
 //	EPIC        packets that the last two ASes of a path check      epic.go
 //	proof       is a peer in the AS that it claims, and for     proof.go, quota.go
 //	            whom does its connection count
-//	Host        path lookup, refresh, revocations, names        host.go, lookup.go, ask.go, refresh.go, revoke.go, names.go
+//	Host        path lookup, refresh, revocations, names        host.go, lookup.go, ask.go, refresh.go,
+//	                                                            revoke.go, names.go
 //	tests       probing paths, answering echo requests          probe.go, echo.go, lifesign.go
 package scionnet
 
@@ -124,7 +125,8 @@ func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
 	case cfg.Daemon != "":
 		return nil, fmt.Errorf("%w from the SCION daemon at %s: %w", ErrNoControl, cfg.Daemon, err)
 	default:
-		return nil, fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed): %w", cfg.ConfigDir, err)
+		return nil, fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed): %w",
+			cfg.ConfigDir, err)
 	}
 }
 

@@ -69,7 +69,10 @@ func (h *Host) OpenGroupHTTP(ctx context.Context, port uint16, id *Identity) (*H
 	if err != nil {
 		return nil, err
 	}
-	p := &HTTP{dialled: map[*quic.Conn]struct{}{}, host: h, addr: h.addrOf(packets), packets: packets, id: id, idle: httpIdle}
+	p := &HTTP{
+		dialled: map[*quic.Conn]struct{}{}, host: h, addr: h.addrOf(packets), packets: packets,
+		id: id, idle: httpIdle,
+	}
 	p.places.limits = limits{maxHTTPConns, maxHTTPConns / 2, maxHTTPConns / 16, maxHTTPConns / 8}
 	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: p.mustVerify}
 	packets.mapper().setOnMove(func(netip.AddrPort, Addr) { p.endDialled() })
@@ -246,9 +249,12 @@ func (p *HTTP) tls() *tls.Config {
 		return p.id.TLS(http3.NextProtoH3, nil)
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{p.id.cert}, InsecureSkipVerify: true, ServerName: "tracker",
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{p.id.cert},
+		InsecureSkipVerify: true, ServerName: "tracker",
 		// A client shows no key, so that servers cannot recognise it.
-		GetClientCertificate:   func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &tls.Certificate{}, nil
+		},
 		SessionTicketsDisabled: true,
 	}
 }

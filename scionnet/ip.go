@@ -116,7 +116,9 @@ func (e *IPEndpoint) dial(ctx context.Context, remote netip.AddrPort, want *Peer
 	return e.finishDial(qc, c, err)
 }
 
-func (e *IPEndpoint) connection(qc *quic.Conn, handshake time.Duration, open func() (*quic.Stream, error)) (*IPConn, error) {
+func (e *IPEndpoint) connection(
+	qc *quic.Conn, handshake time.Duration, open func() (*quic.Stream, error),
+) (*IPConn, error) {
 	c := &IPConn{local: e.addr, peer: ipOf(qc.RemoteAddr())}
 	c.remote, c.handshake, c.spawn = net.UDPAddrFromAddrPort(c.peer), handshake, e.spawn
 	c.onFeatures = func(byte) {} // there are none on IP

@@ -161,7 +161,8 @@ func (h *Host) newMapper(ctx context.Context, socket *net.UDPConn) (*mapper, err
 func (h *Host) mapperFor(socket *net.UDPConn, routers []netip.AddrPort) *mapper {
 	m := &mapper{
 		host: h, local: h.addrOf(socket), log: h.log, socket: socket,
-		routers: map[netip.AddrPort]*mapping{}, answers: make(chan natAnswer, 2*maxRouters), poke: make(chan struct{}, 1),
+		routers: map[netip.AddrPort]*mapping{},
+		answers: make(chan natAnswer, 2*maxRouters), poke: make(chan struct{}, 1),
 	}
 	for _, r := range routers {
 		m.routers[r] = &mapping{router: r}
@@ -331,7 +332,8 @@ func (m *mapper) accept(a natAnswer, now time.Time) {
 		if !m.host.behindNAT.Load() || was != nil {
 			level = slog.LevelInfo
 		}
-		m.log.Log(context.Background(), level, "the host is behind a NAT", "local", m.local, "seen_as", seen, "by_router", x.router)
+		m.log.Log(context.Background(), level, "the host is behind a NAT",
+			"local", m.local, "seen_as", seen, "by_router", x.router)
 		m.translated.Store(true)
 		m.host.setNATView(x.router, natUnknown)
 		m.host.behindNAT.Store(true)
@@ -356,7 +358,8 @@ type NATPortError struct {
 
 func (e *NATPortError) Error() string {
 	return fmt.Sprintf("the NAT maps %s to port %d, and AS %s delivers packets to ports %d-%d only: "+
-		"let the NAT use these ports (nftables: masquerade to :%[4]d-%[5]d), or ask the AS for a wider dispatched_ports",
+		"let the NAT use these ports (nftables: masquerade to :%[4]d-%[5]d), "+
+		"or ask the AS for a wider dispatched_ports",
 		netip.AddrPortFrom(e.Local.Host, e.Local.Port), e.Seen.Port, e.Local.IA, e.From, e.To)
 }
 

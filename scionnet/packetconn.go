@@ -137,7 +137,8 @@ func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scra
 	from = unmapped(from)
 	src := Addr{pathsel.IA(p.Source.IA), p.Source.Host.IP().Unmap(), udp.SrcPort}
 	if len(raw.Raw) == 0 && src.IA == h.ia && from.Addr() != src.Host && from.IsValid() && !h.routes.isShim(from) {
-		src.Host, src.Port = from.Addr(), from.Port() // a neighbour behind a NAT, which knows only its own name for itself
+		// A neighbour behind a NAT, which knows only its own name for itself.
+		src.Host, src.Port = from.Addr(), from.Port()
 	}
 	r, scratch, err := h.routes.replyRoute(src, raw.Raw, from, scratch)
 	if err != nil {

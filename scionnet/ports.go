@@ -23,7 +23,8 @@ type PortError struct {
 }
 
 func (e *PortError) Error() string {
-	return fmt.Sprintf("AS %s delivers packets to ports %d-%d of its hosts only, not to port %d", e.IA, e.From, e.To, e.Port)
+	return fmt.Sprintf("AS %s delivers packets to ports %d-%d of its hosts only, not to port %d",
+		e.IA, e.From, e.To, e.Port)
 }
 
 // underlayPort is the underlay port for a port of a host in this AS: the port itself if the AS

@@ -335,8 +335,10 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	if changed && len(answer) > 0 {
 		d.changed = now
 	}
-	if again := now.Add(max(retryFirst, now.Sub(d.changed)/2)); now.Sub(d.changed) < unsettledFor && again.Before(d.due) {
-		d.due = again
+	if age := now.Sub(d.changed); age < unsettledFor {
+		if again := now.Add(max(retryFirst, age/2)); again.Before(d.due) {
+			d.due = again
+		}
 	}
 	for i, until := range l.revoked {
 		if until.Before(d.due) && uses(before, i) {

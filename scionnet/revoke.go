@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"net/netip"
@@ -71,7 +72,9 @@ func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
 //   - Its source is in an AS on the path.
 //
 // What remains possible is a forgery by an AS on the path, or by somebody whom it lets forge.
-func (h *Host) verifySCMP(p *snet.Packet, local Addr, from netip.AddrPort, b []byte) (q quote, r *route, path []pathsel.Interface, ok bool) {
+func (h *Host) verifySCMP(
+	p *snet.Packet, local Addr, from netip.AddrPort, b []byte,
+) (q quote, r *route, path []pathsel.Interface, ok bool) {
 	q, ok = readQuote(b)
 	if !ok || q.src != local {
 		return q, nil, nil, false
@@ -97,7 +100,8 @@ func (h *Host) verifySCMP(p *snet.Packet, local Addr, from netip.AddrPort, b []b
 // interfaceDown handles a router's report about an interface. The interface must belong to the
 // router's own AS and be on the path of a connection.
 func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, quote []byte, i pathsel.Interface) {
-	if _, _, path, ok := h.verifySCMP(p, local, from, quote); !ok || i.IA != pathsel.IA(p.Source.IA) || !slices.Contains(path, i) {
+	_, _, path, ok := h.verifySCMP(p, local, from, quote)
+	if !ok || i.IA != pathsel.IA(p.Source.IA) || !slices.Contains(path, i) {
 		h.log.Debug("ignored an interface-down message that is not credible", "interface", i, "from", p.Source)
 		return
 	}
@@ -195,7 +199,8 @@ func readQuote(b []byte) (q quote, ok bool) {
 		return quote{}, false
 	case s.NextHdr == slayers.L4UDP:
 		q.src.Port, q.dst.Port = binary.BigEndian.Uint16(l4), binary.BigEndian.Uint16(l4[2:])
-	case s.NextHdr == slayers.L4SCMP && (l4[0] == byte(slayers.SCMPTypeEchoRequest) || l4[0] == byte(slayers.SCMPTypeTracerouteRequest)):
+	case s.NextHdr == slayers.L4SCMP && (l4[0] == byte(slayers.SCMPTypeEchoRequest) ||
+		l4[0] == byte(slayers.SCMPTypeTracerouteRequest)):
 		q.src.Port = binary.BigEndian.Uint16(l4[4:]) // the identifier follows type, code and checksum
 		q.sequence = binary.BigEndian.Uint16(l4[6:])
 	default:
@@ -208,7 +213,8 @@ func readQuote(b []byte) (q quote, ok bool) {
 // change only the current position (the first byte of the path) and the segment identifiers (bytes
 // 2 and 3 of each info field); see the SCION header specification, path type SCION.
 func sameSent(sent, quoted []byte) bool {
-	if len(sent) != len(quoted) || len(sent) < scion.MetaLen || string(sent[1:scion.MetaLen]) != string(quoted[1:scion.MetaLen]) {
+	same := func(from, to int) bool { return bytes.Equal(sent[from:to], quoted[from:to]) }
+	if len(sent) != len(quoted) || len(sent) < scion.MetaLen || !same(1, scion.MetaLen) {
 		return false
 	}
 	var m scion.MetaHdr
@@ -218,10 +224,10 @@ func sameSent(sent, quoted []byte) bool {
 	at := scion.MetaLen
 	for i := 0; i < len(m.SegLen) && m.SegLen[i] > 0; i++ {
 		end := at + path.InfoLen
-		if len(sent) < end || string(sent[at:at+2]) != string(quoted[at:at+2]) || string(sent[at+4:end]) != string(quoted[at+4:end]) {
+		if len(sent) < end || !same(at, at+2) || !same(at+4, end) {
 			return false
 		}
 		at = end
 	}
-	return string(sent[at:]) == string(quoted[at:])
+	return same(at, len(sent))
 }

@@ -144,7 +144,10 @@ type routes struct {
 	idle       list.List         // of *route without connections, oldest first
 }
 
-func newRoutes(local pathsel.IA, ip netip.Addr, nextHop func(uint16) (netip.AddrPort, bool), hostPort func(uint16) uint16) *routes {
+func newRoutes(
+	local pathsel.IA, ip netip.Addr,
+	nextHop func(uint16) (netip.AddrPort, bool), hostPort func(uint16) uint16,
+) *routes {
 	return &routes{
 		local: local, ip: ip, nextHop: nextHop, hostPort: hostPort,
 		byKey:      map[routeKey]*route{},

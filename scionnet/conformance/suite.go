@@ -148,7 +148,8 @@ func keys(t *testing.T, p Pair) {
 		t.Errorf("keys %s and %s, want %s and %s", d.PeerKey(), a.PeerKey(), p.Acceptor.Key(), p.Dialer.Key())
 	}
 	if d.RemoteSCION() != p.Acceptor.Addr() || a.RemoteSCION() != p.Dialer.Addr() {
-		t.Errorf("addresses %s and %s, want %s and %s", d.RemoteSCION(), a.RemoteSCION(), p.Acceptor.Addr(), p.Dialer.Addr())
+		t.Errorf("addresses %s and %s, want %s and %s",
+			d.RemoteSCION(), a.RemoteSCION(), p.Acceptor.Addr(), p.Dialer.Addr())
 	}
 }
 

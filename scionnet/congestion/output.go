@@ -21,7 +21,9 @@ const (
 	// BBR is held by its own window.
 	contestedGain, contestedUpGain = 2.4, 2.8
 
-	slack = 1.06 // over the product of rate and round trip: pacing sends in bursts, receivers wait with acknowledgements
+	// slack is over the product of rate and round trip: pacing sends in bursts, and receivers wait
+	// with acknowledgements.
+	slack = 1.06
 
 	// On a short path, hosts take longer than the path. A sender that waits for timers there
 	// reaches a fraction of what the processors can do, so shortGain lets the window alone set the

@@ -31,11 +31,11 @@ type probe struct {
 	failed  bool          // it ended in losses
 	vacated float64       // bandwidth with the part of a sibling that has gone; 0: none has
 
-	// Of its "up": round trip, the least and the mean, and bandwidth before it.
-	rtt, meanRTT time.Duration
-	rate         float64
-	step         float64 // what the ceiling is raised by in this round
-	limited      bool    // the ceiling was used up in this round
+	// Of its "up": the mean round trip and the bandwidth before it.
+	meanRTT time.Duration
+	rate    float64
+	step    float64 // what the ceiling is raised by in this round
+	limited bool    // the ceiling was used up in this round
 }
 
 // stepCruise begins a probe, with all flows behind the same queue.
@@ -58,8 +58,8 @@ func (b *bbr) stepRefill(newRound bool) {
 	}
 	b.enter(up)
 	p := &b.probe
-	p.rtt, p.meanRTT = b.last.minRTT, b.last.meanRTT()
-	p.rate, p.step, p.limited = b.bandwidth.max(), float64(b.packetSize)*b.company.part, false
+	p.meanRTT, p.rate = b.last.meanRTT(), b.bandwidth.max()
+	p.step, p.limited = float64(b.packetSize)*b.company.part, false
 	b.bandwidth.advance()
 	b.total.advance()
 }
@@ -71,7 +71,9 @@ func (b *bbr) stepUp(e event, newRound bool) {
 	}
 	// In a queue that others keep full, a small flow goes on as long as it grows: the queue is not
 	// its own.
-	if !b.probe.crowded && b.rounds.samples >= 8 && b.rounds.minRTT > b.probe.rtt+queueMargin(b.minRTT.rtt)+b.probe.meanRTT-b.probe.rtt || b.member.ended > b.since {
+	longest := b.probe.meanRTT + queueMargin(b.minRTT.rtt)
+	full := !b.probe.crowded && b.rounds.samples >= 8 && b.rounds.minRTT > longest
+	if full || b.member.ended > b.since {
 		if b.member.ended < b.since {
 			for m := range b.member.together {
 				m.ended = e.now

@@ -61,7 +61,8 @@ type message struct {
 // all processors every 20 us and moves the caller's processor to another thread. It costs a sixth
 // of the CPU time of both ends of a transfer.
 func mmsg(call, fd uintptr, ms []message) (int, syscall.Errno) {
-	n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(&ms[0])), uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := unix.RawSyscall6(call, fd,
+		uintptr(unsafe.Pointer(&ms[0])), uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -88,7 +89,8 @@ func readControl(b []byte) (c control) {
 			c.size = int(int32(binary.NativeEndian.Uint32(data)))
 		case h.Level == unix.SOL_UDP && h.Type == unix.UDP_SEGMENT && len(data) >= 2:
 			c.size = int(binary.NativeEndian.Uint16(data))
-		case h.Level == unix.SOL_SOCKET && h.Type == unix.SCM_TIMESTAMPNS && len(data) >= int(unsafe.Sizeof(unix.Timespec{})):
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SCM_TIMESTAMPNS &&
+			len(data) >= int(unsafe.Sizeof(unix.Timespec{})):
 			c.stamp = time.Unix((*unix.Timespec)(unsafe.Pointer(&data[0])).Unix())
 		}
 		b = b[min(len(b), unix.CmsgSpace(len(data))):]

@@ -42,7 +42,8 @@ type run struct {
 func NewWriter(s *Socket, packets, parts int) *Writer {
 	w := &Writer{
 		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets),
-		names: make([]name, packets), iovecs: make([]unix.Iovec, packets*parts), controls: make([][unix.SizeofCmsghdr + 8]byte, packets),
+		names: make([]name, packets), iovecs: make([]unix.Iovec, packets*parts),
+		controls: make([][unix.SizeofCmsghdr + 8]byte, packets),
 	}
 	w.try = func(fd uintptr) { w.sent = w.Send(fd) }
 	w.wait = w.Send

@@ -288,7 +288,8 @@ func (in Change) parse() (c node.Change, err error) {
 		n, err := strconv.Atoi(number)
 		p := slices.Index(priorities, name)
 		if err != nil || n < 1 || p < 0 {
-			return c, wrong("files: %q is %q: want the number of a file, from 1, and skip, low, normal or high", number, name)
+			return c, wrong("files: %q is %q: want the number of a file, from 1, and skip, low, normal "+
+				"or high", number, name)
 		}
 		if c.Files == nil {
 			c.Files = map[int]client.Priority{}
