@@ -50,6 +50,13 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// unlockDir gives the directory back. To close the file alone would not do while another goroutine
+// starts a program: until that runs, it has the file open, too.
+func unlockDir(f *os.File) {
+	_ = durable.Unlock(f)
+	f.Close()
+}
+
 // owner returns the process ID in the lock file.
 func owner(dir string) string {
 	b, _ := os.ReadFile(filepath.Join(dir, lockFile))

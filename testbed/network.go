@@ -318,7 +318,7 @@ func (n *Network) Close() error {
 		if n.control != nil {
 			n.control.close()
 		}
-		n.lock.Close() // releases the directory
+		unlockDir(n.lock)
 		n.log.Info("testbed is down")
 		close(n.closed)
 	})
