@@ -147,7 +147,7 @@ func (b *bbr) onAck(e event) {
 		if last.lost > 0 {
 			b.lossy += 1.0 / lossyRounds
 		}
-		b.miss()
+		b.noticeVacated()
 		b.compare()
 		b.giveWay(e.limitedNow)
 	}

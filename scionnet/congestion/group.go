@@ -108,23 +108,24 @@ func (b *bbr) publish(e event) {
 // receiver may be busy.
 const silence = 20 * time.Millisecond
 
-// silent says that a member has nothing to send.
-func (m *member) silent(now time.Duration) bool {
-	return m.rate == 0 || now > m.heard+m.trip+silence
+// silent says that another member has nothing to send.
+func (b *bbr) silent(m *member) bool {
+	return m != b.member && (m.rate == 0 || b.now > m.heard+m.trip+silence)
 }
 
-// miss has a flow probe at once when a sibling has left or fallen silent that used much of a common
-// link. Those that stay look for its part, each in proportion to what it has. If the link was not
-// the bottleneck, the probe ends soon.
-func (b *bbr) miss() {
+// noticeVacated starts a probe at once when a sibling has left or fallen silent that used much of a
+// common link. Those that stay look for its part, each in proportion to what it has. If the link
+// was not the bottleneck, the probe ends soon.
+func (b *bbr) noticeVacated() {
 	sends, uses := 0, 0.0
 	for m := range b.member.siblings {
-		if m == b.member || !m.silent(b.now) {
+		if !b.silent(m) {
 			sends, uses = sends+1, uses+m.bandwidth
 		}
 	}
-	if more := b.company.uses / uses; b.start.filled && sends < b.company.sends && more > upGain {
-		b.probe.vacated, b.probe.at = more*b.bandwidth.now(), b.now
+	before := b.company.uses
+	if b.start.filled && sends < b.company.sends && uses > 0 && before > upGain*uses {
+		b.probe.vacated, b.probe.at = b.bandwidth.now()*before/uses, b.now
 	}
 	b.company.sends, b.company.uses = sends, uses
 }
@@ -132,7 +133,7 @@ func (b *bbr) miss() {
 // behindQueue says whether siblings have a queue now, perhaps on a common link.
 func (b *bbr) behindQueue() bool {
 	for m := range b.member.siblings {
-		if m != b.member && !m.silent(b.now) && m.queue > queueMargin(m.trip) {
+		if m != b.member && !b.silent(m) && m.queue > queueMargin(m.trip) {
 			return true
 		}
 	}
@@ -153,7 +154,7 @@ func (b *bbr) compare() {
 	count, rate, bandwidth := 0, 0.0, 0.0
 	b.company.lossy, b.company.scale = 0, 1
 	for m := range b.member.together {
-		if m != b.member && m.silent(b.now) {
+		if b.silent(m) {
 			continue
 		}
 		count++

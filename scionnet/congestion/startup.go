@@ -39,14 +39,15 @@ type start struct {
 	cwnd     float64  // grows with what is acknowledged until the path is full
 	resume   resume
 	behind   bool // a queue of siblings is in what it takes for the least round trip
-	// announced is the rate of the narrowest link, in bytes a second, and crowd the number of this
-	// host's flows that share one of the links; 0: not known.
+	// announced is the rate of the narrowest link, in bytes a second; 0: not known. crowd is the
+	// number of this host's flows that share one of the links, as of the last acknowledgement: the
+	// window is asked for while others may change the group.
 	announced float64
 	crowd     int
 }
 
-// Announce tells a flow what the narrowest link of its path is announced to carry, in bytes a
-// second. Only a flow that starts listens. NewReno ignores it.
+// Announce tells a flow the announced rate of its path's narrowest link, in bytes a second. It has
+// an effect on startup only. NewReno ignores it.
 func (f *Flow) Announce(rate float64) {
 	if b, ok := f.algorithm.(*bbr); ok && rate >= minRate && rate <= maxRate {
 		b.start.announced = rate
