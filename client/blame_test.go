@@ -62,9 +62,9 @@ func until(t *testing.T, tr *Transfer, what string, wanted func(Progress) bool) 
 	}
 }
 
-// A peer that sends wrong pieces over several path-level connections is banned over all of them,
-// whoever has opened them, and the download completes from an honest peer. The engine panics here
-// if it is shown addresses without an IP.
+// A peer that sends wrong pieces over several path-level connections is banned on all of them, no
+// matter which side has opened them. The download completes from an honest peer. The engine panics
+// in this test if an address has no IP.
 func TestWrongPieces(t *testing.T) {
 	t.Parallel()
 	const pieceLength, pieces = 32 << 10, 64

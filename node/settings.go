@@ -48,8 +48,8 @@ type Watch struct {
 	Then string `json:"then,omitempty"`
 }
 
-// Policy restricts the paths of opened connections, as text that the user has written. Parse makes
-// a pathsel.Policy of it.
+// Policy says which paths connections may use. It holds the texts that the user has written; Parse
+// makes a pathsel.Policy of them.
 type Policy struct {
 	Sequence   string        `json:"sequence,omitempty"`
 	ACL        string        `json:"acl,omitempty"`

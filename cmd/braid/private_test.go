@@ -13,9 +13,9 @@ import (
 	"braid/client"
 )
 
-// capture looks at all packets of a host (AF_PACKET). It names each way in which one of two
-// torrents shows itself: lsd (an announce to the multicast group names it), dht (another UDP packet
-// contains its info hash), peer (a TCP connection is for it), pex (such a connection offers peer
+// capture reads all packets of a host (AF_PACKET). For each of two torrents it prints how packets
+// reveal it: lsd (an announce to the multicast group names it), dht (another UDP packet contains its
+// info hash), peer (a TCP handshake of BitTorrent has it), pex (such a connection offers peer
 // exchange).
 const capture = `
 import socket, struct, sys

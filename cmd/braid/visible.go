@@ -90,8 +90,8 @@ func columnsOfText(s string) int {
 	return n
 }
 
-// rowsOf returns the rows that a visible text takes on a terminal with so many columns. Terminals
-// do not break a wide character at the edge.
+// rowsOf returns the number of rows that a text takes on a terminal of that width. Terminals do not
+// split a wide character at the edge.
 func rowsOf(s string, columns int) int {
 	rows, used := 1, 0
 	for _, r := range s {

@@ -1,6 +1,6 @@
-// Package lsd finds peers on the local network (local service discovery, BEP 14): each announces
-// its torrents to a multicast group, over IPv4 and IPv6. PROTOCOL.md describes the message, with
-// the header in which braid names its address on SCION.
+// Package lsd finds peers on the local network (local service discovery, BEP 14). Each host
+// announces its torrents to a multicast group, over IPv4 and IPv6. PROTOCOL.md describes the
+// message, and the header in which braid names its address on SCION.
 //
 //	Message   an announce (message.go)
 //	calendar  which torrents the next message names, as a function of time (calendar.go)

@@ -11,8 +11,7 @@ import (
 	"braid/scionnet/congestion"
 )
 
-// Group is the group of those controllers of a host whose connections cross the same inter-domain
-// links.
+// Group couples the controllers of one host whose connections cross the same inter-domain links.
 type Group struct {
 	mu    sync.Mutex
 	group *congestion.Group
@@ -57,8 +56,7 @@ func (k *Controller) Resume(rate float64, rtt time.Duration) {
 	k.flow.Resume(rate, rtt)
 }
 
-// Announce tells the connection what the narrowest link of its path is announced to carry, in bytes
-// a second.
+// Announce tells the controller the announced rate of the path's narrowest link, in bytes a second.
 func (k *Controller) Announce(rate float64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,8 +128,8 @@ func (k *control) OnCongestionEvent(n quiccc.PacketNumber, size, _ quiccc.ByteCo
 	}
 }
 
-// OnCongestionEventEx ends what one acknowledgement or timer has to say. What is lost beyond the
-// packets that OnCongestionEvent was told of are probes of path MTU discovery: they say nothing of
+// OnCongestionEventEx ends the report of one acknowledgement or timer. Lost packets that
+// OnCongestionEvent has not reported are probes of path MTU discovery. They say nothing about
 // congestion.
 func (k *control) OnCongestionEventEx(inflight quiccc.ByteCount, now monotime.Time,
 	_ []quiccc.AckedPacketInfo, lost []quiccc.LostPacketInfo) {

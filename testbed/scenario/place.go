@@ -152,8 +152,8 @@ func (a *attempt) arguments(p Peer, torrents []string, out string) (args []strin
 	return append(args, "--transport", p.Transport)
 }
 
-// command returns the command of a braid peer, which has its addresses and its own arguments beside
-// args. The host is nil on SCION.
+// command returns the command that starts a braid peer: args, the peer's own arguments and its
+// addresses. The host is nil on SCION.
 func (a *attempt) command(p Peer, args []string) (*exec.Cmd, *testbed.IPHost, error) {
 	listen, serves := "--listen", a.serves(p)
 	if p.Transport == Web {
@@ -212,8 +212,7 @@ func (s Scenario) downloads(p, x Peer) bool {
 	return slices.Contains(p.From, x.Name) || slices.Contains(p.From, everybody)
 }
 
-// listens tells whether a leecher can be told of the peer: leechers of some transports listen
-// nowhere.
+// listens tells whether other peers can connect to p. Leechers of some transports do not listen.
 func (p Peer) listens() bool {
 	return p.Role == Seed || p.Role == Leech && !slices.Contains([]string{Web, Gateway, WebRTC}, p.Transport)
 }

@@ -225,8 +225,8 @@ func (r *run) compare(ctx context.Context, s storage.Stored) error {
 	return testbed.SameTree(filepath.Join(r.data(), s.Layout.Name), filepath.Join(s.Dir, s.Layout.Name))
 }
 
-// recordIsRight opens the storage as the next download does. Pieces that the record calls complete
-// must be right.
+// recordIsRight checks the completion record that an interrupted download has left. It opens the
+// storage as the next download does, and reads every piece that the record calls complete.
 func recordIsRight(ctx context.Context, s storage.Stored, src client.Source) (err error) {
 	store, err := storage.Open(s.Kind, s.Dir, slog.New(slog.DiscardHandler))
 	if err != nil {

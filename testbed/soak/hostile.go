@@ -226,8 +226,8 @@ func (r *run) abuse(ctx context.Context, c net.Conn, f Fault, i int) {
 	}
 }
 
-// forge sends SCMP errors from the hostile AS to hosts in the first two ASes. They quote packets
-// over the paths between these ASes that were never sent.
+// forge sends SCMP errors from the hostile AS to hosts in the first two ASes. The errors quote
+// packets between these ASes that nobody has sent.
 func (r *run) forge(ctx context.Context, f Fault) error {
 	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: r.network.HostIP(hostile).AsSlice()})
 	if err != nil {
