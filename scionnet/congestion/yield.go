@@ -29,6 +29,10 @@ const (
 	steadyQueue = 0.87
 	// emptied is what must be left of the delay for the flow to have given way with success.
 	emptied = 0.5
+	// kept is the least part of its share that a flow keeps when it gives way. Its window empties
+	// the queue, and less is delivered meanwhile. A flow that followed this down had half of its
+	// share until the next probe, also where nobody took the rest.
+	kept = 0.85
 )
 
 // yield is how a flow gives way to others.
@@ -36,6 +40,7 @@ type yield struct {
 	active bool
 	rounds int           // of this cruise in which it gave way
 	from   time.Duration // mean delay at the first of them
+	share  float64       // rate at the first of them
 	futile int           // how often it was in vain lately
 	pause  int           // probes until it gives way again
 }
@@ -65,8 +70,9 @@ func (b *bbr) giveWay(limitedNow bool) {
 	if y.active = b.standing(); !y.active {
 		return
 	}
+	now := b.bandwidth.now()
 	if y.rounds == 0 {
-		y.from = delay
+		y.from, y.share = delay, max(b.last.rate(), reduction*now)
 	}
 	if y.rounds++; y.rounds > yieldRounds {
 		y.futile = min(y.futile+1, maxFutile)
@@ -74,8 +80,8 @@ func (b *bbr) giveWay(limitedNow bool) {
 		b.bandwidth.limit = 0
 		return
 	}
-	if now := b.bandwidth.now(); b.last.samples > 0 {
-		b.bandwidth.limit = min(now, max(b.last.rate(), reduction*now))
+	if b.last.samples > 0 {
+		b.bandwidth.limit = min(now, max(b.last.rate(), kept*y.share))
 	}
 }
 
