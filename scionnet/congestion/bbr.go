@@ -49,6 +49,7 @@ type bbr struct {
 	last      rounds // the last complete round
 	acks      aggregation
 	lossy     float64 // part of the recent rounds that lost packets
+	drops     drops
 	ambient   ambient
 	trial     trial
 
@@ -147,6 +148,8 @@ func (b *bbr) onAck(e event) {
 		if last.lost > 0 {
 			b.lossy += 1.0 / lossyRounds
 		}
+		b.drops.add(last)
+		b.noticeRoom()
 		b.noticeVacated()
 		b.compare()
 		b.giveWay(e.limitedNow)

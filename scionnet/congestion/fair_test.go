@@ -68,7 +68,7 @@ func TestRivals(t *testing.T) {
 // within seconds, whatever the queue.
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
-	const runs = 4
+	const runs = 16
 	for _, c := range []struct {
 		delay, queue, late time.Duration
 	}{
@@ -112,6 +112,47 @@ func TestLatecomer(t *testing.T) {
 			t.Errorf("beside %s: %.2f of the link", kind, share)
 		} else {
 			t.Logf("beside %s: %.2f of the link", kind, share)
+		}
+	}
+}
+
+// Datagrams give way to nothing. A flow takes what they leave, loses a part of its packets for it,
+// and has the path back soon after they end.
+func TestDatagrams(t *testing.T) {
+	t.Parallel()
+	const runs, from, until = 8, 5 * time.Second, 14 * time.Second
+	for _, c := range []struct {
+		part               float64 // of the link that they send at
+		least, lost, after float64
+	}{
+		{part: 0.2, least: 0.93, lost: 0.01, after: 0.95},
+		{part: 0.5, least: 0.93, lost: 0.10, after: 0.95},
+		{part: 0.8, least: 0.93, lost: 0.28, after: 0.95},
+	} {
+		during, lost, after := 0.0, 0.0, 0.0
+		for seed := range uint64(runs) {
+			s, w := newSim(seed), wire{rate: 10 * mbit, delay: 10 * ms, queue: 50 * ms}
+			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+			gap := packetBytes * 8 / (c.part * w.rate) * float64(time.Second)
+			for at := from; at < until; at += time.Duration(gap * (0.5 + s.random.Float64())) {
+				s.at(at, func() { s.carry(&w, packetBytes, func() {}) })
+			}
+			s.run(from)
+			x.begin()
+			s.run(until)
+			during += x.rate(until-from) / ((1 - c.part) * w.rate) / runs
+			lost += float64(x.lost) / float64(x.sent) / runs
+			s.run(until + time.Second)
+			x.begin()
+			s.run(until + 9*time.Second)
+			after += x.rate(8*time.Second) / w.rate / runs
+		}
+		line := fmt.Sprintf("datagrams at %.1f of the link: %.2f of the rest, %.3f lost; %.2f of the link afterwards",
+			c.part, during, lost, after)
+		if during < c.least || lost > c.lost || after < c.after {
+			t.Error(line)
+		} else {
+			t.Log(line)
 		}
 	}
 }

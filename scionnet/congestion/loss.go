@@ -94,3 +94,16 @@ func (a *ambient) exceeded(lost, total, packetSize int, sigmas float64) bool {
 	p := max(a.rate, 0.01)
 	return float64(lost)/float64(total) > a.rate+lossMargin+sigmas*math.Sqrt(p*(1-p)/n)
 }
+
+// drops is the part of the bytes sent that was lost in the last few rounds.
+type drops struct{ sent, lost float64 }
+
+// dropsFading lets a round count for about four. A single one has few packets.
+const dropsFading = 0.75
+
+func (d *drops) add(last rounds) {
+	d.sent = dropsFading*d.sent + float64(last.delivered+last.lost)
+	d.lost = dropsFading*d.lost + float64(last.lost)
+}
+
+func (d *drops) part() float64 { return d.lost / max(d.sent, 1) }

@@ -9,6 +9,14 @@ const (
 	upGrowth = 0.1 // a probe that finds more than this part goes on
 	upRounds = 2   // complete rounds show the effect of a probe: the first acknowledges what was sent before it
 
+	// pressed is the part of its packets that a flow may lose beside one that presses into a full
+	// queue whatever is lost, as the kernel's BBR does. If it took less for that, it would be pushed
+	// out.
+	pressed = 0.05
+	// roomRounds is how long a queue has to stand before its end means that somebody has left. The
+	// queue of CUBIC comes and goes.
+	roomRounds = 8
+
 	// upQueue is the longest queue that a probe makes. It leaves room to see growth on all but
 	// intercontinental paths.
 	upQueue = 20 * time.Millisecond
@@ -24,11 +32,12 @@ const (
 // probe is the present or the last one.
 type probe struct {
 	at      time.Duration // when the next one is due
-	cruised float64       // bandwidth that the path was used with before
+	cruised float64       // bandwidth that the path gave before
 	ceiling float64       // most that the path took in flight without losses; 0: no loss yet
 	rising  bool          // the last one found more
 	crowded bool          // a queue of others stood when this one began, and the last one found more
 	failed  bool          // it ended in losses
+	stood   int           // rounds for which a queue has stood by now
 	vacated float64       // bandwidth with the part of a sibling that has gone; 0: none has
 
 	// Of its "up": the mean round trip and the bandwidth before it.
@@ -46,9 +55,35 @@ func (b *bbr) stepCruise(e event) {
 	for m := range b.member.together {
 		m.begun = e.now
 	}
-	b.probe.cruised, b.bandwidth.limit, b.probe.failed = b.bandwidth.now(), 0, false
+	b.probe.cruised, b.bandwidth.limit, b.probe.failed = b.credible(), 0, false
 	b.probe.crowded = b.standing() && b.probe.rising
 	b.enter(refill)
+}
+
+// credible is the bandwidth that a flow keeps after a probe that ends in losses. In a full queue it
+// is what others leave of the path, and not what was once found there: a flow that kept that lost
+// half of its packets beside datagrams, which give way to nothing.
+func (b *bbr) credible() float64 {
+	now := b.bandwidth.now()
+	if !b.queued() || b.contested() && b.drops.part() < pressed {
+		return now
+	}
+	return now * (1 - b.drops.part())
+}
+
+// noticeRoom starts a probe at once when a queue has gone that stood for many rounds, and not
+// because this flow sends less: whoever filled it does.
+func (b *bbr) noticeRoom() {
+	switch {
+	case b.phase == probeRTT || b.yield.active:
+	case b.queued():
+		b.probe.stood++
+	default:
+		if b.phase == cruise && b.yield.rounds == 0 && b.probe.stood > roomRounds {
+			b.probe.at = b.now
+		}
+		b.probe.stood = 0
+	}
 }
 
 // stepRefill goes up once a whole round has shown the path as it was.
