@@ -50,7 +50,7 @@ func TestRivals(t *testing.T) {
 		{"reno", 50 * ms, 1, 0.4, 0.7},
 	} {
 		sum, rest, note := 0.0, 0.0, ""
-		n := float64(seeds(3))
+		n := float64(seeds(16))
 		for seed := range uint64(n) {
 			a, b, last := fair(seed, wire{rate: 20 * mbit, delay: 20 * ms, queue: c.queue}, c.ours, 1, c.kind, 40*time.Second)
 			sum, rest, note = sum+a/n, rest+b/n, last
@@ -93,11 +93,15 @@ func TestNewcomer(t *testing.T) {
 	}
 }
 
-// A flow that starts just after one of the kernel's is pushed back at first, and recovers.
+// A flow that starts after one of the kernel's is pushed back at first, and recovers.
 func TestLatecomer(t *testing.T) {
 	t.Parallel()
-	const runs, late = 6, 100 * ms
-	for _, kind := range []string{"cubic", "reno"} {
+	const runs = 6
+	for _, c := range []struct {
+		kind string
+		late time.Duration
+	}{{"cubic", 100 * ms}, {"reno", 100 * ms}, {"bbr1", 500 * ms}} {
+		kind, late := c.kind, c.late
 		share := 0.0
 		for seed := range uint64(runs) {
 			s, w := newSim(seed), wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms}

@@ -9,6 +9,7 @@ const (
 	downGain    = 0.75 // empties in one round trip what a probe has put into the queue
 	upGain      = 1.25 // finds a quarter more in one round trip
 	vacatedGain = 2.0  // finds what a sibling has left
+	crowdedGain = 1.7  // grows beside a larger flow that keeps the queue full
 	cruiseGain  = 0.99 // lets a queue shrink that estimates slightly too high have made
 
 	// headroom is the part of what the path took without losses that a flow then takes, so that
@@ -17,9 +18,9 @@ const (
 	headroom = 0.8
 
 	// Where others keep a queue full and nobody gives way, a window of windowGain is less than the
-	// rate needs, and no probe can find more. These bound it there: in a longer queue, the kernel's
-	// BBR is held by its own window.
-	contestedGain, contestedUpGain = 2.4, 2.8
+	// rate needs. This bounds it there: in a longer queue, the kernel's BBR is held by its own
+	// window.
+	contestedGain = 2.4
 
 	// slack is over the product of rate and round trip: pacing sends in bursts, and receivers wait
 	// with acknowledgements.
@@ -67,7 +68,7 @@ func (b *bbr) window() int {
 			if b.probe.vacated > 0 {
 				w = max(w, min(vacatedGain*w, b.product(b.probe.vacated)*upGain+bunched))
 			} else if b.contested() || b.probe.crowded { // the queue of others holds a small flow back, not its rate
-				w = min(probe, contestedUpGain*product) + bunched
+				w = crowdedGain*probe + bunched
 			} else {
 				w = min(w, probe+bunched+sparePackets*float64(b.packetSize)*b.company.part)
 			}
@@ -109,6 +110,9 @@ func (b *bbr) pacingRate() float64 {
 		gain = cruiseGain
 	case up:
 		gain = max(1+(upGain-1)*b.company.probe, min(vacatedGain, b.probe.vacated/rate))
+		if b.probe.crowded {
+			gain = max(gain, crowdedGain)
+		}
 	}
 	if b.idle {
 		gain = min(gain, 1)
