@@ -96,7 +96,7 @@ func benchJSONFlag() cli.Flag {
 	return &cli.BoolFlag{
 		Name:    "json",
 		Aliases: []string{"j"},
-		Usage:   "write one JSON object for each case",
+		Usage:   "write one JSON object for each measurement",
 	}
 }
 
@@ -220,10 +220,7 @@ much data by whole clients, which also hash it and write it to disk; every byte 
 				Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)",
 			},
 			congestionFlag(),
-			&cli.StringFlag{
-				Name:  "scion-bin",
-				Usage: "`DIR` of the SCION programs (default: scion beside braid)",
-			},
+			scionBinFlag(),
 			quietFlag(),
 		},
 		Action: benchAction(benchTransport),

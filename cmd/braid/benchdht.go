@@ -31,11 +31,7 @@ func benchDHTCommand() *cli.Command {
 			"of each torrent announces it, and later other nodes search for it. Cases: " +
 			strings.Join(cases, "; ") + ".",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{
-				Name:    "json",
-				Aliases: []string{"j"},
-				Usage:   "write one JSON object for each measurement",
-			},
+			benchJSONFlag(),
 			&cli.IntSliceFlag{
 				Name:  "nodes",
 				Value: []int{100, 1000, 10_000},
@@ -57,11 +53,7 @@ func benchDHTCommand() *cli.Command {
 					"machine, with a round trip of 100 ms between any two ASes",
 			},
 			&cli.IntFlag{Name: "ases", Value: 16, Usage: "with --testbed: in so many ASes"},
-			&cli.StringFlag{
-				Name: "scion-bin",
-				Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion " +
-					"beside braid)",
-			},
+			scionBinFlag(),
 			&cli.StringFlag{
 				Name:  "from",
 				Usage: "draw the results that --json has written to `FILE` instead of simulating",

@@ -31,11 +31,7 @@ Cases: http (connections are kept), http-close, udp (8 clients with 32 announces
 udp-apart (256 clients with one each), scion (HTTP/3); and memory (a million peers in 100 000
 swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a second, kill -9).`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{
-				Name:    "json",
-				Aliases: []string{"j"},
-				Usage:   "write one JSON object for each measurement",
-			},
+			benchJSONFlag(),
 			&durationFlag{Name: "duration", Value: 5 * time.Second, Usage: "of each load"},
 			&cli.IntFlag{Name: "runs", Value: 3, Usage: "measure every load `N` times"},
 			&cli.IntFlag{Name: "tracker-core", Value: 0, Usage: "run the tracker on core `N`"},

@@ -34,10 +34,7 @@ func demoCommand() *cli.Command {
 				Usage: "`FILE.topo` or shipped topology; the data goes from its first AS to its " +
 					"second, and its links need rates",
 			},
-			&cli.StringFlag{
-				Name:  "scion-bin",
-				Usage: "`DIR` of the SCION programs (default: scion beside braid)",
-			},
+			scionBinFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object"},
 		),
 		Action: runDemo,

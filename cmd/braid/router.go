@@ -17,6 +17,24 @@ import (
 	"braid/testbed/fastrouter"
 )
 
+// scionBinFlag says where the SCION programs are that a testbed runs.
+func scionBinFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "scion-bin",
+		Usage: "`DIR` with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion " +
+			"beside braid)",
+	}
+}
+
+// bfdFlag is read by testbed.ParseBFD.
+func bfdFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name:  "bfd",
+		Value: "1s",
+		Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off",
+	}
+}
+
 // routerFlags choose the border router of a testbed.
 func routerFlags() []cli.Flag {
 	return []cli.Flag{

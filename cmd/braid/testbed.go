@@ -88,11 +88,7 @@ func testbedUpCommand(dir, asJSON cli.Flag) *cli.Command {
 				Aliases: []string{"f"},
 				Usage:   "stay, and take the network down on Ctrl-C",
 			},
-			&cli.StringFlag{
-				Name:  "bfd",
-				Value: "1s",
-				Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off",
-			},
+			bfdFlag(),
 			&durationFlag{
 				Name:  "path-lifetime",
 				Usage: "validity of paths: multiples of 5m37.5s up to 24h (default: 6h)",
@@ -102,16 +98,12 @@ func testbedUpCommand(dir, asJSON cli.Flag) *cli.Command {
 				Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or of " +
 					"private addresses that this host has (default: a free one)",
 			},
-			&cli.StringFlag{
-				Name: "scion-bin",
-				Usage: "`DIR` with router, control and scion-pki (default: " +
-					"$BRAID_SCION_BIN, else scion beside braid)",
-			},
+			scionBinFlag(),
 			&durationFlag{
 				Name:  "timeout",
 				Usage: "how long to wait for the paths (default: 60s plus 5s for each AS)",
 			},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"},
+			quietFlag(),
 			asJSON,
 		),
 		Action: testbedUp,
@@ -272,47 +264,46 @@ func printStatus(w io.Writer, s testbed.Status) error {
 	return t.Flush()
 }
 
+// linkProperties are the flags of `testbed link` that testbed.LinkChange.Set reads.
+func linkProperties() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name:  "rate",
+			Usage: "let through `RATE`, such as 20Mbit/s; 0: not limited",
+		},
+		&cli.StringFlag{Name: "delay", Usage: "one way, add `TIME`, such as 30ms"},
+		&cli.StringFlag{Name: "jitter", Usage: "add 0 to `TIME` to the delay, such as 5ms"},
+		&cli.StringFlag{Name: "loss", Usage: "lose `PERCENT` of the packets, such as 1%"},
+		&cli.StringFlag{
+			Name: "queue",
+			Usage: "hold at most `LENGTH`: a size or the time to drain it, such as 64KiB or " +
+				"50ms; 0: from rate and delay",
+		},
+		&cli.BoolFlag{
+			Name: "police",
+			Usage: "drop packets above the rate at once; --queue is the size of the token " +
+				"bucket (--police=false: the opposite)",
+		},
+		&cli.StringFlag{
+			Name: "mtu",
+			Usage: "drop SCION packets of more than `BYTES`, whatever MTU the link announces; " +
+				"0: not limited",
+		},
+		&cli.BoolFlag{
+			Name: "too-big",
+			Usage: "answer packets above --mtu with an error of the router instead of dropping " +
+				"them silently (--too-big=false: the opposite)",
+		},
+	}
+}
+
 // testbedLinkCommand changes a link.
 func testbedLinkCommand(dir cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name:      "link",
 		Usage:     "change a link while traffic flows",
 		ArgsUsage: "ISD-AS#INTERFACE",
-		Flags: []cli.Flag{
-			dir,
-			&cli.StringFlag{
-				Name:  "rate",
-				Usage: "let through `RATE`, such as 20Mbit/s; 0: not limited",
-			},
-			&cli.StringFlag{Name: "delay", Usage: "one way, add `TIME`, such as 30ms"},
-			&cli.StringFlag{
-				Name:  "jitter",
-				Usage: "add 0 to `TIME` to the delay, such as 5ms",
-			},
-			&cli.StringFlag{
-				Name:  "loss",
-				Usage: "lose `PERCENT` of the packets, such as 1%",
-			},
-			&cli.StringFlag{
-				Name: "queue",
-				Usage: "hold at most `LENGTH`: a size or the time to drain it, such as " +
-					"64KiB or 50ms; 0: from rate and delay",
-			},
-			&cli.BoolFlag{
-				Name: "police",
-				Usage: "drop packets above the rate at once; --queue is the size of the " +
-					"token bucket (--police=false: the opposite)",
-			},
-			&cli.StringFlag{
-				Name: "mtu",
-				Usage: "drop SCION packets of more than `BYTES`, whatever MTU the link " +
-					"announces; 0: not limited",
-			},
-			&cli.BoolFlag{
-				Name: "too-big",
-				Usage: "answer packets above --mtu with an error of the router instead " +
-					"of dropping them silently (--too-big=false: the opposite)",
-			},
+		Flags: append(append([]cli.Flag{dir}, linkProperties()...),
 			&cli.BoolFlag{Name: "down", Usage: "drop everything"},
 			&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
 			&cli.StringFlag{
@@ -321,7 +312,7 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 				Usage: "change this `DIRECTION`: out (leaving the AS at the interface), " +
 					"in, or both",
 			},
-		},
+		),
 		Action: testbedLink,
 	}
 }
@@ -346,10 +337,10 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	}
 	l.Direction = c.String("direction")
 	given := false
-	properties := []string{
-		"rate", "delay", "jitter", "loss", "queue", "police", "mtu", "too-big",
-	}
-	for _, name := range properties {
+	var properties []string
+	for _, f := range linkProperties() {
+		name := f.Names()[0]
+		properties = append(properties, name)
 		if !c.IsSet(name) {
 			continue
 		}

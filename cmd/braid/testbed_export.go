@@ -29,16 +29,8 @@ func testbedExportCommand() *cli.Command {
 				Required: true,
 				Usage:    "new `DIR`",
 			},
-			&cli.StringFlag{
-				Name:  "bfd",
-				Value: "1s",
-				Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off",
-			},
-			&cli.StringFlag{
-				Name: "scion-bin",
-				Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion " +
-					"beside braid)",
-			},
+			bfdFlag(),
+			scionBinFlag(),
 		},
 		Action: testbedExport,
 	}

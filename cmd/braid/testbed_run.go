@@ -47,11 +47,7 @@ func testbedRunCommand() *cli.Command {
 				Name:  "variant",
 				Usage: "run only the variants of this `NAME` (repeatable)",
 			},
-			&cli.StringFlag{
-				Name: "scion-bin",
-				Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion " +
-					"beside braid)",
-			},
+			scionBinFlag(),
 			&cli.BoolFlag{
 				Name:  "json",
 				Usage: "print one JSON object for each scenario and variant",

@@ -30,11 +30,7 @@ func testbedSoakCommand() *cli.Command {
 				Usage: "cause faults for `M` minutes; start and end take about one minute more",
 			},
 			&cli.BoolFlag{Name: "plan", Usage: "print the plan of faults and downloads, and exit"},
-			&cli.StringFlag{
-				Name: "scion-bin",
-				Usage: "`DIR` of the SCION programs (default: $BRAID_SCION_BIN, else scion " +
-					"beside braid)",
-			},
+			scionBinFlag(),
 			&cli.BoolFlag{Name: "json", Usage: "print the result, or the plan, as one JSON object"},
 		},
 		Action: testbedSoak,
