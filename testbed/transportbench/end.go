@@ -200,7 +200,8 @@ func overQUIC(ctx context.Context, j job, ready func(net.Addr) error) (io.ReadWr
 		if err != nil {
 			return nil, err
 		}
-		return s, hear(s)
+		_, err = s.Read(make([]byte, 1)) // the client's first byte
+		return s, err
 	}
 	to, err := net.ResolveUDPAddr("udp", j.Dial)
 	if err != nil {
@@ -214,12 +215,9 @@ func overQUIC(ctx context.Context, j job, ready func(net.Addr) error) (io.ReadWr
 	if err != nil {
 		return nil, err
 	}
-	return s, greet(s)
+	_, err = s.Write([]byte{1}) // without it, the server would not notice the stream
+	return s, err
 }
-
-// greet sends a byte, without which the server would not notice a new stream; hear receives it.
-func greet(w io.Writer) error { _, err := w.Write([]byte{1}); return err }
-func hear(r io.Reader) error  { _, err := r.Read(make([]byte, 1)); return err }
 
 // overSCION makes braid's own connections, one for each path, over the packet connection that the
 // case names.
@@ -238,9 +236,6 @@ func overSCION(ctx context.Context, h *scionnet.Host, j job, ready func(net.Addr
 			if err != nil {
 				return nil, err
 			}
-			if err := hear(c); err != nil {
-				return nil, err
-			}
 			conns = append(conns, c)
 		}
 		return conns, nil
@@ -252,9 +247,6 @@ func overSCION(ctx context.Context, h *scionnet.Host, j job, ready func(net.Addr
 	for _, p := range paths {
 		c, err := e.Dial(ctx, remote, p, nil)
 		if err != nil {
-			return nil, err
-		}
-		if err := greet(c); err != nil {
 			return nil, err
 		}
 		conns = append(conns, c)
