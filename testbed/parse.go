@@ -239,6 +239,9 @@ func (p *parser) link(n *yaml.Node) error {
 	case l.Type == Child && l.A.Interface.IA.ISD() != l.B.Interface.IA.ISD():
 		return p.fail(n, "%s: CHILD, but the ASes are in different ISDs", ends)
 	}
+	if err := l.Config.Validate(); err != nil {
+		return p.fail(n, "%s: %w", ends, err)
+	}
 	p.topo.Links = append(p.topo.Links, l)
 	return nil
 }

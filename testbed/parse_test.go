@@ -107,6 +107,7 @@ func TestParseTopologyErrors(t *testing.T) {
 		{"delay", pair("  - {a: 1-1#2, b: 1-2#2, linkAtoB: CHILD, delay: -3ms}"), `x.topo:6: delay "-3ms"`},
 		{"loss", pair("  - {a: 1-1#2, b: 1-2#2, linkAtoB: CHILD, loss: 101%}"), `x.topo:6: loss "101%"`},
 		{"queue", pair("  - {a: 1-1#2, b: 1-2#2, linkAtoB: CHILD, queue: long}"), `x.topo:6: queue "long"`},
+		{"policer without a rate", pair("  - {a: 1-1#2, b: 1-2#2, linkAtoB: CHILD, police: true}"), "x.topo:6: link 1-1#2 to 1-2#2: link: police needs a rate"},
 		{"link mtu", pair("  - {a: 1-1#2, b: 1-2#2, linkAtoB: CHILD, mtu: 9000}"), `x.topo:6: mtu "9000"`},
 		{"no parent", "ASes:\n  1-1: " + coreAS + "\n  1-2: " + leafAS, "x.topo:3: AS 1-2 has no parent"},
 		{"below itself", "ASes:\n  1-1: " + coreAS + "\n  1-2: " + leafAS + "\n  1-3: " + leafAS + "\nlinks:\n  - {a: 1-2#1, b: 1-3#1, linkAtoB: CHILD}\n  - {a: 1-3#2, b: 1-2#2, linkAtoB: CHILD}", "x.topo:3: AS 1-2 is below no core AS"},

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"fmt"
 	"slices"
 
 	"braid/pathsel"
@@ -19,6 +20,21 @@ func (t Topology) LinkAt(at pathsel.Interface) int {
 	return slices.IndexFunc(t.Links, func(l Link) bool {
 		return l.A.Interface == at || l.B.Interface == at
 	})
+}
+
+// Validate returns an error for what no topology file can describe: too many ASes or links, or a
+// link that cannot be emulated.
+func (t Topology) Validate() error {
+	if len(t.ASes) > maxASes || len(t.Links) > maxLinks {
+		return fmt.Errorf("topology %s has %d ASes and %d links: at most %d and %d",
+			t.Name, len(t.ASes), len(t.Links), maxASes, maxLinks)
+	}
+	for _, l := range t.Links {
+		if err := l.Config.Validate(); err != nil {
+			return fmt.Errorf("topology %s: %s to %s: %w", t.Name, l.A.Interface, l.B.Interface, err)
+		}
+	}
+	return nil
 }
 
 // AS is one autonomous system of a Topology.

@@ -88,7 +88,7 @@ func (f ScenarioFile) Scenario() (Scenario, error) {
 				Type: l.Type, MTU: l.MTU, Config: l.Config,
 			})
 		}
-		return t, nil
+		return t, t.Validate() // a file from elsewhere may have anything
 	})
 	s.leechers = f.Leechers
 	if err != nil || f.Scale == 1 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -74,6 +75,10 @@ func TestOpenRunDir(t *testing.T) {
 		{"another run's result", good(), with(func(r *Result) { r.Run = 3 }), "is not the result of"},
 		{"a figure that is none", good(), with(func(r *Result) { r.Figures = map[string]float64{"e": 1e300} }), "out of bounds"},
 		{"a limit that goes back in time", good(), with(func(r *Result) { r.Limit = []LimitStep{{5, 1}, {1, 1}} }), "not one over time"},
+		{"a link that is faster than time", change(func(a *About) { a.Scenarios[0].Topology[0].Delay = -1 }), with(func(*Result) {}), "link delay"},
+		{"more links than a network has", change(func(a *About) {
+			a.Scenarios[0].Topology = slices.Repeat(a.Scenarios[0].Topology, 5000)
+		}), with(func(*Result) {}), "links"},
 		{"a scale of nothing", change(func(a *About) { a.Scenarios[0].Scale = -1 }), with(func(*Result) {}), "scale"},
 	} {
 		dir := t.TempDir()
