@@ -232,8 +232,8 @@ func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	if s.lines, err = readLines(s.text); err != nil {
 		return s, err
 	}
-	if err := s.number(); err != nil {
-		return s, err
+	for i := range s.Peers {
+		s.Peers[i].line = s.lines.item("peers", i)
 	}
 	if err := s.expand(); err != nil {
 		return s, err
@@ -243,30 +243,6 @@ func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	}
 	s.setDefaults()
 	return s, s.check()
-}
-
-// number sets the lines of links and peers, which variants and groups multiply, and reads the
-// properties of links.
-func (s *Scenario) number() (err error) {
-	for i := range s.Links {
-		s.Links[i].line = s.lines.item("links", i)
-	}
-	if err := readLinks(s.Links); err != nil {
-		return err
-	}
-	for i := range s.Peers {
-		s.Peers[i].line = s.lines.item("peers", i)
-	}
-	for i := range s.Events {
-		e := &s.Events[i]
-		if e.change, err = e.Properties.read(); err != nil {
-			return err
-		}
-		if e.change.Direction = e.Direction; e.Link != nil {
-			e.change.Interface = e.Link.Interface
-		}
-	}
-	return nil
 }
 
 // expand makes the variants and the peers that the file describes.

@@ -119,13 +119,24 @@ func (p properties) read() (c testbed.LinkChange, err error) {
 	return c, nil
 }
 
-func readLinks(links []Link) (err error) {
-	for i := range links {
-		if links[i].change, err = links[i].Properties.read(); err != nil {
-			return err
-		}
+func (l *Link) UnmarshalYAML(n *yaml.Node) (err error) {
+	type plain Link
+	if err = n.Decode((*plain)(l)); err == nil {
+		l.line = n.Line
+		l.change, err = l.Properties.read()
 	}
-	return nil
+	return err
+}
+
+func (e *Event) UnmarshalYAML(n *yaml.Node) (err error) {
+	type plain Event
+	if err = n.Decode((*plain)(e)); err == nil {
+		e.change, err = e.Properties.read()
+	}
+	if e.change.Direction = e.Direction; e.Link != nil {
+		e.change.Interface = e.Link.Interface
+	}
+	return err
 }
 
 // comparison is an expectation such as >= 0.95.

@@ -141,10 +141,7 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 			}
 			made[string(text)] = true
 			var v Variant
-			if err = decode(text, &v); err == nil {
-				err = readLinks(v.Links)
-			}
-			if err != nil {
+			if err := decode(text, &v); err != nil {
 				return nil, at(t.Line, "%s", err) // not in the line of this text
 			}
 			v.line = t.Line
