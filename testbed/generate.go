@@ -119,12 +119,8 @@ func (g generator) crypto(ctx context.Context) error {
 		}
 		ases[a.IA.String()] = as{a.Core, a.Voting, a.Authoritative, a.Issuing, issuer}
 	}
-	doc, err := yaml.Marshal(map[string]any{"ASes": ases})
-	if err != nil {
-		return err
-	}
 	file := filepath.Join(g.dir, "crypto.topo")
-	if err := os.WriteFile(file, doc, 0o644); err != nil {
+	if err := writeAs(yaml.Marshal, file, map[string]any{"ASes": ases}); err != nil {
 		return err
 	}
 	pki := exec.CommandContext(ctx, g.pki,
@@ -138,66 +134,41 @@ func (g generator) crypto(ctx context.Context) error {
 
 func (g generator) as(a asPlan, trcs []string) error {
 	dir := g.asDir(a)
-	for _, sub := range []string{"certs", "keys"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return err
-		}
-	}
+	errs := []error{os.MkdirAll(filepath.Join(dir, "certs"), 0o755), os.MkdirAll(filepath.Join(dir, "keys"), 0o755)}
 	for _, trc := range trcs {
-		b, err := os.ReadFile(trc)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "certs", filepath.Base(trc)), b, 0o644); err != nil {
-			return err
-		}
+		_, err := copyFile(trc, filepath.Join(dir, "certs", filepath.Base(trc)), 0)
+		errs = append(errs, err)
 	}
 	for _, name := range []string{"master0.key", "master1.key"} {
 		var key [16]byte
 		rand.Read(key[:])
 		text := base64.StdEncoding.EncodeToString(key[:])
-		if err := os.WriteFile(filepath.Join(dir, "keys", name), []byte(text), 0o600); err != nil {
-			return err
-		}
+		errs = append(errs, os.WriteFile(filepath.Join(dir, "keys", name), []byte(text), 0o600))
 	}
-	if err := WriteJSON(filepath.Join(dir, "topology.json"), g.topologyJSON(a)); err != nil {
-		return err
-	}
-	if err := WriteJSON(filepath.Join(dir, "staticInfoConfig.json"), staticInfo(a)); err != nil {
-		return err
-	}
+	errs = append(errs, WriteJSON(filepath.Join(dir, "topology.json"), g.topologyJSON(a)),
+		WriteJSON(filepath.Join(dir, "staticInfoConfig.json"), staticInfo(a)), g.control(a))
 	for key, kind := range beaconPolicies {
 		policy := map[string]any{"Type": kind, "BestSetSize": bestSetSize, "CandidateSetSize": candidateSetSize}
 		if g.lifetime > 0 {
 			policy["MaxExpTime"] = expTime(g.lifetime)
 		}
-		b, err := yaml.Marshal(policy)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, key+".yml"), b, 0o644); err != nil {
-			return err
-		}
-	}
-	if err := g.control(a); err != nil {
-		return err
+		errs = append(errs, writeAs(yaml.Marshal, filepath.Join(dir, key+".yml"), policy))
 	}
 	for _, r := range a.routers {
-		if err := writeTOML(filepath.Join(dir, r.name+".toml"), g.routerTOML(r, g.seenAt(a))); err != nil {
-			return err
-		}
+		config := g.routerTOML(r, g.seenAt(a))
+		errs = append(errs, writeAs(toml.Marshal, filepath.Join(dir, r.name+".toml"), config))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // control writes the configuration of the control service.
 func (g generator) control(a asPlan) error {
+	var err error
 	if g.hidden != "" {
-		if err := os.WriteFile(filepath.Join(g.asDir(a), hiddenPaths), []byte(g.hidden), 0o644); err != nil {
-			return err
-		}
+		err = os.WriteFile(filepath.Join(g.asDir(a), hiddenPaths), []byte(g.hidden), 0o644)
 	}
-	return writeTOML(filepath.Join(g.asDir(a), controlService+".toml"), g.controlTOML(a, g.seenAt(a)))
+	config := g.controlTOML(a, g.seenAt(a))
+	return errors.Join(err, writeAs(toml.Marshal, filepath.Join(g.asDir(a), controlService+".toml"), config))
 }
 
 // expTime is the largest hop field lifetime that is not longer than d: (n+1) units of 5 min 37.5 s.
@@ -335,8 +306,9 @@ func (g generator) routerTOML(r routerPlan, dir string) map[string]any {
 	}
 }
 
-func writeTOML(file string, v any) error {
-	b, err := toml.Marshal(v)
+// writeAs writes a value into a file in the form that marshal gives it.
+func writeAs(marshal func(any) ([]byte, error), file string, v any) error {
+	b, err := marshal(v)
 	if err != nil {
 		return err
 	}
