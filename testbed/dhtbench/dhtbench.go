@@ -107,9 +107,7 @@ func Draw(rows []Row) figure.Figure {
 	for i, name := range casesOf(rows) {
 		ink, dash := figure.SeriesInk(i)
 		x, y := left+2*panelWidth+between+14, above+20*float64(i)+10
-		line := figure.Segment(x, y, x+18, y, ink).Wide(2)
-		line.Dash = dash
-		f.Add(line, figure.Words(x+24, y+4, name, figure.Text, figure.Start))
+		f.Add(figure.Segment(x, y, x+18, y, ink).Wide(2).Dashed(dash...), figure.Words(x+24, y+4, name, figure.Text, figure.Start))
 	}
 	return f
 }
@@ -154,9 +152,8 @@ func (p panel) draw(x, y float64, rows []Row) []figure.Mark {
 			if r.Case == name {
 				at := frame.Place(math.Log10(float64(r.Nodes)), p.of(r))
 				line.Points = append(line.Points, at)
-				dot := figure.Disc(at.X, at.Y, 3, ink)
-				dot.Tip = fmt.Sprintf("%s, %d nodes: %.3g", name, r.Nodes, p.of(r))
-				marks = append(marks, dot)
+				tip := fmt.Sprintf("%s, %d nodes: %.3g", name, r.Nodes, p.of(r))
+				marks = append(marks, figure.Disc(at.X, at.Y, 3, ink).WithTip(tip))
 			}
 		}
 		marks = append(marks, line)

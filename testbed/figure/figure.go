@@ -159,11 +159,17 @@ func Segment(x1, y1, x2, y2 float64, ink Ink) Mark {
 	return Mark{Shape: Line, Points: []Point{{x1, y1}, {x2, y2}}, Ink: ink, Width: 1}
 }
 
-// Wide returns the line with another width.
-func (m Mark) Wide(width float64) Mark {
-	m.Width = width
-	return m
-}
+// Wide returns the line with another width, Dashed with dashes.
+func (m Mark) Wide(width float64) Mark     { m.Width = width; return m }
+func (m Mark) Dashed(dash ...float64) Mark { m.Dash = dash; return m }
+
+// InBold and Sized return the label with other letters.
+func (m Mark) InBold() Mark            { m.Bold = true; return m }
+func (m Mark) Sized(size float64) Mark { m.Size = size; return m }
+
+// Pale returns the mark with an opacity, WithTip with a tip.
+func (m Mark) Pale(opacity float64) Mark { m.Opacity = opacity; return m }
+func (m Mark) WithTip(tip string) Mark   { m.Tip = tip; return m }
 
 // Box is a filled rectangle.
 func Box(x, y, w, h float64, ink Ink) Mark {

@@ -62,9 +62,9 @@ func (c *course) cpuFigure() figure.Figure {
 		row, name := barRow(at, i, l.name)
 		ink, _ := figure.SeriesInk(l.component)
 		f.Data.Plot(l.name, l.cores, l.cpu, l.perGB)
-		b := figure.Box(at.X.From, row-6, max(at.X.At(l.cores)-at.X.From, 1), 12, ink)
-		b.Tip = fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload",
+		tip := fmt.Sprintf("%s: %.2f s of CPU time, %.3f processors on average, %.1f s for each GB of payload",
 			l.name, l.cpu, l.cores, l.perGB)
+		b := figure.Box(at.X.From, row-6, max(at.X.At(l.cores)-at.X.From, 1), 12, ink).WithTip(tip)
 		f.Add(name, b, note(at.X.At(l.cores)+6, row+4, fmt.Sprintf("%.2f   %.1f s", l.cores, l.cpu), figure.Muted))
 	}
 	f.H = at.Y.From + 26 + figure.TitleHeight
@@ -99,8 +99,7 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 	x := barsLeft
 	for i, c := range scenario.Components {
 		ink, _ := figure.SeriesInk(i)
-		name := figure.Words(x+14, y+10, c, figure.Text, figure.Start)
-		f.Add(figure.Box(x, y, 10, 10, ink), name)
+		f.Add(figure.Box(x, y, 10, 10, ink), figure.Words(x+14, y+10, c, figure.Text, figure.Start))
 		x += 30 + figure.TextWidth(c, figure.TextSize, false)
 	}
 	at := bars(&f, y+20, len(vs), most, "processor time for each GB of payload (s)")
@@ -115,9 +114,8 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 			}
 			ink, _ := figure.SeriesInk(k)
 			f.Data.Plot(v.name, c, r.Mean)
-			b := figure.Box(at.X.At(all), row-6, at.X.At(all+r.Mean)-at.X.At(all), 12, ink)
-			b.Tip = fmt.Sprintf("%s, %s: %s ± %s s for each GB", v.name, c, value(r.Mean), value(r.SD))
-			f.Add(b)
+			tip := fmt.Sprintf("%s, %s: %s ± %s s for each GB", v.name, c, value(r.Mean), value(r.SD))
+			f.Add(figure.Box(at.X.At(all), row-6, at.X.At(all+r.Mean)-at.X.At(all), 12, ink).WithTip(tip))
 			all += r.Mean
 		}
 		if all > 0 {
@@ -147,7 +145,6 @@ func bars(f *figure.Figure, y float64, rows int, most float64, title string) fig
 // barRow returns the middle of a row, and the label with its name.
 func barRow(at figure.Frame, i int, name string) (y float64, label figure.Mark) {
 	y = at.Y.To + barsRow*(float64(i)+.5)
-	label = figure.Words(barsLeft-8, y+4, figure.Fit(name, figure.TextSize, barsLeft-8), figure.Text, figure.End)
-	label.Tip = name
-	return y, label
+	fits := figure.Fit(name, figure.TextSize, barsLeft-8)
+	return y, figure.Words(barsLeft-8, y+4, fits, figure.Text, figure.End).WithTip(name)
 }

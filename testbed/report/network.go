@@ -90,23 +90,18 @@ func (c *course) networkFigure() figure.Figure {
 		taken = append(taken, label{left: p.X - w/2, top: p.Y - nodeHeight/2, w: w, h: nodeHeight})
 	}
 	for _, l := range apart(labels, taken) {
-		paper := figure.Box(l.left-2, l.top, l.w+4, l.h, figure.Paper)
-		paper.Opacity = .85
+		paper := figure.Box(l.left-2, l.top, l.w+4, l.h, figure.Paper).Pale(.85)
 		f.Add(paper, note(l.left, l.top+10, l.text, figure.Text))
 	}
 	for _, as := range t.ASes {
 		p := places[as.IA]
 		w := nodeWidth(as.IA, s, n)
-		box := figure.Box(p.X-w/2, p.Y-nodeHeight/2, w, nodeHeight, figure.Text)
-		box.Tip = as.IA.String()
-		in := figure.Box(p.X-w/2+1.25, p.Y-nodeHeight/2+1.25, w-2.5, nodeHeight-2.5, figure.Paper)
-		in.Tip = as.IA.String()
-		name := figure.Words(p.X, p.Y-2, n.as(as.IA), figure.Text, figure.Middle)
-		name.Bold = true
 		peers := figure.Fit(peersIn(as.IA, s, as.Core), figure.Small, 150)
-		who := figure.Words(p.X, p.Y+12, peers, figure.Muted, figure.Middle)
-		who.Size = figure.Small
-		f.Add(box, in, name, who)
+		left, top, tip := p.X-w/2, p.Y-nodeHeight/2, as.IA.String()
+		f.Add(figure.Box(left, top, w, nodeHeight, figure.Text).WithTip(tip),
+			figure.Box(left+1.25, top+1.25, w-2.5, nodeHeight-2.5, figure.Paper).WithTip(tip),
+			figure.Words(p.X, p.Y-2, n.as(as.IA), figure.Text, figure.Middle).InBold(),
+			figure.Words(p.X, p.Y+12, peers, figure.Muted, figure.Middle).Sized(figure.Small))
 	}
 	f.Text += strings.Join(words, "; ") + "."
 	return f

@@ -90,11 +90,10 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 	f.Add(at.AxisX(8, "time since a leecher's start (s)")...)
 	if hasStar {
 		x := at.X.At(star)
-		l := figure.Segment(x, at.Y.From, x, at.Y.To, figure.Limit).Wide(1.5)
-		l.Dash, l.Tip = []float64{5, 3}, fmt.Sprintf("T*: no download can be complete before %.2f s", star)
-		label := note(x, at.Y.To-5, fmt.Sprintf("T* %.1f s", star), figure.Limit)
-		label.Bold, label.Anchor = true, figure.Middle
-		f.Add(l, label)
+		tip := fmt.Sprintf("T*: no download can be complete before %.2f s", star)
+		label := figure.Words(x, at.Y.To-5, fmt.Sprintf("T* %.1f s", star), figure.Limit, figure.Middle)
+		f.Add(figure.Segment(x, at.Y.From, x, at.Y.To, figure.Limit).Wide(1.5).Dashed(5, 3).WithTip(tip),
+			label.Sized(figure.Small).InBold())
 	}
 	var lines []line
 	for i, v := range vs {
@@ -189,18 +188,14 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 	f.Add(at.GridX(6)...)
 	for _, limit := range d.limits {
 		x := at.X.At(limit.value)
-		l := figure.Segment(x, at.Y.To-2, x, at.Y.From, figure.Limit).Wide(1.5)
-		l.Dash = []float64{5, 3}
-		label := note(x, at.Y.To-7, limit.name, figure.Limit)
-		label.Anchor = figure.Middle
-		f.Add(l, label)
+		f.Add(figure.Segment(x, at.Y.To-2, x, at.Y.From, figure.Limit).Wide(1.5).Dashed(5, 3),
+			figure.Words(x, at.Y.To-7, limit.name, figure.Limit, figure.Middle).Sized(figure.Small))
 	}
 	f.Add(at.AxisX(6, d.title)...)
 	for i, d := range d.rows {
 		row := at.Y.To + 4 + rowHeight*(float64(i)+.5)
-		name := figure.Words(left-8, row+4, figure.Fit(d.name, figure.TextSize, left-8), d.ink, figure.End)
-		name.Bold, name.Tip = true, d.name
-		f.Add(name)
+		name := figure.Fit(d.name, figure.TextSize, left-8)
+		f.Add(figure.Words(left-8, row+4, name, d.ink, figure.End).InBold().WithTip(d.name))
 		if len(d.values) == 0 {
 			f.Add(note(left+6, row+4, "not measured", figure.Muted))
 			continue
@@ -208,17 +203,13 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 		r := scenario.RangeOf(d.values)
 		f.Add(figure.Segment(at.X.Clamp(r.Min), row, at.X.Clamp(r.Max), row, d.ink))
 		if r.CI != nil {
-			interval := figure.Box(at.X.Clamp(r.CI[0]), row-6, at.X.Clamp(r.CI[1])-at.X.Clamp(r.CI[0]), 12, d.ink)
-			interval.Opacity = .2
-			interval.Tip = fmt.Sprintf("%s: 95 %% confidence interval of the median, %.4g to %.4g",
-				d.name, r.CI[0], r.CI[1])
-			f.Add(interval)
+			tip := fmt.Sprintf("%s: 95 %% confidence interval of the median, %.4g to %.4g", d.name, r.CI[0], r.CI[1])
+			lo, hi := at.X.Clamp(r.CI[0]), at.X.Clamp(r.CI[1])
+			f.Add(figure.Box(lo, row-6, hi-lo, 12, d.ink).Pale(.2).WithTip(tip))
 		}
 		for _, v := range d.values {
 			f.Data.Plot(d.name, v)
-			m := figure.Disc(at.X.Clamp(v), row, 4, d.ink)
-			m.Opacity, m.Tip = .6, fmt.Sprintf("%s: %.4g", d.name, v)
-			f.Add(m)
+			f.Add(figure.Disc(at.X.Clamp(v), row, 4, d.ink).Pale(.6).WithTip(fmt.Sprintf("%s: %.4g", d.name, v)))
 		}
 		f.Add(figure.Segment(at.X.Clamp(r.Median), row-9, at.X.Clamp(r.Median), row+9, d.ink).Wide(2.5),
 			note(at.X.To+10, row+4, fmt.Sprintf("%.3g  (n = %d)", r.Median, r.Runs), figure.Muted))

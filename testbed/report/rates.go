@@ -17,23 +17,19 @@ const width = 760.0 // of figures
 func head(f *figure.Figure, title, of string, bound []string) float64 {
 	f.Title, f.W = title, width
 	t := figure.Words(0, 16, figure.Fit(title, 14, width), figure.Text, figure.Start)
-	t.Bold, t.Size = true, 14
-	f.Add(t, note(0, 33, figure.Fit(of, figure.Small, width), figure.Muted))
+	f.Add(t.Sized(14).InBold(), note(0, 33, figure.Fit(of, figure.Small, width), figure.Muted))
 	if len(bound) == 0 {
 		return 44
 	}
 	text := "CPU-bound, the machine was the limit: " + strings.Join(bound, "; ")
 	f.Text = text + ". " + f.Text
 	w := note(14, 50, figure.Fit(text, figure.Small, width-14), figure.Warn)
-	w.Bold, w.Tip = true, text
-	f.Add(figure.Box(0, 41, 9, 9, figure.Warn), w)
+	f.Add(figure.Box(0, 41, 9, 9, figure.Warn), w.InBold().WithTip(text))
 	return 60
 }
 
 func note(x, y float64, text string, ink figure.Ink) figure.Mark {
-	m := figure.Words(x, y, text, ink, figure.Start)
-	m.Size = figure.Small
-	return m
+	return figure.Words(x, y, text, ink, figure.Start).Sized(figure.Small)
 }
 
 // bands marks the times in which something was different. With names, it also marks moments, and
@@ -47,13 +43,10 @@ func bands(f *figure.Figure, at figure.Frame, spans []span, named bool) {
 		x0, x1 := at.X.Clamp(s.from), at.X.Clamp(s.to)
 		switch {
 		case s.moment() && named:
-			l := figure.Segment(x0, at.Y.From, x0, at.Y.To, figure.Muted)
-			l.Dash, l.Tip = []float64{3, 3}, s.String()
-			f.Add(l)
+			f.Add(figure.Segment(x0, at.Y.From, x0, at.Y.To, figure.Muted).Dashed(3, 3).WithTip(s.String()))
 		case !s.moment() && x1-x0 < .98*(at.X.To-at.X.From): // what is always so needs no mark
 			b := figure.Box(x0, at.Y.To, max(1, x1-x0), at.Y.From-at.Y.To, figure.Band)
-			b.Tip = s.String()
-			f.Add(b)
+			f.Add(b.WithTip(s.String()))
 		}
 		if row := rows[i]; row >= 0 && named {
 			f.Add(note(x0+2, at.Y.To-4-13*float64(row), s.text, figure.Muted))
@@ -189,9 +182,8 @@ func (c *course) panel(f *figure.Figure, p panel) (bottom float64) {
 	if p.large {
 		f.Add(figure.Words(0, p.y+16, "rate (Mbit/s)", figure.Muted, figure.Start))
 	} else {
-		name := note(p.left+left+4, at.Y.To-6, figure.Fit(who, figure.Small, p.right-p.left-left), figure.Text)
-		name.Bold = true
-		f.Add(name)
+		name := figure.Fit(who, figure.Small, p.right-p.left-left)
+		f.Add(note(p.left+left+4, at.Y.To-6, name, figure.Text).InBold())
 	}
 	if p.last || len(c.leechers) == 1 {
 		title = overTime
@@ -338,9 +330,7 @@ func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool, names
 		if math.Abs(places[i]-wishes[i]) > 4 {
 			f.Add(figure.Segment(at.X.To+1, min(max(wishes[i], at.Y.To), at.Y.From), x-2, places[i], l.ink).Wide(.75))
 		}
-		name := figure.Words(x, places[i]+4, l.name, l.ink, figure.Start)
-		name.Bold = true
-		f.Add(name)
+		f.Add(figure.Words(x, places[i]+4, l.name, l.ink, figure.Start).InBold())
 		if more && l.more != "" {
 			f.Add(note(x, places[i]+17, figure.Fit(l.more, figure.Small, width-x), figure.Muted))
 		}

@@ -33,9 +33,7 @@ func (c *course) timelineFigure() figure.Figure {
 	row := 0
 	for _, l := range c.leechers {
 		if len(c.leechers) > 1 {
-			name := note(0, y+14, figure.Fit(l.Name, figure.Small, left-8), figure.Text)
-			name.Bold = true
-			f.Add(name)
+			f.Add(note(0, y+14, figure.Fit(l.Name, figure.Small, left-8), figure.Text).InBold())
 			y += nameHeight
 		}
 		for i, q := range l.paths[:min(len(l.paths), mostRows-row)] {
@@ -71,24 +69,17 @@ func legend(f *figure.Figure, y float64) float64 {
 // bar draws a stay from x0 to x1 around y.
 func bar(x0, x1, y float64, state string, ink figure.Ink) []figure.Mark {
 	w := max(x1-x0, 1)
+	box := figure.Box(x0, y-6, w, 12, ink)
 	switch state {
 	case inUse:
-		return []figure.Mark{figure.Box(x0, y-6, w, 12, ink)}
+		return []figure.Mark{box}
 	case connecting:
-		m := figure.Box(x0, y-2, w, 4, ink)
-		m.Opacity = .55
-		return []figure.Mark{m}
+		return []figure.Mark{figure.Box(x0, y-2, w, 4, ink).Pale(.55)}
 	case probed:
-		m := figure.Box(x0, y-6, w, 12, ink)
-		m.Opacity = .4
-		return []figure.Mark{m}
+		return []figure.Mark{box.Pale(.4)}
 	}
-	m := figure.Segment(x0, y, x0+w, y, ink).Wide(1.5)
-	m.Dash = []float64{2, 3}
 	// A line is hard to point at, so it gets a pale area around it.
-	a := figure.Box(x0, y-6, w, 12, ink)
-	a.Opacity = .08
-	return []figure.Mark{a, m}
+	return []figure.Mark{box.Pale(.08), figure.Segment(x0, y, x0+w, y, ink).Wide(1.5).Dashed(2, 3)}
 }
 
 func cross(x, y float64) []figure.Mark {
@@ -101,11 +92,10 @@ func cross(x, y float64) []figure.Mark {
 // drawLife draws the row of the nth path of a leecher.
 func (q *path) drawLife(f *figure.Figure, at figure.Frame, leecher string, y float64, nth int) {
 	ink, _ := figure.SeriesInk(nth)
-	name := figure.Words(0, y+4, q.name, ink, figure.Start)
-	name.Bold, name.Tip = true, q.via
-	via := note(48, y+4, figure.Fit(q.via, figure.Small, at.X.From-56), figure.Muted)
-	via.Tip = q.via
-	f.Add(name, via, figure.Segment(at.X.From, y+10, at.X.To, y+10, figure.Grid))
+	via := figure.Fit(q.via, figure.Small, at.X.From-56)
+	f.Add(figure.Words(0, y+4, q.name, ink, figure.Start).InBold().WithTip(q.via),
+		note(48, y+4, via, figure.Muted).WithTip(q.via),
+		figure.Segment(at.X.From, y+10, at.X.To, y+10, figure.Grid))
 	add := func(marks []figure.Mark, s stay) {
 		f.Data.Plot(leecher, q.name, s.what, s.from, s.to, s.reason)
 		when := fmt.Sprintf(", %.2f to %.2f s", s.from, s.to)
@@ -125,9 +115,7 @@ func (q *path) drawLife(f *figure.Figure, at figure.Frame, leecher string, y flo
 		marks := []figure.Mark{figure.Disc(x, y, 3, figure.Muted)}
 		if e.what == "failed" {
 			// Crosses are thin: the disc behind them is what a pointer hits.
-			hit := figure.Disc(x, y, 7, figure.Bad)
-			hit.Opacity = .12
-			marks = append([]figure.Mark{hit}, cross(x, y)...)
+			marks = append([]figure.Mark{figure.Disc(x, y, 7, figure.Bad).Pale(.12)}, cross(x, y)...)
 		}
 		add(marks, e)
 	}
