@@ -65,7 +65,7 @@ func (s *Scenario) check() error {
 			return at(s.lines.item("traffic", i), "traffic %q: %w", t.Name, err)
 		}
 	}
-	if err := s.setLinks(s.Links, s.MTU); err != nil {
+	if err := s.setLinks(s.Links); err != nil {
 		return err
 	}
 	for i, e := range s.Events {
@@ -101,23 +101,24 @@ var tcpName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,14}$`)
 
 // checkVariant returns what is wrong with the scenario in a variant.
 func (s *Scenario) checkVariant(v Variant) error {
-	switch {
-	case v.Size < 0 || v.Size > maxSize || v.Pieces < 0 || s.Pieces < 0,
-		v.Torrents < 0 || v.Torrents > maxPeers || v.Leechers < 0:
-		return errors.New("size, torrents or leechers are out of bounds")
-	case !slices.Contains(routers, v.Router):
-		return fmt.Errorf("router %q: want stock or fast", v.Router)
+	x, err := s.in(v)
+	if err != nil {
+		return err
 	}
-	if a := cmp.Or(v.Congestion, s.Congestion); a != "" {
-		if _, err := congestion.ParseAlgorithm(a); err != nil {
+	switch {
+	case x.Size < 0 || x.Size > maxSize || x.Pieces < 0, x.Torrents < 0 || x.Torrents > maxPeers || v.Leechers < 0:
+		return errors.New("size, torrents or leechers are out of bounds")
+	case !slices.Contains(routers, x.Router):
+		return fmt.Errorf("router %q: want stock or fast", x.Router)
+	case x.TCP != "" && !tcpName.MatchString(x.TCP):
+		return fmt.Errorf("tcp %q: want a congestion controller of the kernel, such as cubic", x.TCP)
+	case x.TCP != "" && cmp.Or(v.Client, Braid) != Braid:
+		return errors.New("tcp: the congestion controller of other clients cannot be chosen")
+	}
+	if x.Congestion != "" {
+		if _, err := congestion.ParseAlgorithm(x.Congestion); err != nil {
 			return err
 		}
-	}
-	if c := cmp.Or(v.TCP, s.TCP); c != "" && !tcpName.MatchString(c) {
-		return fmt.Errorf("tcp %q: want a congestion controller of the kernel, such as cubic", c)
-	}
-	if cmp.Or(v.TCP, s.TCP) != "" && cmp.Or(v.Client, Braid) != Braid {
-		return errors.New("tcp: the congestion controller of other clients cannot be chosen")
 	}
 	if v.Selector != "" {
 		if _, err := pathsel.New(v.Selector); err != nil {
@@ -128,10 +129,6 @@ func (s *Scenario) checkVariant(v Variant) error {
 		if !slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == n }) {
 			return fmt.Errorf("traffic %q: no flow has that name", n)
 		}
-	}
-	x, err := s.in(v)
-	if err != nil {
-		return err
 	}
 	if len(x.Peers) > maxPeers {
 		return fmt.Errorf("more than %d peers", maxPeers)

@@ -47,22 +47,14 @@ type Scenario struct {
 	MachineBound bool   `yaml:"machine_bound"`
 	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
 
-	Size     Bytes `yaml:"size"`         // of each torrent
-	Pieces   Bytes `yaml:"piece_length"` // 0: what braid create takes for the size
-	Torrents int   `yaml:"torrents"`     // that all peers have or want
+	Settings `yaml:",inline"`
 	// Tracker: a tracker on SCION, in the AS of the first seed, introduces the peers. Without it,
 	// leechers are told whom to download from.
 	Tracker bool `yaml:"tracker"`
 	// DHT: the same, with a node of the DHT on SCION in place of a tracker.
-	DHT    bool   `yaml:"dht"`
-	Router string `yaml:"router"` // stock (or ""), fast
-	MTU    int    `yaml:"mtu"`    // of all ASes and links; 0: what the topology says
-	// Congestion is braid's congestion controller over SCION and QUIC, TCP the kernel's for braid's
-	// TCP. "" is the default of each.
-	Congestion string    `yaml:"congestion"`
-	TCP        string    `yaml:"tcp"`
-	Peers      []Peer    `yaml:"peers"`
-	Traffic    []Traffic `yaml:"traffic"`
+	DHT     bool      `yaml:"dht"`
+	Peers   []Peer    `yaml:"peers"`
+	Traffic []Traffic `yaml:"traffic"`
 	// Lasts is the length of a scenario that has traffic only.
 	Lasts  Duration `yaml:"lasts"`
 	Events []Event  `yaml:"events"`
@@ -87,6 +79,19 @@ type Scenario struct {
 	data     string  // the folder or file to transfer; empty: random bytes. See Transferring.
 	scale    float64 // 1, or see Scaled
 	leechers int     // the most that any variant has; 0: no bound
+}
+
+// Settings are of the scenario, unless a variant has others.
+type Settings struct {
+	Size     Bytes  `yaml:"size"`         // of each torrent
+	Pieces   Bytes  `yaml:"piece_length"` // 0: what braid create takes for the size
+	Torrents int    `yaml:"torrents"`     // that all peers have or want
+	Router   string `yaml:"router"`       // stock (or ""), fast
+	MTU      int    `yaml:"mtu"`          // of all ASes and links; 0: what the topology says
+	// Congestion is braid's congestion controller over SCION and QUIC, TCP the kernel's for braid's
+	// TCP. "" is the default of each.
+	Congestion string `yaml:"congestion"`
+	TCP        string `yaml:"tcp"`
 }
 
 // Link is what a link is like at the start of each run.

@@ -24,13 +24,8 @@ type Variant struct {
 	// Transport and Client override those of all peers.
 	Transport string `yaml:"transport"`
 	Client    string `yaml:"client"`
-	// Congestion and TCP are as the scenario's.
-	Congestion string `yaml:"congestion"`
-	TCP        string `yaml:"tcp"`
-	Links      []Link `yaml:"links"`
-	Size       Bytes  `yaml:"size"`
-	Pieces     Bytes  `yaml:"piece_length"`
-	Torrents   int    `yaml:"torrents"`
+	Settings  `yaml:",inline"`
+	Links     []Link `yaml:"links"`
 	// Separate runs a process for each torrent in place of one leecher.
 	Separate bool `yaml:"separate"`
 	// Leechers keeps the first so many leechers; 0: all.
@@ -38,9 +33,6 @@ type Variant struct {
 	// Neighbours says which peers leechers download from: see neighbours.go.
 	Neighbours string `yaml:"neighbours"`
 	Degree     int    `yaml:"degree"`
-	// Router and MTU are the network's.
-	Router string `yaml:"router"`
-	MTU    int    `yaml:"mtu"`
 	// Traffic names the flows to keep; nil: all. Quiet leaves out events.
 	Traffic []string `yaml:"traffic"`
 	Quiet   bool     `yaml:"quiet"`
@@ -218,12 +210,12 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 
 // in returns the scenario as it is in a variant.
 func (s Scenario) in(v Variant) (Scenario, error) {
-	s.Size = cmp.Or(v.Size, s.Size)
-	s.Pieces = cmp.Or(v.Pieces, s.Pieces)
-	s.Torrents = cmp.Or(v.Torrents, s.Torrents)
-	s.Router = cmp.Or(v.Router, s.Router)
-	s.Congestion = cmp.Or(v.Congestion, s.Congestion)
-	s.TCP = cmp.Or(v.TCP, s.TCP)
+	s.Settings = Settings{
+		Size: cmp.Or(v.Size, s.Size), Pieces: cmp.Or(v.Pieces, s.Pieces),
+		Torrents: cmp.Or(v.Torrents, s.Torrents),
+		Router:   cmp.Or(v.Router, s.Router), MTU: cmp.Or(v.MTU, s.MTU),
+		Congestion: cmp.Or(v.Congestion, s.Congestion), TCP: cmp.Or(v.TCP, s.TCP),
+	}
 	s.Peers = slices.Clone(s.Peers)
 	if most := v.Leechers; s.leechers > 0 && (most == 0 || most > s.leechers) {
 		v.Leechers = s.leechers
@@ -273,7 +265,7 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 			return s, err
 		}
 	}
-	return s, s.setLinks(v.Links, v.MTU)
+	return s, s.setLinks(v.Links)
 }
 
 // separate replaces each leecher by one for each torrent.
@@ -293,8 +285,8 @@ func separate(peers []Peer, torrents int) []Peer {
 	return out
 }
 
-// setLinks applies changes to the topology.
-func (s *Scenario) setLinks(links []Link, mtu int) error {
+// setLinks applies changes and the MTU to the topology.
+func (s *Scenario) setLinks(links []Link) error {
 	s.topology.Links = slices.Clone(s.topology.Links)
 	for _, l := range links {
 		if len(l.Properties) == 0 || l.Direction != "" {
@@ -316,7 +308,7 @@ func (s *Scenario) setLinks(links []Link, mtu int) error {
 			return at(l.line, "links: no link of topology %s ends at %s", s.topology.Name, l.At)
 		}
 	}
-	if mtu > 0 {
+	if mtu := s.MTU; mtu > 0 {
 		if mtu < testbed.MinMTU || mtu > testbed.MaxMTU {
 			return fmt.Errorf("mtu %d: want %d to %d", mtu, testbed.MinMTU, testbed.MaxMTU)
 		}

@@ -162,7 +162,7 @@ func TestWays(t *testing.T) {
 // A torrent with pieces shorter than a block has the hash of each.
 func TestSmallPieces(t *testing.T) {
 	h := fixtures{scratch: t.TempDir(), datasets: map[dataKey]*dataset{}}
-	d, err := h.dataset(t.Context(), Scenario{Seed: 1, Size: 20_000, Pieces: 8 << 10, Torrents: 1})
+	d, err := h.dataset(t.Context(), Scenario{Seed: 1, Settings: Settings{Size: 20_000, Pieces: 8 << 10, Torrents: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
