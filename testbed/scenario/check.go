@@ -28,7 +28,7 @@ const (
 // check returns what is wrong with a scenario, and applies its links to the topology.
 func (s *Scenario) check() error {
 	wrong := func(key, format string, args ...any) error {
-		return at(s.lines.of(key), key+": "+format, args...)
+		return onLine(s.lines.of(key), key+": "+format, args...)
 	}
 	switch {
 	case strings.TrimSpace(s.About) == "":
@@ -62,7 +62,7 @@ func (s *Scenario) check() error {
 	}
 	for i, t := range s.Traffic {
 		if err := s.checkTraffic(t); err != nil {
-			return at(s.lines.item("traffic", i), "traffic %q: %w", t.Name, err)
+			return onLine(s.lines.item("traffic", i), "traffic %q: %w", t.Name, err)
 		}
 	}
 	if err := s.setLinks(s.Links); err != nil {
@@ -70,7 +70,7 @@ func (s *Scenario) check() error {
 	}
 	for i, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
-			return at(s.lines.item("events", i), "event at %s: %w", cmp.Or(e.Link, e.Pause, &At{}), err)
+			return onLine(s.lines.item("events", i), "event at %s: %w", cmp.Or(e.Link, e.Pause, &At{}), err)
 		}
 	}
 	if s.Takes == 0 {
@@ -78,15 +78,15 @@ func (s *Scenario) check() error {
 	}
 	for i, m := range s.Measure {
 		if err := s.checkMeasure(m, s.Measure[:i]); err != nil {
-			return at(s.lines.item("measure", i), "measure %s: %w", m.Name, err)
+			return onLine(s.lines.item("measure", i), "measure %s: %w", m.Name, err)
 		}
 	}
 	if err := s.checkExpect(); err != nil {
-		return at(s.lines.of("expect"), "expect: %w", err)
+		return onLine(s.lines.of("expect"), "expect: %w", err)
 	}
 	for _, v := range s.Variants {
 		if err := s.checkVariant(v); err != nil {
-			return at(v.line, "variant %s: %w", v.Name, err)
+			return onLine(v.line, "variant %s: %w", v.Name, err)
 		}
 	}
 	if _, err := s.Smoky(); err != nil {
@@ -245,26 +245,26 @@ func plainName(n string) error {
 func (s *Scenario) checkPeers() error {
 	for i, p := range s.Peers {
 		if err := s.checkPeer(p, s.Peers[:i]); err != nil {
-			return at(p.line, "peer %s: %w", p.Name, err)
+			return onLine(p.line, "peer %s: %w", p.Name, err)
 		}
 	}
 	some := func(is func(Peer) bool) bool { return slices.ContainsFunc(s.Peers, is) }
 	seeds := func(p Peer) bool { return p.Role == Seed }
 	leeches := func(p Peer) bool { return p.Role == Leech }
 	if len(s.Peers) > 0 && !(some(seeds) && some(leeches)) {
-		return at(s.lines.of("peers"), "peers: want at least one seed and one leech")
+		return onLine(s.lines.of("peers"), "peers: want at least one seed and one leech")
 	}
 	if len(s.Peers) > 0 && !some(func(p Peer) bool { return leeches(p) && p.Start.immediately() }) {
-		return at(s.lines.of("peers"), "peers: at least one leech must start at 0s, "+
+		return onLine(s.lines.of("peers"), "peers: at least one leech must start at 0s, "+
 			"because times count from its first payload byte")
 	}
 	names := map[string]bool{}
 	for _, v := range s.Variants {
 		if err := plainName(v.Name); err != nil {
-			return at(v.line, "variants: %w", err)
+			return onLine(v.line, "variants: %w", err)
 		}
 		if names[v.Name] {
-			return at(v.line, "there are two variants %s", v.Name)
+			return onLine(v.line, "there are two variants %s", v.Name)
 		}
 		names[v.Name] = true
 	}

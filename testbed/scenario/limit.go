@@ -157,7 +157,7 @@ func (r *Record) limit() ([]LimitStep, error) {
 	if !ok {
 		first = 0 // traffic only
 	}
-	for _, t := range r.turns(first, r.End) {
+	for _, t := range r.moments(first, r.End) {
 		v, err := r.carries(t, r.present(t))
 		if err != nil {
 			return nil, err
@@ -211,17 +211,17 @@ func (r *Record) carried(leechers []*Leecher) (done float64, ok bool, err error)
 		missing += 8 * l.Payload.before(r.End)
 	}
 	first, _ := r.began()
-	turns := r.turns(first, r.End)
-	for i, a := range turns {
+	moments := r.moments(first, r.End)
+	for i, a := range moments {
 		there := slices.DeleteFunc(slices.Clone(leechers), func(l *Leecher) bool { return l.Start > a })
 		rate, err := r.carries(a, there)
 		if err != nil {
 			return 0, false, err
 		}
-		if i+1 == len(turns) || rate*(turns[i+1]-a) >= missing {
+		if i+1 == len(moments) || rate*(moments[i+1]-a) >= missing {
 			return a + missing/rate, rate > 0, nil
 		}
-		missing -= rate * (turns[i+1] - a)
+		missing -= rate * (moments[i+1] - a)
 	}
 	return 0, false, nil
 }
@@ -235,8 +235,8 @@ func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 		for _, link := range f.route.links {
 			users := 0
 			uses := func(x route) bool { return slices.Contains(x.links, link) }
-			for _, l := range r.Leechers {
-				if l.Start <= t && t < l.End && slices.ContainsFunc(l.routes, uses) {
+			for _, l := range r.present(t) {
+				if slices.ContainsFunc(l.routes, uses) {
 					users++
 				}
 			}
@@ -254,29 +254,29 @@ func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 	})
 }
 
-// integrate integrates a rate that changes only at turns.
+// integrate integrates a rate that changes only at moments.
 func (r *Record) integrate(from, to float64, rate func(t float64) (float64, error)) (sum float64, err error) {
-	turns := r.turns(from, to)
-	for i := 1; i < len(turns); i++ {
-		v, err := rate(turns[i-1])
+	moments := r.moments(from, to)
+	for i := 1; i < len(moments); i++ {
+		v, err := rate(moments[i-1])
 		if err != nil {
 			return 0, err
 		}
-		sum += v * (turns[i] - turns[i-1])
+		sum += v * (moments[i] - moments[i-1])
 	}
 	return sum, nil
 }
 
-// turns returns the times at which links, leechers or flows change, with both ends of the span; nil
-// if the span is empty.
-func (r *Record) turns(from, to float64) []float64 {
+// moments returns the times at which links, leechers or flows change, with both ends of the span;
+// nil if the span is empty.
+func (r *Record) moments(from, to float64) []float64 {
 	if from >= to {
 		return nil
 	}
-	turns := []float64{from, to}
+	moments := []float64{from, to}
 	add := func(t float64) {
 		if from < t && t < to {
-			turns = append(turns, t)
+			moments = append(moments, t)
 		}
 	}
 	for _, s := range r.states {
@@ -290,6 +290,6 @@ func (r *Record) turns(from, to float64) []float64 {
 		add(f.Start)
 		add(f.End)
 	}
-	slices.Sort(turns)
-	return slices.Compact(turns)
+	slices.Sort(moments)
+	return slices.Compact(moments)
 }

@@ -46,7 +46,7 @@ func decode(text []byte, v any) error {
 		if err := yaml.Unmarshal(text, &file); err != nil {
 			return err
 		}
-		return at(wrong.node.Line, "%s: %w", fieldOf(&file, wrong.node), wrong.error)
+		return onLine(wrong.node.Line, "%s: %w", fieldOf(&file, wrong.node), wrong.error)
 	}
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ type inLine struct {
 
 func (e inLine) Unwrap() error { return e.error }
 
-// at returns an error with a line.
-func at(line int, format string, args ...any) error {
+// onLine returns an error with the line of the file that it is about.
+func onLine(line int, format string, args ...any) error {
 	return inLine{line, fmt.Errorf(format, args...)}
 }
 

@@ -244,7 +244,7 @@ func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 		return s, err
 	}
 	if s.topology, err = topology(s.Topology); err != nil {
-		return s, at(s.lines.of("topology"), "%w", err)
+		return s, onLine(s.lines.of("topology"), "%w", err)
 	}
 	s.setDefaults()
 	return s, s.check()
@@ -254,10 +254,10 @@ func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 func (s *Scenario) expand() error {
 	matrix, err := parseMatrix(&s.Matrix)
 	if err != nil {
-		return at(s.lines.of("matrix"), "matrix: %w", err)
+		return onLine(s.lines.of("matrix"), "matrix: %w", err)
 	}
 	if s.Variants, err = expandVariants(s.Templates, matrix); err != nil {
-		return at(s.lines.of("variants"), "variants: %w", err)
+		return onLine(s.lines.of("variants"), "variants: %w", err)
 	}
 	s.Peers, err = expandPeers(s.Peers)
 	return err

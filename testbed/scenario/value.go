@@ -113,7 +113,7 @@ func (p properties) read() (c testbed.LinkChange, err error) {
 			err = errors.New("want one value")
 		}
 		if err != nil {
-			return c, at(n.Line, "%s: %w", name, err)
+			return c, onLine(n.Line, "%s: %w", name, err)
 		}
 	}
 	return c, nil

@@ -134,7 +134,7 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 			made[string(text)] = true
 			var v Variant
 			if err := decode(text, &v); err != nil {
-				return nil, at(t.Line, "%s", err) // not in the line of this text
+				return nil, onLine(t.Line, "%s", err) // not in the line of this text
 			}
 			v.line = t.Line
 			if v.Name == "" && v.Selector == "" {
@@ -175,14 +175,14 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 	for _, g := range groups {
 		if g.Count == 0 {
 			if g.Every != 0 {
-				return nil, at(g.line, "peer %s: every needs count", g.Name)
+				return nil, onLine(g.line, "peer %s: every needs count", g.Name)
 			}
 			out = append(out, g)
 			continue
 		}
 		if g.Count < 0 || g.Count > maxPeers || g.Every < 0 || g.Every.D() > maxTime ||
 			g.Every > 0 && g.Start.Done > 0 {
-			return nil, at(g.line, "peers %s: want a count from 1 to %d, and with every a start that is a time",
+			return nil, onLine(g.line, "peers %s: want a count from 1 to %d, and with every a start that is a time",
 				g.Name, maxPeers)
 		}
 		for i := range g.Count {
@@ -290,7 +290,7 @@ func (s *Scenario) setLinks(links []Link) error {
 	s.topology.Links = slices.Clone(s.topology.Links)
 	for _, l := range links {
 		if len(l.Properties) == 0 || l.Direction != "" {
-			return at(l.line, "links: %s: want properties, without a direction", l.At)
+			return onLine(l.line, "links: %s: want properties, without a direction", l.At)
 		}
 		found := false
 		for i := range s.topology.Links {
@@ -301,11 +301,11 @@ func (s *Scenario) setLinks(links []Link) error {
 			found = true
 			l.change.Apply(&t.Config)
 			if err := t.Config.Validate(); err != nil {
-				return at(l.line, "links: %s: %w", l.At, err)
+				return onLine(l.line, "links: %s: %w", l.At, err)
 			}
 		}
 		if !found {
-			return at(l.line, "links: no link of topology %s ends at %s", s.topology.Name, l.At)
+			return onLine(l.line, "links: no link of topology %s ends at %s", s.topology.Name, l.At)
 		}
 	}
 	if mtu := s.MTU; mtu > 0 {

@@ -13,8 +13,8 @@ import (
 
 // cause causes a fault, and ends it when its time is over. Errors are those of the run, not of
 // braid.
-func (r *run) cause(run context.Context, f Fault) error {
-	ctx, cancel := context.WithTimeout(run, f.For)
+func (r *run) cause(ctx context.Context, f Fault) error {
+	fault, cancel := context.WithTimeout(ctx, f.For)
 	defer cancel()
 	switch f.Kind {
 	case Cut, Delay, Lossy, Slow, Narrow:
@@ -22,13 +22,13 @@ func (r *run) cause(run context.Context, f Fault) error {
 		if err := r.network.SetLink(l.A.Interface, f.worsen); err != nil {
 			return err
 		}
-		<-ctx.Done()
+		<-fault.Done()
 		return r.network.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config })
 	case Pause:
 		if _, err := r.network.Pause(r.routers[f.Target]); err != nil {
 			return err
 		}
-		<-ctx.Done()
+		<-fault.Done()
 		return r.network.Resume(r.routers[f.Target])
 	case KillTracker, KillSeeder:
 		name := map[Kind]string{KillTracker: tracker, KillSeeder: seeder2}[f.Kind]
@@ -38,11 +38,11 @@ func (r *run) cause(run context.Context, f Fault) error {
 			delete(r.serving, name)
 		})
 		p.kill(syscall.SIGKILL)
-		<-ctx.Done()
+		<-fault.Done()
 		<-p.ended
-		return r.serve(run, name)
+		return r.serve(ctx, name)
 	case KillDownload:
-		for killed := false; !killed && sleep(ctx, 100*time.Millisecond); {
+		for killed := false; !killed && sleep(fault, 100*time.Millisecond); {
 			r.locked(func() {
 				for p := range r.downloading {
 					p.kill(syscall.SIGKILL)
@@ -53,14 +53,14 @@ func (r *run) cause(run context.Context, f Fault) error {
 		}
 		return nil
 	case FullDisk:
-		return r.fillDisk(ctx)
+		return r.fillDisk(fault)
 	case ForgedDown, ForgedMTU:
-		return r.forge(ctx, f)
+		return r.forge(fault, f)
 	case SwarmFlood:
-		r.joinSwarms(ctx)
+		r.joinSwarms(fault)
 		return nil
 	}
-	return r.attack(ctx, f)
+	return r.attack(fault, f)
 }
 
 // worsen applies the fault to a link.
