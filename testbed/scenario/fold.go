@@ -50,6 +50,7 @@ const (
 	maxKeys     = 10_000 // paths, processes and events
 	maxTorrents = 64     // of a leecher; each sample sums them
 	maxPieces   = 1 << 20
+	stateSize   = 8 // of a link, in samples
 )
 
 var errUnlikely = errors.New("a time or an amount that no run has")
@@ -232,6 +233,7 @@ func (f *fold) noteLinks(t float64) {
 		}
 	}
 	f.states = append(f.states, s)
+	f.samples += stateSize * len(s.capacity)
 }
 
 // addSaid takes an event of a leecher that arrived at t. The leecher's own clock says when it

@@ -198,3 +198,25 @@ func TestLinkStates(t *testing.T) {
 		t.Error("a record without payload")
 	}
 }
+
+// Each change of a large network is kept with the states of all links, so few of them must be too
+// many.
+func TestManyLinkStates(t *testing.T) {
+	var s Scenario
+	for n := range 4000 {
+		s.topology.Links = append(s.topology.Links, testbed.Link{
+			A: testbed.LinkEnd{Interface: pathsel.Interface{IA: home, ID: uint64(n + 1)}},
+			B: testbed.LinkEnd{Interface: pathsel.Interface{IA: abroad, ID: uint64(n + 1)}},
+		})
+	}
+	f := newFold(s)
+	for n := range 200 {
+		if f.add(Line{Kind: "event", What: "pause", At: "somewhere"}) != nil {
+			if n < 50 {
+				t.Errorf("refused after %d changes", n)
+			}
+			return
+		}
+	}
+	t.Errorf("kept %d states of %d links", len(f.states), len(s.topology.Links))
+}
