@@ -137,7 +137,9 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 			return usageErrorf("--subnet %q: want a prefix such as 127.77.0.0/24", s)
 		}
 	}
-	show := newUpProgress(stderr(c), c.Bool("quiet"), topology)
+	show := &upProgress{
+		out: stderr(c), quiet: c.Bool("quiet"), name: topology.Name, started: time.Now(),
+	}
 	opts.Progress = show.update
 	if c.Bool("foreground") {
 		opts.Log = slog.New(stderr(c).handler(slog.LevelInfo))
@@ -313,16 +315,14 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 					"in, or both",
 			},
 		),
-		Action: testbedLink,
+		Action: func(ctx context.Context, c *cli.Command) error {
+			change, err := linkChange(c)
+			if err != nil {
+				return err
+			}
+			return testbed.ChangeLink(ctx, c.String("dir"), change)
+		},
 	}
-}
-
-func testbedLink(ctx context.Context, c *cli.Command) error {
-	change, err := linkChange(c)
-	if err != nil {
-		return err
-	}
-	return testbed.ChangeLink(ctx, c.String("dir"), change)
 }
 
 func linkChange(c *cli.Command) (testbed.LinkChange, error) {
@@ -370,10 +370,6 @@ type upProgress struct {
 	name    string
 	started time.Time
 	last    testbed.Progress
-}
-
-func newUpProgress(out *printer, quiet bool, t testbed.Topology) *upProgress {
-	return &upProgress{out: out, quiet: quiet, name: t.Name, started: time.Now()}
 }
 
 func (u *upProgress) update(p testbed.Progress) {

@@ -111,7 +111,7 @@ func newLink(open func([2]Endpoint, clock) (wire, error), a, b Endpoint, cfg Con
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Link{ends: [2]Endpoint{a, b}, clock: newClock()}
+	l := &Link{ends: [2]Endpoint{a, b}, clock: clock{time.Now()}}
 	for s := range l.lines {
 		// The addresses are the seed: directions and links differ, but the same testbed has the
 		// same losses each time.

@@ -36,8 +36,6 @@ func (s End) other() End { return 1 - s }
 // clock is the link's monotonic clock.
 type clock struct{ epoch time.Time }
 
-func newClock() clock { return clock{time.Now()} }
-
 func (c clock) now() instant { return time.Since(c.epoch) }
 
 // listen opens both sockets. They are connected, so that the kernel drops packets that do not come

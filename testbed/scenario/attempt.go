@@ -243,7 +243,25 @@ func (a *attempt) follow(ctx context.Context) error {
 	glances := time.NewTicker(glanceEvery)
 	defer glances.Stop()
 	for !a.over() {
-		if err := a.next(ctx, glances.C); err != nil {
+		var due <-chan time.Time
+		i, when := a.nextAction()
+		if i >= 0 {
+			due = time.After(time.Until(when))
+		}
+		var err error
+		select {
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case m := <-a.messages:
+			err = a.hear(m)
+		case <-due:
+			do := a.schedule[i].do
+			a.schedule = slices.Delete(a.schedule, i, i+1)
+			err = do()
+		case <-glances.C:
+			a.glance()
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -260,30 +278,6 @@ func (a *attempt) over() bool {
 			return x.peer.Name == p.Name && (x.ended || x.done)
 		})
 	})
-}
-
-// next waits for one thing to happen.
-func (a *attempt) next(ctx context.Context, glances <-chan time.Time) error {
-	var due <-chan time.Time
-	i, when := a.nextAction()
-	if i >= 0 {
-		t := time.NewTimer(time.Until(when))
-		defer t.Stop()
-		due = t.C
-	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case m := <-a.messages:
-		return a.hear(m)
-	case <-due:
-		do := a.schedule[i].do
-		a.schedule = slices.Delete(a.schedule, i, i+1)
-		return do()
-	case <-glances:
-		a.glance()
-	}
-	return nil
 }
 
 // nextAction returns the action that is due next; -1 if there is none whose time is known.
@@ -402,6 +396,10 @@ func (a *attempt) finish() error {
 			}
 		}
 	}
-	errs = append(errs, a.closeHosts(), a.writer.close())
-	return errors.Join(errs...)
+	for _, p := range a.peers { // whose processes have ended
+		if p.host != nil {
+			errs = append(errs, p.host.Close())
+		}
+	}
+	return errors.Join(append(errs, a.writer.close())...)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,6 +94,11 @@ func (s *Scenario) check() error {
 		return wrong("smoke", "%w", err)
 	}
 	return nil
+}
+
+// list writes the names in a map.
+func list[V any](names map[string]V) string {
+	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
 }
 
 // tcpName matches names of the kernel's congestion controllers, of at most 15 characters
@@ -189,7 +195,7 @@ func checkPlace(p Peer) error {
 	case !slices.Contains(transports, p.Transport):
 		return fmt.Errorf("transport %q: want one of %s", p.Transport, strings.Join(transports, ", "))
 	case p.Client != Braid && clients[p.Client].command == nil:
-		return fmt.Errorf("client %q: want braid, %s", p.Client, strings.Join(clientNames(), ", "))
+		return fmt.Errorf("client %q: want braid, %s", p.Client, list(clients))
 	case p.Client != Braid && len(p.Args) > 0:
 		return errors.New("args are for braid; other clients have their default settings")
 	}
@@ -408,7 +414,7 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 	case rankAlways(m.Name) >= 0 || slices.ContainsFunc(earlier, func(x Measure) bool { return x.Name == m.Name }):
 		return errors.New("there are two measures of this name")
 	case !ok:
-		return fmt.Errorf("what %q: want one of %s", m.What, strings.Join(figureNames(), ", "))
+		return fmt.Errorf("what %q: want one of %s", m.What, list(figures))
 	case m.From < 0 || m.From.D() > maxTime || m.To < 0 || m.To.D() > maxTime || m.To != 0 && m.To <= m.From:
 		return errors.New("from must lie before to")
 	case f.over != (m.Over != nil) && !f.maybeOver:

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,8 +40,6 @@ var clients = map[string]otherClient{
 	"qbittorrent":  {[]string{"qbittorrent-nox", "--version"}, qbittorrent},
 	"transmission": {[]string{"transmission-daemon", "--version"}, transmission},
 }
-
-func clientNames() []string { return slices.Sorted(maps.Keys(clients)) }
 
 func aria2(r clientRun) ([]string, error) {
 	command := []string{

@@ -13,11 +13,6 @@ import (
 // lines has the line at which each part of a scenario begins, for errors. 0 means unknown.
 type lines map[string]yaml.Node
 
-// readLines reads the lines of a file that has been decoded before.
-func readLines(text []byte) (l lines, err error) {
-	return l, yaml.Unmarshal(text, &l)
-}
-
 // of returns the line of a key.
 func (l lines) of(key string) int {
 	n := l[key]

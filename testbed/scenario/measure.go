@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -67,8 +66,6 @@ func (m Measure) String() string {
 	}
 	return text
 }
-
-func figureNames() []string { return slices.Sorted(maps.Keys(figures)) }
 
 // measuredAlways are the figures of every run in the order of the table, with descriptions.
 var measuredAlways = []struct{ name, meaning string }{

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -228,14 +227,3 @@ func (s Scenario) serves(p Peer) bool {
 
 // meets tells whether a tracker over WebSocket tells p and x of each other.
 func (s Scenario) meets(p, x Peer) bool { return p.Transport == WebRTC && x.Transport == WebRTC }
-
-// closeHosts removes the run's hosts from the network. Their processes must have ended.
-func (a *attempt) closeHosts() error {
-	var errs []error
-	for _, p := range a.peers {
-		if p.host != nil {
-			errs = append(errs, p.host.Close())
-		}
-	}
-	return errors.Join(errs...)
-}

@@ -234,7 +234,7 @@ func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 	if err := decode(s.text, &s); err != nil {
 		return s, err
 	}
-	if s.lines, err = readLines(s.text); err != nil {
+	if err = yaml.Unmarshal(s.text, &s.lines); err != nil {
 		return s, err
 	}
 	for i := range s.Peers {

@@ -70,20 +70,17 @@ func (b *Bytes) UnmarshalYAML(n *yaml.Node) error    { return read(n, (*int64)(b
 func (a *At) UnmarshalYAML(n *yaml.Node) error       { return read(n, &a.Interface, pathsel.ParseInterface) }
 func (w *When) UnmarshalYAML(n *yaml.Node) error     { return read(n, w, parseWhen) }
 
-func parseTime(s string) (time.Duration, error) {
-	d, err := units.ParseDuration(s)
-	if err != nil {
-		err = fmt.Errorf("time %q: %w", s, err)
-	}
-	return d, err
-}
+var parseTime, parseSize = naming("time", units.ParseDuration), naming("size", units.ParseSize)
 
-func parseSize(s string) (int64, error) {
-	v, err := units.ParseSize(s)
-	if err != nil {
-		err = fmt.Errorf("size %q: %w", s, err)
+// naming returns a function that parses a value, and names the value in its error.
+func naming[T any](what string, parse func(string) (T, error)) func(string) (T, error) {
+	return func(s string) (T, error) {
+		v, err := parse(s)
+		if err != nil {
+			err = fmt.Errorf("%s %q: %w", what, s, err)
+		}
+		return v, err
 	}
-	return v, err
 }
 
 func parseWhen(s string) (w When, err error) {

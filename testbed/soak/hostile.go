@@ -27,16 +27,12 @@ import (
 
 // Hostile peers speak BitTorrent by hand, on ordinary connections.
 
-// greeting returns the handshake of a peer that supports all extensions (BEP 3, 6, 10).
-func greeting(t torrent) []byte {
+// greet exchanges handshakes, as a peer that supports all extensions (BEP 3, 6, 10).
+func greet(c net.Conn, t torrent) error {
 	b := append([]byte("\x13BitTorrent protocol"), 0, 0, 0, 0, 0, 0x10, 0, 0x04)
 	b = append(b, t.source.InfoHash[:]...)
-	return fmt.Appendf(b, "-XX0000-%012x", rand.Uint64()&0xffff_ffff_ffff)
-}
-
-// greet exchanges handshakes.
-func greet(c net.Conn, t torrent) error {
-	if _, err := c.Write(greeting(t)); err != nil {
+	b = fmt.Appendf(b, "-XX0000-%012x", rand.Uint64()&0xffff_ffff_ffff)
+	if _, err := c.Write(b); err != nil {
 		return err
 	}
 	_, err := io.ReadFull(c, make([]byte, 68))
