@@ -187,20 +187,17 @@ func (c Case) open(ctx context.Context, dir string, pieces int) (medium, error) 
 	return openBackend(ctx, storage.Kind(c.Storage), dir, info)
 }
 
-// section is a part of a file.
-type section struct {
-	*os.File
-	from int64
-}
-
-func (s section) ReadAt(b []byte, off int64) (int, error)  { return s.File.ReadAt(b, s.from+off) }
-func (s section) WriteAt(b []byte, off int64) (int, error) { return s.File.WriteAt(b, s.from+off) }
-
 // openPlain opens the limit.
 func openPlain(name string, pieceLength int64) (medium, error) {
 	f, err := os.Create(name)
 	return medium{
-		at:   func(p int) readWriterAt { return section{f, int64(p) * pieceLength} },
+		at: func(p int) readWriterAt {
+			from := int64(p) * pieceLength
+			return struct {
+				io.ReaderAt
+				io.WriterAt
+			}{io.NewSectionReader(f, from, pieceLength), io.NewOffsetWriter(f, from)}
+		},
 		done: func(int) error { return nil }, sync: f.Sync, close: f.Close,
 	}, err
 }
