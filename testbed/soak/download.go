@@ -115,13 +115,15 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 		if said := p.lastWords(); !p.signalled.Load() && !(d.SmallDisk && strings.Contains(said, "no space left")) {
 			return fmt.Errorf("ended by itself: %w: %s", p.err, said)
 		}
-		for err := error(syscall.ENOSPC); d.SmallDisk && r.full.Load() || errors.Is(err, syscall.ENOSPC); {
+		for full := true; full; {
 			if !sleep(ctx, 100*time.Millisecond) {
 				return context.Cause(ctx)
 			}
-			if err = recordIsRight(ctx, stored, t.source); err != nil && !errors.Is(err, syscall.ENOSPC) {
+			err := recordIsRight(ctx, stored, t.source)
+			if err != nil && !errors.Is(err, syscall.ENOSPC) {
 				return err
 			}
+			full = err != nil || d.SmallDisk && r.full.Load()
 		}
 		r.locked(func() { r.result.Restarts++ })
 		r.say("%s restarts after %v", name, p.err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -133,14 +134,8 @@ type Plan struct {
 // split returns the part of the plan that starts during the warm-up, and the part that starts
 // later.
 func (p Plan) split() (first, second Plan) {
-	f := slices.IndexFunc(p.Faults, func(f Fault) bool { return f.At >= p.WarmUp })
-	d := slices.IndexFunc(p.Downloads, func(d Download) bool { return d.At >= p.WarmUp })
-	if f < 0 {
-		f = len(p.Faults)
-	}
-	if d < 0 {
-		d = len(p.Downloads)
-	}
+	f := sort.Search(len(p.Faults), func(i int) bool { return p.Faults[i].At >= p.WarmUp })
+	d := sort.Search(len(p.Downloads), func(i int) bool { return p.Downloads[i].At >= p.WarmUp })
 	first = Plan{Faults: p.Faults[:f], Downloads: p.Downloads[:d]}
 	second = Plan{Faults: p.Faults[f:], Downloads: p.Downloads[d:]}
 	return first, second

@@ -118,13 +118,12 @@ const block = 16 << 10
 
 // order returns the order in which pieces are written and read.
 func (c Case) order(pieces int) []int {
+	if c.Order == "random" {
+		return rand.New(rand.NewPCG(1, 2)).Perm(pieces)
+	}
 	order := make([]int, pieces)
 	for i := range order {
 		order[i] = i
-	}
-	if c.Order == "random" {
-		swap := func(i, j int) { order[i], order[j] = order[j], order[i] }
-		rand.New(rand.NewPCG(1, 2)).Shuffle(pieces, swap)
 	}
 	return order
 }
