@@ -99,6 +99,14 @@ func parseWhen(s string) (w When, err error) {
 
 func (w When) immediately() bool { return w == When{} }
 
+// later returns a time that is later; a part of the data stays.
+func (w *When) later(by time.Duration) *When {
+	if w == nil || w.Done > 0 {
+		return w
+	}
+	return &When{After: w.After + by}
+}
+
 // properties of a link by name, as [testbed.LinkChange.Set] reads them. Those that are missing stay
 // as they are.
 type properties map[string]yaml.Node

@@ -190,15 +190,7 @@ func expandPeers(groups []Peer) ([]Peer, error) {
 			p.Name, p.Count, p.Every = fmt.Sprintf("%s-%d", g.Name, i+1), 0, 0
 			shift := time.Duration(i) * g.Every.D()
 			p.Start.After += shift
-			for _, w := range []**When{&p.Stop, &p.Crash} {
-				if *w != nil {
-					later := **w
-					if later.Done == 0 {
-						later.After += shift
-					}
-					*w = &later
-				}
-			}
+			p.Stop, p.Crash = p.Stop.later(shift), p.Crash.later(shift)
 			out = append(out, p)
 		}
 		if len(out) > maxPeers {
