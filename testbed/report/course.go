@@ -33,8 +33,8 @@ type path struct {
 	name  string // path 1, 2, ...
 	via   string // its interfaces, or what is known instead
 	got   float64
-	stays []stay
-	exits []stay // the ends of its connections
+	stays []scenario.Stay
+	exits []scenario.Stay // the ends of its connections
 }
 
 // courseOf reads a run of a scenario.
@@ -55,7 +55,7 @@ func newCourse(r *scenario.Record, res scenario.Result, of string) *course {
 		l := &leecher{Leecher: x}
 		for _, p := range x.Paths {
 			q := &path{Path: p, via: c.names.via(p), got: p.Read.At(r.End)}
-			q.stays, q.exits = staysOf(x.Choices, p, r.End)
+			q.stays, q.exits = x.Stays(p, r.End)
 			chosen := slices.ContainsFunc(x.Choices, func(c scenario.Choice) bool { return c.Path == p })
 			if _, read := p.Read.Last(); read > 0 || chosen { // else it would be a line of noise
 				l.paths = append(l.paths, q)
@@ -95,43 +95,6 @@ func (c *course) payload() (n float64) {
 		n += l.Payload.At(c.End)
 	}
 	return n
-}
-
-// What a path-level peer was doing for a while.
-const (
-	connecting = "connecting" // selected, no connection yet
-	inUse      = "in use"
-	parked     = "parked"
-	probed     = "tried" // parked, but used for a moment
-)
-
-// stay is a path-level peer in one state, or the end of a connection at one moment, and why.
-type stay struct {
-	what     string // a state, or how the connection ended: failed or closed
-	from, to float64
-	reason   string
-}
-
-// staysOf returns the states of a path and the ends of its connections, until a time.
-func staysOf(choices []scenario.Choice, p *scenario.Path, end float64) (stays, exits []stay) {
-	in := false
-	for _, c := range choices {
-		if c.Path != p || c.T > end {
-			continue
-		}
-		if in {
-			stays[len(stays)-1].to = c.T
-		}
-		state, ok := map[string]string{
-			"selected": connecting, "opened": inUse, "returned": inUse, "parked": parked, "probed": probed,
-		}[c.Event]
-		if in = ok; ok {
-			stays = append(stays, stay{state, c.T, end, c.Reason})
-		} else {
-			exits = append(exits, stay{c.Event, c.T, c.T, c.Reason})
-		}
-	}
-	return stays, exits
 }
 
 // span is a time in which something was different. It is a moment if from and to are equal.

@@ -201,8 +201,8 @@ func TestCourse(t *testing.T) {
 		t.Errorf("%v", c.spans)
 	}
 	stays, exits := p.paths[0].stays, p.paths[0].exits
-	if len(stays) != 2 || stays[0].what != connecting || stays[1].what != inUse || !near(stays[1].to, 5.5, .01) || stays[1].reason != "handshake of 30ms" ||
-		len(exits) != 1 || exits[0].what != "failed" || exits[0].reason != "silent" {
+	if len(stays) != 2 || stays[0].What != scenario.Connecting || stays[1].What != scenario.InUse || !near(stays[1].To, 5.5, .01) || stays[1].Reason != "handshake of 30ms" ||
+		len(exits) != 1 || exits[0].What != "failed" || exits[0].Reason != "silent" {
 		t.Errorf("%+v, %+v", stays, exits)
 	}
 	uses := c.uses()

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"braid/testbed/figure"
+	"braid/testbed/scenario"
 )
 
 const mostRows = 120 // of a timeline
@@ -57,10 +58,10 @@ func legend(f *figure.Figure, y float64) float64 {
 		f.Add(note(x+30, y, text, figure.Muted))
 		x += 30 + figure.TextWidth(text, figure.Small, false) + 18
 	}
-	explain("in use", bar(x, x+24, y-4, inUse, figure.Series)...)
-	explain("connecting", bar(x, x+24, y-4, connecting, figure.Series)...)
-	explain("parked", bar(x, x+24, y-4, parked, figure.Series)...)
-	explain("parked, tried for a moment", bar(x, x+24, y-4, probed, figure.Series)...)
+	explain("in use", bar(x, x+24, y-4, scenario.InUse, figure.Series)...)
+	explain("connecting", bar(x, x+24, y-4, scenario.Connecting, figure.Series)...)
+	explain("parked", bar(x, x+24, y-4, scenario.Parked, figure.Series)...)
+	explain("parked, tried for a moment", bar(x, x+24, y-4, scenario.Probed, figure.Series)...)
 	explain("failed", cross(x+12, y-4)...)
 	explain("closed", figure.Disc(x+12, y-4, 3, figure.Muted))
 	return y + 10
@@ -71,11 +72,11 @@ func bar(x0, x1, y float64, state string, ink figure.Ink) []figure.Mark {
 	w := max(x1-x0, 1)
 	box := figure.Box(x0, y-6, w, 12, ink)
 	switch state {
-	case inUse:
+	case scenario.InUse:
 		return []figure.Mark{box}
-	case connecting:
+	case scenario.Connecting:
 		return []figure.Mark{figure.Box(x0, y-2, w, 4, ink).Pale(.55)}
-	case probed:
+	case scenario.Probed:
 		return []figure.Mark{box.Pale(.4)}
 	}
 	// A line is hard to point at, so it gets a pale area around it.
@@ -96,24 +97,24 @@ func (q *path) drawLife(f *figure.Figure, at figure.Frame, leecher string, y flo
 	f.Add(figure.Words(0, y+4, q.name, ink, figure.Start).InBold().WithTip(q.via),
 		note(48, y+4, via, figure.Muted).WithTip(q.via),
 		figure.Segment(at.X.From, y+10, at.X.To, y+10, figure.Grid))
-	add := func(marks []figure.Mark, s stay) {
-		f.Data.Plot(leecher, q.name, s.what, s.from, s.to, s.reason)
-		when := fmt.Sprintf(", %.2f to %.2f s", s.from, s.to)
-		if s.from == s.to {
-			when = fmt.Sprintf(" at %.2f s", s.from)
+	add := func(marks []figure.Mark, s scenario.Stay) {
+		f.Data.Plot(leecher, q.name, s.What, s.From, s.To, s.Reason)
+		when := fmt.Sprintf(", %.2f to %.2f s", s.From, s.To)
+		if s.From == s.To {
+			when = fmt.Sprintf(" at %.2f s", s.From)
 		}
 		for k := range marks {
-			marks[k].Tip = fmt.Sprintf("%s %s%s: %s", q.name, s.what, when, s.reason)
+			marks[k].Tip = fmt.Sprintf("%s %s%s: %s", q.name, s.What, when, s.Reason)
 		}
 		f.Add(marks...)
 	}
 	for _, s := range q.stays {
-		add(bar(at.X.Clamp(s.from), at.X.Clamp(s.to), y, s.what, ink), s)
+		add(bar(at.X.Clamp(s.From), at.X.Clamp(s.To), y, s.What, ink), s)
 	}
 	for _, e := range q.exits {
-		x := at.X.Clamp(e.from)
+		x := at.X.Clamp(e.From)
 		marks := []figure.Mark{figure.Disc(x, y, 3, figure.Muted)}
-		if e.what == "failed" {
+		if e.What == "failed" {
 			// Crosses are thin: the disc behind them is what a pointer hits.
 			marks = append([]figure.Mark{figure.Disc(x, y, 7, figure.Bad).Pale(.12)}, cross(x, y)...)
 		}
@@ -127,8 +128,8 @@ func (c *course) timelineText() string {
 		for _, q := range l.paths {
 			var used float64
 			for _, x := range q.stays {
-				if x.what == inUse {
-					used += x.to - x.from
+				if x.What == scenario.InUse {
+					used += x.To - x.From
 				}
 			}
 			s = append(s, fmt.Sprintf("%s %s (%s) was in use for %.1f s and ended %d times",

@@ -42,26 +42,15 @@ func (l *Leecher) handshakeRank() (rho float64, ok bool) {
 
 // used returns how long each path could bring payload, in seconds: while it was selected or tried.
 func (l *Leecher) used() map[pathsel.Fingerprint]float64 {
-	used, since := map[pathsel.Fingerprint]float64{}, map[*Path]float64{}
-	leave := func(p *Path, t float64) {
-		if from, in := since[p]; in {
-			used[p.Key.Path] += t - from
-			delete(since, p)
-		}
-	}
-	for _, c := range l.scionChoices() {
-		switch {
-		case c.T >= l.End:
-		case leaves(c.Event):
-			leave(c.Path, c.T)
-		case c.Event == "opened" || c.Event == "returned" || c.Event == "probed":
-			if _, in := since[c.Path]; !in {
-				since[c.Path] = c.T
+	used := map[pathsel.Fingerprint]float64{}
+	for _, p := range l.Paths {
+		stays, _ := l.Stays(p, l.End)
+		for _, s := range stays {
+			if s.What == InUse || s.What == Probed {
+				used[p.Key.Path] += s.To - s.From
 			}
 		}
 	}
-	for p := range since {
-		leave(p, l.End)
-	}
+	delete(used, "") // not a path on SCION
 	return used
 }

@@ -74,6 +74,43 @@ type Choice struct {
 	Reason string
 }
 
+// What a path-level peer was doing for a while.
+const (
+	Connecting = "connecting" // selected, no connection yet
+	InUse      = "in use"
+	Parked     = "parked"
+	Probed     = "tried" // parked, but used for a moment
+)
+
+// Stay is a path-level peer in one state, or the end of a connection at one moment, and why.
+type Stay struct {
+	What     string // a state, or how the connection ended: failed or closed
+	From, To float64
+	Reason   string
+}
+
+// Stays returns the states of a path and the ends of its connections, until a time.
+func (l *Leecher) Stays(p *Path, end float64) (stays, exits []Stay) {
+	in := false
+	for _, c := range l.Choices {
+		if c.Path != p || c.T > end {
+			continue
+		}
+		if in {
+			stays[len(stays)-1].To = c.T
+		}
+		state, ok := map[string]string{
+			"selected": Connecting, "opened": InUse, "returned": InUse, "parked": Parked, "probed": Probed,
+		}[c.Event]
+		if in = ok; ok {
+			stays = append(stays, Stay{state, c.T, end, c.Reason})
+		} else {
+			exits = append(exits, Stay{c.Event, c.T, c.T, c.Reason})
+		}
+	}
+	return stays, exits
+}
+
 // pieceSample is when a leecher verified a piece.
 type pieceSample struct {
 	t       float64
