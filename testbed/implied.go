@@ -21,8 +21,8 @@ type Pair struct{ Src, Dst pathsel.IA }
 // the enumeration would also count segments that no beacon ever travels.
 const maxSegmentHops = 10
 
-// segments are those that control services know once beaconing has converged, by the core AS where
-// their beacons started (Src) and the AS that the beacons reached.
+// segments are the path segments that control services know once beaconing has converged. A Pair
+// is the core AS where a beacon started and the AS that it reached.
 type segments struct {
 	core, down map[Pair][]*segment.PathSegment
 }
@@ -228,7 +228,7 @@ func (g beaconGraph) segments(
 	return found, nil
 }
 
-// segment makes the unsigned skeleton of a path segment: what the combinator looks at and no more.
+// segment makes the unsigned skeleton of a path segment, with the fields that the combinator reads.
 func (g beaconGraph) segment(origin pathsel.IA, links []halfLink) *segment.PathSegment {
 	s := &segment.PathSegment{Info: segment.Info{Timestamp: time.Unix(1, 0)}}
 	at, ingress, ingressMTU := origin, uint16(0), 0

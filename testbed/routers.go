@@ -67,7 +67,7 @@ func (n *Network) startServices(program string) error {
 }
 
 // restartServices starts the control services anew, configured by g, and waits until they answer.
-// They keep in files what they know.
+// Their databases are files, so they still know all segments.
 func (n *Network) restartServices(ctx context.Context, g generator, program string) error {
 	if err := n.replaceServices(g, program); err != nil {
 		return err

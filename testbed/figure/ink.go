@@ -8,7 +8,7 @@ import (
 // Ink is the role of a colour; the theme says what it looks like.
 type Ink int
 
-// Inks. Those from Series on are for what is compared.
+// Inks. Compared things have the inks from Series on.
 const (
 	Paper  Ink = iota // the background
 	Text              // titles and other important things

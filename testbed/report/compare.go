@@ -151,7 +151,7 @@ func otherMachine(a, b scenario.About) (why []string) {
 	return why
 }
 
-// doubts returns what a reader must know before any figure.
+// doubts returns reasons to doubt the whole comparison.
 func doubts(a, b scenario.About) []string {
 	out := append([]string{}, otherMachine(a, b)...)
 	for i, x := range []scenario.About{a, b} {

@@ -77,7 +77,7 @@ func (c *course) figures() []figure.Figure {
 	return []figure.Figure{c.ratesFigure(), c.timelineFigure(), c.networkFigure(), c.cpuFigure()}
 }
 
-// from returns the beginning of what is drawn, to its end.
+// from and to return the beginning and the end of the time that figures show.
 func (c *course) from() (from float64) {
 	for _, l := range c.leechers {
 		if len(l.Payload.T) > 0 {

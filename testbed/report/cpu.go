@@ -10,7 +10,7 @@ import (
 	"braid/testbed/scenario"
 )
 
-// load is what a process cost from the first payload byte to the end.
+// load is the cost of a process, from the first payload byte to the end.
 type load struct {
 	name                    string
 	cpu, cores, perGB, peak float64

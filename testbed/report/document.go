@@ -25,7 +25,7 @@ type document struct {
 	tail   string // prose after the last
 }
 
-// block is a place for results. The comment that begins it says in YAML what they are.
+// block is a place for results. The comment that begins it describes them in YAML.
 type block struct {
 	prose     string // before it
 	directive string // the comment

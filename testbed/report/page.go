@@ -179,8 +179,8 @@ func (p page) figures() (all []placed) {
 	return all
 }
 
-// HTML escapes texts by itself, except those of figures, which do it themselves. Markdown needs
-// plain.
+// functions are those of the templates. The HTML template escapes all texts but figures, which
+// escape their own; the Markdown template must call plain.
 var functions = template.FuncMap{
 	"draw":   func(p placed) template.HTML { return template.HTML(p.Inline()) },
 	"styles": func() template.CSS { return template.CSS(pageCSS + figure.CSS()) },

@@ -337,7 +337,7 @@ func drawLines(f *figure.Figure, at figure.Frame, lines []line, more bool, names
 	}
 }
 
-// ratesText says what the figure shows, for a reader who cannot see it.
+// ratesText describes the figure for people who cannot see it.
 func (c *course) ratesText() string {
 	var s []string
 	for _, l := range c.leechers {

@@ -83,7 +83,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	return a.result(record, failed)
 }
 
-// failure is an error that is a result of the run: braid did not do what it was asked for.
+// failure is an error that is a result of the run: a peer failed, not the experiment.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }

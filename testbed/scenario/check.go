@@ -26,7 +26,7 @@ const (
 	minSample = 10 * time.Millisecond
 )
 
-// check returns what is wrong with a scenario, and applies its links to the topology.
+// check returns an error for a scenario that cannot be run, and applies its links to the topology.
 func (s *Scenario) check() error {
 	wrong := func(key, format string, args ...any) error {
 		return onLine(s.lines.of(key), key+": "+format, args...)
@@ -105,7 +105,7 @@ func list[V any](names map[string]V) string {
 // (TCP_CA_NAME_MAX).
 var tcpName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,14}$`)
 
-// checkVariant returns what is wrong with the scenario in a variant.
+// checkVariant does the same for the scenario in a variant.
 func (s *Scenario) checkVariant(v Variant) error {
 	x, err := s.in(v)
 	if err != nil {
@@ -277,7 +277,7 @@ func (s *Scenario) checkPeers() error {
 	return nil
 }
 
-// checkPeer returns what is wrong with a peer, which comes after others.
+// checkPeer returns an error for a peer that cannot follow the earlier ones in the list.
 func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
 	if err := plainName(p.Name); err != nil {
 		return err

@@ -44,7 +44,7 @@ type pathFold struct {
 	read map[string]float64 // by torrent
 }
 
-// Bounds of what is read: 20 leechers with ten paths each make 2.4 million samples in ten minutes.
+// Bounds of the samples that are read: 20 leechers with ten paths each make 2.4 million samples in ten minutes.
 const (
 	maxSamples  = 8 << 20
 	maxKeys     = 10_000 // paths, processes and events

@@ -181,9 +181,10 @@ func (r *Record) began() (first float64, ok bool) {
 	return first, len(r.Leechers) > 0
 }
 
-// leastTime returns T*, the least time in seconds from the first leecher's start in which the links
-// could have carried what the leechers got. It is the longest of the time that all need together
-// and the times that each would need alone. This is exact for one leecher and for equal leechers.
+// leastTime returns T*, the least time in seconds, from the first leecher's start, in which the
+// links could have carried the payload of all leechers. It is the longest of two times: the time
+// that all need together, and the longest time that one would need alone. This is exact for one
+// leecher and for equal leechers.
 // ok is false if leechers download from each other, or if a bulk flow competes.
 func (r *Record) leastTime() (t float64, ok bool, err error) {
 	first, ok := r.began()

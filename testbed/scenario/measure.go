@@ -233,9 +233,9 @@ func ratio(r *Record, m Measure) (float64, bool, error) {
 	return m.between(r, from, to) / base, ok && base > 0, nil
 }
 
-// efficiency returns the payload of leechers and bulk flows divided by what the links could have
-// carried. Of one leecher, it is about the time from its start to its end, and what they could have
-// carried to it alone.
+// efficiency returns the payload of leechers and bulk flows, divided by the payload that the links
+// could have carried. For one leecher, it counts the time from its start to its end, and compares
+// with a network that the leecher has to itself.
 func efficiency(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
 	if m.Of == "" {

@@ -187,7 +187,8 @@ func (a *attempt) download(p Peer, torrents []string, out string) []string {
 }
 
 // common returns the arguments of every braid with peers. Each needs its own key, because peers
-// with the same key are one peer. Peers know those that the scenario says, unless it asks for more.
+// with the same key are one peer. Peer exchange is off, so that peers know only the peers of the
+// scenario, unless its args turn it on.
 func (a *attempt) common(name string) []string {
 	return []string{"--identity", filepath.Join(a.scratch, name+".pem"), "--json", "--pex", "off"}
 }

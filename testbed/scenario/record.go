@@ -9,7 +9,7 @@ import (
 	"braid/testbed"
 )
 
-// Record is what the samples of a run say. All figures are made from it. Times are in seconds after
+// Record is a run as its samples describe it. All figures are made from it. Times are in seconds after
 // the first payload byte of any leecher; earlier times are negative.
 type Record struct {
 	Scenario  Scenario // in the variant that was run

@@ -23,7 +23,7 @@ type RunDir struct {
 	Results   []Result // by scenario, variant in the scenario's order, and run
 }
 
-// Bounds of what is read of a run directory.
+// Bounds of the files of a run directory.
 const (
 	maxRunFile    = 16 << 20
 	maxResultFile = 4 << 20

@@ -13,8 +13,8 @@ import (
 	"braid/testbed"
 )
 
-// samplesFile holds all that was seen of a run: JSON objects, one a line, those of each source in
-// the order of time. A peer on a busy machine may be heard late.
+// samplesFile has all samples of a run as JSON objects, one a line. Samples of one source are in the
+// order of time, but a peer on a busy machine may be heard late.
 const samplesFile = "samples.jsonl"
 
 // glanceEvery is the time between two looks at links, processes and flows. Reading memory from the

@@ -16,8 +16,8 @@ import (
 
 // How fast data can spread from seeds to leechers that pass it on to each other.
 //
-// A leecher can send what it gets to others, so the most that all can get at once is not a sum over
-// paths. If all want the same data, the highest rate R for all is the largest for which each
+// A leecher can pass its data on, so the rate at which all get data is not a sum over paths. If all
+// want the same data, the highest rate R for all is the largest for which each
 // leecher alone could get a flow R from the seeds over all other peers (Edmonds 1973). So there are
 // rates x between pairs that the links can carry, such that no set of peers with a seed is cut off
 // from a leecher by less than R. This is a linear programme with a row for each cut. The few cuts
@@ -98,8 +98,9 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err erro
 	}
 }
 
-// addSpread adds the figures of a swarm to those of a run: the limit T*, and the time in parts of
-// it. Efficiency, which compares with what seeds send, says nothing of a swarm and goes.
+// addSpread adds the figures of a swarm to those of a run: the limit T*, and the time divided by it.
+// It deletes the efficiency, which compares with the data that seeds send, and says nothing of a
+// swarm.
 func (r *Record) addSpread(figures map[string]float64) error {
 	if !r.feed {
 		return nil

@@ -107,8 +107,7 @@ func (w *When) later(by time.Duration) *When {
 	return &When{After: w.After + by}
 }
 
-// properties of a link by name, as [testbed.LinkChange.Set] reads them. Those that are missing stay
-// as they are.
+// properties of a link by name, as [testbed.LinkChange.Set] reads them. The link keeps the others.
 type properties map[string]yaml.Node
 
 func (p properties) read() (c testbed.LinkChange, err error) {

@@ -184,7 +184,7 @@ func (r *run) approach(ctx context.Context, e *scionnet.Endpoint, i int) (net.Co
 	return e.Dial(ctx, remote, paths[i%len(paths)], nil)
 }
 
-// abuse does to the nth connection what the fault says.
+// abuse attacks a seeder over the nth connection.
 func (r *run) abuse(ctx context.Context, c net.Conn, f Fault, i int) {
 	t := r.torrents[i%len(r.torrents)]
 	if f.Kind == Silence && i%4 < 2 { // not even a handshake

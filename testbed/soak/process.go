@@ -102,7 +102,7 @@ func (r *run) serve(ctx context.Context, name string) error {
 	return nil
 }
 
-// Level is what a process uses.
+// Level is the resources that a process has in use.
 type Level struct {
 	Goroutines  int    `json:"goroutines"`
 	Heap        int64  `json:"heap_bytes"`   // in use, after a garbage collection

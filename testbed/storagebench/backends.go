@@ -163,7 +163,7 @@ func (c Case) read(ctx context.Context, m medium, pieces int) error {
 	return nil
 }
 
-// medium is what is measured.
+// medium is a backend, or plain pwrite and pread.
 type medium struct {
 	at          func(piece int) readWriterAt
 	done        func(piece int) error // all of the piece is written

@@ -111,7 +111,7 @@ func (b Bench) Slow(ctx context.Context, slow, rounds int, d time.Duration) (Slo
 	return out, nil
 }
 
-// KillResult is what a tracker still knows after it was killed.
+// KillResult counts the peers that a tracker has forgotten because it was killed.
 type KillResult struct {
 	Sync         float64 `json:"sync_s"` // how often the journal is written
 	Margin       float64 `json:"margin_s"`
