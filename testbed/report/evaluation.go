@@ -198,92 +198,67 @@ func without(whole, run scenario.Scenario) (names []string) {
 
 // table returns the block's table: a line for each variant, with our results and the original's.
 func (b *block) table(s scenario.Scenario, vs []variant) table {
-	t := table{
-		Caption: s.Name, Names: 1,
-		Head: []string{"variant", "runs", "time s", "at best s", "of the limit"},
-		Note: "CPU in seconds for each GB of payload.",
-	}
+	t := columns{of: vs, table: table{Caption: s.Name, Names: 1, Note: "CPU in seconds for each GB of payload."}}
 	if slices.ContainsFunc(vs, func(v variant) bool { return v.summary.Runs > 1 }) {
 		t.Note = "Means ± standard deviation; " + t.Note
 	}
+	t.add("variant", nameCell)
+	t.add("runs", func(v variant) cell {
+		if v.summary.Failed > 0 || !v.summary.Verified {
+			return cell{fmt.Sprintf("%d, %d failed", v.summary.Runs, v.summary.Failed), "missed"}
+		}
+		return cell{Text: fmt.Sprint(v.summary.Runs)}
+	})
+	t.add("time s", func(v variant) cell { return meanCell(v.summary, "seconds") })
+	t.figure("at best s", "t-star", mean)
+	t.add("of the limit", func(v variant) cell {
+		if _, ok := v.summary.Figures["e"]; ok {
+			return meanCell(v.summary, "e")
+		}
+		if f, ok := v.summary.Figures["over-t-star"]; ok {
+			return cell{value(1 / f.Mean), meanCell(v.summary, "over-t-star").Mark}
+		}
+		return cell{Text: "-"}
+	})
 	for _, c := range scenario.Components {
-		t.Head = append(t.Head, "CPU "+c)
+		t.figure("CPU "+c, "cpu-"+c, mean)
 	}
-	t.Head = append(t.Head, "CPU-bound")
-	columns := slices.Clone(b.Figures)
+	t.add("CPU-bound", busyCell)
+	figures := slices.Clone(b.Figures)
 	for _, v := range vs {
 		for _, e := range v.summary.Expected {
-			if e.Figure != "e" && e.Figure != "over-t-star" && !slices.Contains(columns, e.Figure) {
-				columns = append(columns, e.Figure)
+			if e.Figure != "e" && e.Figure != "over-t-star" && !slices.Contains(figures, e.Figure) {
+				figures = append(figures, e.Figure)
 			}
 		}
 	}
-	for _, c := range columns {
-		if want := s.Expect[c]; want != "" {
-			c += " (wanted: " + want + ")"
+	for _, name := range figures {
+		head := name
+		if want := s.Expect[name]; want != "" {
+			head += " (wanted: " + want + ")"
 		}
-		t.Head = append(t.Head, c)
+		t.add(head, func(v variant) cell { return meanCell(v.summary, name) })
 	}
 	if b.Against != "" {
-		t.Head = append(t.Head, "time, × "+b.Against)
+		var base float64
+		if i := slices.IndexFunc(vs, func(v variant) bool { return v.name == b.Against }); i >= 0 {
+			base = vs[i].summary.Figures["seconds"].Mean
+		}
+		t.figure("time, × "+b.Against, "seconds", func(r scenario.Range) string { return ratioOf(r.Mean, base) })
 	}
 	if len(b.Original) > 0 {
-		t.Head = append(t.Head, "original, "+cmp.Or(b.OriginalIs, "s"))
+		t.add("original, "+cmp.Or(b.OriginalIs, "s"), func(v variant) cell {
+			return cell{Text: cmp.Or(b.Original[v.name], "-")}
+		})
 		if b.Against != "" {
-			t.Head = append(t.Head, "original, × "+b.Against)
+			t.add("original, × "+b.Against, func(v variant) cell {
+				x, _ := strconv.ParseFloat(b.Original[v.name], 64)
+				y, _ := strconv.ParseFloat(b.Original[b.Against], 64)
+				return cell{Text: ratioOf(x, y)}
+			})
 		}
 	}
-	base := 0.0
-	for _, v := range vs {
-		if v.name == b.Against {
-			base = v.summary.Figures["seconds"].Mean
-		}
-	}
-	for _, v := range vs {
-		t.Rows = append(t.Rows, b.row(v, columns, base))
-	}
-	return t
-}
-
-func (b *block) row(v variant, columns []string, base float64) []cell {
-	sum := v.summary
-	runs := cell{strconv.Itoa(sum.Runs), ""}
-	if sum.Failed > 0 || !sum.Verified {
-		runs = cell{fmt.Sprintf("%d, %d failed", sum.Runs, sum.Failed), "missed"}
-	}
-	row := append(cells(v.name), runs, meanCell(sum, "seconds"), cell{"-", ""}, cell{"-", ""})
-	if f, ok := sum.Figures["t-star"]; ok {
-		row[3].Text = value(f.Mean)
-	}
-	if _, ok := sum.Figures["e"]; ok {
-		row[4] = meanCell(sum, "e")
-	} else if f, ok := sum.Figures["over-t-star"]; ok {
-		row[4] = cell{value(1 / f.Mean), meanCell(sum, "over-t-star").Mark}
-	}
-	for _, c := range scenario.Components {
-		text := "-"
-		if f, ok := sum.Figures["cpu-"+c]; ok {
-			text = value(f.Mean)
-		}
-		row = append(row, cell{text, ""})
-	}
-	row = append(row, busyCell(sum))
-	for _, c := range columns {
-		row = append(row, meanCell(sum, c))
-	}
-	if b.Against != "" {
-		row = append(row, cell{ratioOf(sum.Figures["seconds"].Mean, base), ""})
-	}
-	if len(b.Original) > 0 {
-		theirs := b.Original[v.name]
-		row = append(row, cell{cmp.Or(theirs, "-"), ""})
-		if b.Against != "" {
-			x, _ := strconv.ParseFloat(theirs, 64)
-			y, _ := strconv.ParseFloat(b.Original[b.Against], 64)
-			row = append(row, cell{ratioOf(x, y), ""})
-		}
-	}
-	return row
+	return t.table
 }
 
 func ratioOf(x, base float64) string {

@@ -124,49 +124,39 @@ func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) st
 
 // summaryTable summarises the report.
 func summaryTable(sections []section) table {
-	t := table{
-		Caption: "All scenarios: medians", Names: 3,
-		Head: []string{
-			"scenario", "variant", "expectations", "runs", "time s", "± sd", "T*/T", "efficiency (e)",
-			"longest gap s", "CPU-bound",
-		},
-		Note: ofIntervals,
-	}
+	t := columns{table: table{Caption: "All scenarios: medians", Names: 3, Note: ofIntervals}}
 	for _, s := range sections {
-		for _, v := range s.variants {
-			x := v.summary
-			expected := cell{"none", ""}
-			if x.Baseline {
-				expected.Text = "none, a baseline"
-			}
-			if n := len(x.Expected); n > 0 {
-				var missed []string
-				for _, e := range x.Missed() {
-					missed = append(missed, e.Figure+" "+e.Want)
-				}
-				expected = cell{fmt.Sprintf("%d of %d met", n-len(missed), n), "met"}
-				if len(missed) > 0 {
-					expected = cell{expected.Text + "; not " + strings.Join(missed, ", "), "missed"}
-				}
-			}
-			median := func(name string) string {
-				if f, ok := x.Figures[name]; ok {
-					return spread(f)
-				}
-				return "-"
-			}
-			row := append(cells(s.Name, v.name), expected)
-			row = append(row, cells(fmt.Sprint(x.Runs), median("seconds"), "-", "-", median("e"), median("gap"))...)
-			if f := x.Figures["seconds"]; f.Runs > 1 {
-				row[5].Text = value(f.SD)
-			}
-			if f, ok := x.Figures["over-t-star"]; ok {
-				row[6].Text = value(1 / f.Median)
-			}
-			t.Rows = append(t.Rows, append(row, busyCell(x)))
-		}
+		t.of = append(t.of, s.variants...)
 	}
-	return t
+	t.add("scenario", func(v variant) cell { return cell{Text: v.summary.Scenario} })
+	t.add("variant", nameCell)
+	t.add("expectations", func(v variant) cell { return expectationsCell(v.summary) })
+	t.add("runs", func(v variant) cell { return cell{Text: fmt.Sprint(v.summary.Runs)} })
+	t.figure("time s", "seconds", spread)
+	t.figure("± sd", "seconds", deviation)
+	t.figure("T*/T", "over-t-star", ofLimit)
+	t.figure("efficiency (e)", "e", spread)
+	t.figure("longest gap s", "gap", spread)
+	t.add("CPU-bound", busyCell)
+	return t.table
+}
+
+// expectationsCell says how many expectations are met, and which are not.
+func expectationsCell(s scenario.Summary) cell {
+	var missed []string
+	for _, e := range s.Missed() {
+		missed = append(missed, e.Figure+" "+e.Want)
+	}
+	met := fmt.Sprintf("%d of %d met", len(s.Expected)-len(missed), len(s.Expected))
+	switch {
+	case len(missed) > 0:
+		return cell{met + "; not " + strings.Join(missed, ", "), "missed"}
+	case len(s.Expected) > 0:
+		return cell{met, "met"}
+	case s.Baseline:
+		return cell{Text: "none, a baseline"}
+	}
+	return cell{Text: "none"}
 }
 
 func (p page) figures() (all []placed) {

@@ -70,43 +70,80 @@ func spread(r scenario.Range) string {
 const ofIntervals = "Brackets hold the 95 % confidence interval of the median, by bootstrap over the runs. " +
 	"With few runs it is the range of their values; one run has none."
 
-// timesTable shows how long downloads took.
-func timesTable(name string, vs []variant) table {
-	t := table{
-		Caption: name + ": time until the last leecher was done, in seconds", Names: 1,
-		Head: []string{
-			"variant", "runs", "mean", "± sd", "median [95 % CI]", "min", "max", "T*", "T*/T", "data right",
-			"CPU-bound",
-		},
-		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could " +
-			"have carried the payload, and T*/T compares it with the time taken. " + ofIntervals,
-	}
-	for _, v := range vs {
-		r := v.summary.Figures["seconds"]
-		row := cells(v.name, fmt.Sprint(v.summary.Runs),
-			value(r.Mean), value(r.SD), spread(r), value(r.Min), value(r.Max), "-", "-")
-		if r.Runs < 2 {
-			row[3].Text = "-"
-		}
-		if star, ok := v.summary.Figures["t-star"]; ok {
-			row[7].Text = value(star.Median)
-			row[8].Text = value(1 / v.summary.Figures["over-t-star"].Median)
-		}
-		right := cell{"all", "met"}
-		if !v.summary.Verified || v.summary.Failed > 0 {
-			right = cell{fmt.Sprintf("%d runs failed", v.summary.Failed), "missed"}
-		}
-		t.Rows = append(t.Rows, append(row, right, busyCell(v.summary)))
-	}
-	return t
+// columns is a table with a row for each variant, which is made column by column.
+type columns struct {
+	table
+	of []variant
 }
 
+func (t *columns) add(head string, of func(variant) cell) {
+	t.Head = append(t.Head, head)
+	if t.Rows == nil {
+		t.Rows = make([][]cell, len(t.of))
+	}
+	for i, v := range t.of {
+		t.Rows[i] = append(t.Rows[i], of(v))
+	}
+}
+
+// figure adds a figure, in a form such as spread or mean.
+func (t *columns) figure(head, name string, form func(scenario.Range) string) {
+	t.add(head, func(v variant) cell {
+		f, ok := v.summary.Figures[name]
+		if !ok {
+			return cell{Text: "-"}
+		}
+		return cell{Text: form(f)}
+	})
+}
+
+func mean(r scenario.Range) string   { return value(r.Mean) }
+func median(r scenario.Range) string { return value(r.Median) }
+
+func deviation(r scenario.Range) string {
+	if r.Runs < 2 {
+		return "-"
+	}
+	return value(r.SD)
+}
+
+// ofLimit turns time in parts of T* into the part of the limit that was reached.
+func ofLimit(r scenario.Range) string { return value(1 / r.Median) }
+
+func nameCell(v variant) cell { return cell{Text: v.name} }
+
 // busyCell shows in how many runs the machine was the limit.
-func busyCell(s scenario.Summary) cell {
-	if s.CPUBound == 0 {
+func busyCell(v variant) cell {
+	if v.summary.CPUBound == 0 {
 		return cell{Text: "no"}
 	}
-	return cell{fmt.Sprintf("%d of %d", s.CPUBound, s.Runs), "bound"}
+	return cell{fmt.Sprintf("%d of %d", v.summary.CPUBound, v.summary.Runs), "bound"}
+}
+
+// timesTable shows how long downloads took.
+func timesTable(name string, vs []variant) table {
+	t := columns{of: vs, table: table{
+		Caption: name + ": time until the last leecher was done, in seconds", Names: 1,
+		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could " +
+			"have carried the payload, and T*/T compares it with the time taken. " + ofIntervals,
+	}}
+	t.add("variant", nameCell)
+	t.add("runs", func(v variant) cell { return cell{Text: fmt.Sprint(v.summary.Runs)} })
+	t.figure("mean", "seconds", mean)
+	t.figure("± sd", "seconds", deviation)
+	t.figure("median [95 % CI]", "seconds", spread)
+	t.figure("min", "seconds", func(r scenario.Range) string { return value(r.Min) })
+	t.figure("max", "seconds", func(r scenario.Range) string { return value(r.Max) })
+	t.figure("T*", "t-star", median)
+	t.figure("T*/T", "over-t-star", ofLimit)
+	t.add("data right", func(v variant) cell {
+		if !v.summary.Verified || v.summary.Failed > 0 {
+			return cell{fmt.Sprintf("%d runs failed", v.summary.Failed), "missed"}
+		}
+		return cell{"all", "met"}
+	})
+	t.add("CPU-bound", busyCell)
+	return t.table
 }
 
 // figuresTable shows every figure, with the scenario's expectation.
