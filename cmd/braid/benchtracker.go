@@ -119,20 +119,21 @@ func benchTrackerRates(
 		}
 		return r, err
 	}
-	rows, err := bench.Turns(ctx, b.Int("runs"), len(cases), measure)
-	for i, c := range cases {
-		of := func(f func(trackerbench.Row) float64) float64 { return bench.Median(rows[i], f) }
-		if !b.Bool("json") && len(rows[i]) > 0 {
-			table.Add(nil, "%s\t%s\t%d\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t",
-				c.Tracker, c.Transport, c.Window,
-				of(func(r trackerbench.Row) float64 { return r.Rate }),
-				of(func(r trackerbench.Row) float64 { return r.PerCPU }),
-				of(func(r trackerbench.Row) float64 { return r.P50 }),
-				of(func(r trackerbench.Row) float64 { return r.P99 }),
-				of(func(r trackerbench.Row) float64 { return float64(r.Lost) }))
+	emit := func(i int, rows []trackerbench.Row) {
+		if b.Bool("json") {
+			return // each row is written already
 		}
+		c := cases[i]
+		of := func(f func(trackerbench.Row) float64) float64 { return bench.Median(rows, f) }
+		table.Add(nil, "%s\t%s\t%d\t%.0f\t%.0f\t%.2f\t%.2f\t%.0f\t",
+			c.Tracker, c.Transport, c.Window,
+			of(func(r trackerbench.Row) float64 { return r.Rate }),
+			of(func(r trackerbench.Row) float64 { return r.PerCPU }),
+			of(func(r trackerbench.Row) float64 { return r.P50 }),
+			of(func(r trackerbench.Row) float64 { return r.P99 }),
+			of(func(r trackerbench.Row) float64 { return float64(r.Lost) }))
 	}
-	return table.End(err)
+	return table.End(bench.Turns(ctx, b.Int("runs"), len(cases), measure, emit))
 }
 
 // benchTrackerTrial runs a trial, and returns its result and the result in words.

@@ -43,12 +43,19 @@ func Range[T any](runs []T, figure func(T) float64) [2]float64 {
 }
 
 // Turns calls do for each of so many cases once in every run, so that changes on the machine affect
-// all cases alike. It stops at the first error, or when ctx ends, and returns the results of each
-// case so far.
+// all cases alike. It stops at the first error, or when ctx ends. In any case it calls emit at the
+// end for each case that has results.
 func Turns[R any](
-	ctx context.Context, runs, cases int, do func(run, i int) (R, error),
-) ([][]R, error) {
+	ctx context.Context, runs, cases int, do func(run, i int) (R, error), emit func(i int, results []R),
+) error {
 	results := make([][]R, cases)
+	defer func() {
+		for i, r := range results {
+			if len(r) > 0 {
+				emit(i, r)
+			}
+		}
+	}()
 	for run := range runs {
 		for i := range cases {
 			r, err := do(run, i)
@@ -56,12 +63,12 @@ func Turns[R any](
 				err = ctx.Err()
 			}
 			if err != nil {
-				return results, err
+				return err
 			}
 			results[i] = append(results[i], r)
 		}
 	}
-	return results, nil
+	return nil
 }
 
 // Rows writes results: as JSON each one at once, as a table all of them at the end.

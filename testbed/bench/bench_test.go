@@ -131,13 +131,14 @@ func TestTurns(t *testing.T) {
 		{"11", [][]string{{"00", "10"}, {"01"}}},
 		{"00", [][]string{nil, nil}},
 	} {
-		got, err := Turns(t.Context(), 2, 2, func(run, i int) (string, error) {
+		got := make([][]string, 2)
+		err := Turns(t.Context(), 2, 2, func(run, i int) (string, error) {
 			turn := fmt.Sprint(run) + fmt.Sprint(i)
 			if turn == tt.fails {
 				return "", why
 			}
 			return turn, nil
-		})
+		}, func(i int, results []string) { got[i] = results })
 		if !slices.EqualFunc(got, tt.want, slices.Equal) || errors.Is(err, why) != (tt.fails != "") {
 			t.Errorf("fails at %q: %q, %v", tt.fails, got, err)
 		}
@@ -146,13 +147,14 @@ func TestTurns(t *testing.T) {
 
 func TestTurnsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	got, err := Turns(ctx, 2, 2, func(run, i int) (int, error) {
+	got := make([][]int, 2)
+	err := Turns(ctx, 2, 2, func(run, i int) (int, error) {
 		if run == 1 {
 			cancel()
 			return 0, errors.New("killed")
 		}
 		return i, nil
-	})
+	}, func(i int, results []int) { got[i] = results })
 	if want := [][]int{{0}, {1}}; !errors.Is(err, context.Canceled) || !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -57,7 +57,7 @@ func Cases(bytes int64) (out []Case) {
 func Compare(
 	ctx context.Context, cases []Case, runs int, dir string, progress func(string), emit func(Result),
 ) error {
-	results, err := bench.Turns(ctx, runs, len(cases), func(run, i int) (Result, error) {
+	return bench.Turns(ctx, runs, len(cases), func(run, i int) (Result, error) {
 		if i == 0 {
 			progress(fmt.Sprintf("run %d of %d: %d cases of %d MiB", run+1, runs, len(cases), cases[0].Bytes>>20))
 		}
@@ -66,13 +66,7 @@ func Compare(
 			err = fmt.Errorf("measure %s: %w", cases[i], err)
 		}
 		return r, err
-	})
-	for _, r := range results {
-		if len(r) > 0 {
-			emit(medianOf(r))
-		}
-	}
-	return err
+	}, func(_ int, runs []Result) { emit(medianOf(runs)) })
 }
 
 // medianOf is the result of several runs of a case: the median of each figure.

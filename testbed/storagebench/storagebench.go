@@ -97,7 +97,7 @@ func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit f
 		return err
 	}
 	defer seeder.Stop()
-	results, err := bench.Turns(ctx, cfg.Runs, len(kinds), func(run, i int) (r result, err error) {
+	return bench.Turns(ctx, cfg.Runs, len(kinds), func(run, i int) (r result, err error) {
 		kind := kinds[i]
 		cfg.Progress(fmt.Sprintf("%d MB into %s, run %d of %d", size/1e6, kind, run+1, cfg.Runs))
 		j := job{kind, payload.Torrent, filepath.Join(payload.Dir, "out"), peer}
@@ -106,13 +106,7 @@ func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit f
 			return r, fmt.Errorf("download into %s: %w", kind, err)
 		}
 		return r, nil
-	})
-	for i, kind := range kinds {
-		if len(results[i]) > 0 {
-			emit(summary(kind, size, results[i]))
-		}
-	}
-	return err
+	}, func(i int, results []result) { emit(summary(kinds[i], size, results)) })
 }
 
 func summary(kind string, size int64, results []result) Row {

@@ -178,15 +178,15 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 			return err
 		}
 	}
-	results, err := bench.Turns(ctx, cfg.Runs, len(rows), func(run, i int) (outcome, error) {
+	var failed []error
+	err = bench.Turns(ctx, cfg.Runs, len(rows), func(run, i int) (outcome, error) {
 		cfg.Progress(fmt.Sprintf("run %d of %d: %s", run+1, cfg.Runs, rows[i]))
 		s, err := transfer(ctx, cfg, rows[i], places[rows[i].place()])
 		return outcome{s, err}, nil
-	})
-	failed := []error{err}
-	for i, r := range rows {
+	}, func(i int, outcomes []outcome) {
+		r := rows[i]
 		var samples []sample
-		for _, o := range results[i] {
+		for _, o := range outcomes {
 			if o.err != nil {
 				r.Failed++
 				failed = append(failed, fmt.Errorf("%s: %w", r, o.err))
@@ -194,11 +194,9 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 				samples = append(samples, o.sample)
 			}
 		}
-		if len(results[i]) > 0 {
-			emit(summary(r, samples))
-		}
-	}
-	return errors.Join(failed...)
+		emit(summary(r, samples))
+	})
+	return errors.Join(append([]error{err}, failed...)...)
 }
 
 // outcome is that of one run of a case.
