@@ -52,6 +52,8 @@ func (n *Network) setLink(at pathsel.Interface, direction string, change func(*l
 		return fmt.Errorf("no link of topology %s ends at %s", n.opts.Topology.Name, at)
 	}
 	l := n.opts.Topology.Links[i]
+	n.changing.Lock()
+	defer n.changing.Unlock()
 	ab, ba := n.links[i].Config()
 	out, in := &ab, &ba // out leaves the AS of the interface
 	if l.B.Interface == at {

@@ -123,6 +123,7 @@ type Network struct {
 	mu        sync.Mutex // guards processes, and is held while they are exchanged
 	processes []*process
 	links     []*linkemu.Link // as in the topology
+	changing  sync.Mutex      // held between reading and setting a link's configuration
 	running   sync.WaitGroup  // of links
 	stopLinks context.CancelFunc
 	control   *controlServer
