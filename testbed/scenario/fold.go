@@ -303,7 +303,7 @@ func (f *fold) addProgress(l *leecherFold, e *event.Progress) error {
 	for _, x := range e.Paths {
 		f.samples++
 		if x.Conn > 0 {
-			continue // as in add
+			continue // as in addSaid
 		}
 		p := f.path(l, pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Fingerprint})
 		if !sane(x.RTT, x.MinRTT, x.Handshake, float64(x.BytesRead)) {

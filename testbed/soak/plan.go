@@ -85,8 +85,11 @@ func (f Fault) scope() string {
 	return string(f.Kind)
 }
 
-func (f Fault) String() string {
-	s := fmt.Sprintf("%6.1f s  %-14s for %4.1f s", f.At.Seconds(), f.Kind, f.For.Seconds())
+func (f Fault) String() string { return fmt.Sprintf("%6.1f s  %s", f.At.Seconds(), f.what()) }
+
+// what describes the fault without its time.
+func (f Fault) what() string {
+	s := fmt.Sprintf("%-14s for %4.1f s", f.Kind, f.For.Seconds())
 	switch f.Kind {
 	case Cut, Delay, Lossy, Slow, Narrow, Pause:
 		s += "  " + f.scope()

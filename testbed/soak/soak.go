@@ -340,7 +340,7 @@ func (r *run) carryOut(ctx context.Context, part Plan, name string) error {
 			if !sleep(ctx, time.Until(r.began.Add(f.At))) {
 				return
 			}
-			r.say("%-14s %s", f.Kind, strings.TrimSpace(f.String()[25:]))
+			r.say("%s", f.what())
 			if err := r.cause(ctx, f); err != nil && ctx.Err() == nil {
 				r.fail(fmt.Errorf("%s: %w", f.Kind, err))
 			}
