@@ -123,7 +123,7 @@ links:
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLauncher(false)
+	l := NewLauncher()
 	defer l.Close()
 	start := func(ia pathsel.IA, args ...string) (*IPHost, *exec.Cmd, *bytes.Buffer, io.Reader) {
 		h, err := ip.AddHost(ia)
@@ -205,7 +205,7 @@ func TestIPHostThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLauncher(false)
+	l := NewLauncher()
 	defer l.Close()
 	if err := l.Start(cmd); err != nil {
 		t.Fatal(err)

@@ -72,9 +72,6 @@ type Options struct {
 	Timeout time.Duration
 	// Progress is called from Start's goroutine as the start proceeds; may be nil.
 	Progress func(Progress) `json:"-"`
-	// Raised says that this process has raised its priority (RaisePriority). Its child processes do
-	// not inherit it.
-	Raised bool
 	// Log gets the testbed's own log; nil discards it.
 	Log *slog.Logger `json:"-"`
 }

@@ -5,37 +5,48 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// raised is the number of nice levels by which RaisePriority raises this process above its
-// children.
-const raised = 10
+// above is the number of nice levels by which RaisePriority raises this process above its children.
+const above = 10
+
+// raised says that this process has raised its priority.
+var raised atomic.Bool
 
 // RaisePriority raises this process above others if it may (as root), because its emulated links
-// must send each packet in time. It tells whether it has; only the first call does anything.
-// Launchers must know that, because processes inherit their parent's priority.
-var RaisePriority = sync.OnceValues(func() (bool, error) {
+// must send each packet in time. Only the first call does anything. Processes inherit their parent's
+// priority, so launchers lower that of theirs again.
+var RaisePriority = sync.OnceValue(func() error {
 	tasks, err := os.ReadDir("/proc/self/task") // each thread has its priority, and new threads inherit it
 	if err != nil {
-		return false, fmt.Errorf("raise priority: %w", err)
+		return fmt.Errorf("raise priority: %w", err)
 	}
 	for _, t := range tasks {
 		tid, err := strconv.Atoi(t.Name())
 		if err == nil {
-			err = reniceThread(tid, -raised)
+			err = reniceThread(tid, -above)
 		}
 		if err != nil {
-			return false, fmt.Errorf("raise priority: %w", err)
+			return fmt.Errorf("raise priority: %w", err)
 		}
 	}
-	return true, nil
+	raised.Store(true)
+	return nil
 })
 
-// lowerThread undoes that for the calling thread, which must be locked.
-func lowerThread() error { return reniceThread(0, raised) }
+// lowerThread gives the calling thread, which must be locked, the priority from before
+// RaisePriority.
+func lowerThread() error {
+	if !raised.Load() {
+		return nil
+	}
+	return reniceThread(0, above)
+}
 
+// reniceThread changes the nice level of a thread; 0 is the calling one, which must be locked.
 func reniceThread(tid, by int) error {
 	p, err := unix.Getpriority(unix.PRIO_PROCESS, tid)
 	if err != nil {

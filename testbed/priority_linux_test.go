@@ -23,11 +23,11 @@ func TestRaisedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if raised, err := RaisePriority(); !raised {
+		if err := RaisePriority(); err != nil {
 			t.Skipf("the priority cannot be raised: %v", err)
 		}
 	}
-	l := NewLauncher(true)
+	l := NewLauncher()
 	defer l.Close()
 	file, err := os.Create(t.TempDir() + "/nice")
 	if err != nil {

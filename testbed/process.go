@@ -61,15 +61,13 @@ type Launcher struct {
 	env    []string
 }
 
-// NewLauncher starts the thread. raised says that this process has raised its priority; the others
-// do not inherit it.
-func NewLauncher(raised bool) *Launcher {
+// NewLauncher starts the thread. Its processes have the priority that this process had before
+// RaisePriority.
+func NewLauncher() *Launcher {
 	l := &Launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		if raised {
-			_ = lowerThread() // needs no privilege
-		}
+		_ = lowerThread() // needs no privilege
 		for start := range l.starts {
 			start()
 		}

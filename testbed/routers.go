@@ -43,7 +43,7 @@ func (n *Network) startRouters() error {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return fmt.Errorf("create log folder: %w", err)
 	}
-	n.launcher = NewLauncher(n.opts.Raised)
+	n.launcher = NewLauncher()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, a := range n.plan.ases {

@@ -34,7 +34,7 @@ const AnyCore = -1
 // Start starts a program on one core, or on AnyCore, and writes input as JSON to its standard
 // input. The program is killed when ctx ends.
 func Start(ctx context.Context, core int, input any, command ...string) (*Process, error) {
-	p := &Process{name: command[0], launcher: testbed.NewLauncher(false)}
+	p := &Process{name: command[0], launcher: testbed.NewLauncher()}
 	if core != AnyCore {
 		command = append([]string{"taskset", "--cpu-list", strconv.Itoa(core)}, command...) // part of util-linux
 	}

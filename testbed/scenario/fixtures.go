@@ -26,7 +26,6 @@ import (
 // fixtures are kept from one run to the next, since they take time to make: data, and a network for
 // as long as runs can share it.
 type fixtures struct {
-	raised   bool // this process's priority
 	scratch  string
 	held     *os.File // the scratch directory's lock
 	launcher *testbed.Launcher
@@ -44,7 +43,7 @@ func (h *fixtures) prepare() (err error) {
 		return nil
 	}
 	if h.scratch, h.held, err = newScratch(os.TempDir()); err == nil {
-		h.launcher, h.datasets = testbed.NewLauncher(h.raised), map[dataKey]*dataset{}
+		h.launcher, h.datasets = testbed.NewLauncher(), map[dataKey]*dataset{}
 	}
 	return err
 }
@@ -90,7 +89,7 @@ func (h *fixtures) open(ctx context.Context, t turn, o Options) (err error) {
 	case t.Router == "fast":
 		opts.RouterCommand = []string{o.Braid, "testbed", "router"}
 	}
-	opts.Raised, opts.Progress = h.raised, o.Network
+	opts.Progress = o.Network
 	opts.Dir, opts.SCIONBin = filepath.Join(h.scratch, "network"), o.SCIONBin
 	opts.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	began := time.Now()

@@ -69,8 +69,8 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 	if err := writeRun(o, scenarios); err != nil {
 		return nil, err
 	}
-	raised, _ := testbed.RaisePriority() // without it, the links have no priority over peers
-	h := fixtures{raised: raised}
+	_ = testbed.RaisePriority() // without it, the links have no priority over peers
+	var h fixtures
 	defer func() { err = errors.Join(err, h.close()) }()
 	var errs []error
 	for _, s := range scenarios {

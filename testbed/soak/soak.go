@@ -156,7 +156,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	plan := NewPlan(o.Seed, o.Length)
 	ctx, fail := context.WithCancelCause(ctx)
 	r := &run{
-		Options: o, began: time.Now(), fail: fail, launcher: testbed.NewLauncher(false),
+		Options: o, began: time.Now(), fail: fail, launcher: testbed.NewLauncher(),
 		serving: map[string]*process{}, downloading: map[*process]bool{},
 		result: Result{Seed: o.Seed, Faults: map[Kind]int{}, Hostile: map[string]int{}},
 	}
