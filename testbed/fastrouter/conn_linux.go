@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/scionproto/scion/private/underlay/conn"
+	"github.com/scionproto/scion/router"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
@@ -33,7 +34,12 @@ type batchConn struct {
 	out *udpbatch.Writer
 }
 
-func open(local, remote netip.AddrPort, cfg *conn.Config) (*batchConn, error) {
+// opener opens the sockets of scionproto's underlay (udpip.ConnOpener).
+type opener struct{}
+
+func (opener) UDPCanReuseLocal() bool { return true }
+
+func (opener) Open(local, remote netip.AddrPort, cfg *conn.Config) (router.BatchConn, error) {
 	reuse := func(_, _ string, raw syscall.RawConn) error { // the links of a router share its internal address
 		var opt error
 		err := raw.Control(func(fd uintptr) {

@@ -12,14 +12,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"runtime"
 	_ "unsafe" // for go:linkname
 
 	"github.com/scionproto/scion/pkg/log"
 	"github.com/scionproto/scion/private/config"
-	"github.com/scionproto/scion/private/underlay/conn"
 	"github.com/scionproto/scion/router"
 	routerconfig "github.com/scionproto/scion/router/config"
 	"github.com/scionproto/scion/router/control"
@@ -80,12 +78,3 @@ func Run(ctx context.Context, file string) error {
 	g.Go(func() error { return dp.DataPlane.Run(ctx) })
 	return g.Wait()
 }
-
-// opener opens the sockets of scionproto's underlay (udpip.ConnOpener).
-type opener struct{}
-
-func (opener) Open(local, remote netip.AddrPort, cfg *conn.Config) (router.BatchConn, error) {
-	return open(local, remote, cfg)
-}
-
-func (opener) UDPCanReuseLocal() bool { return true }

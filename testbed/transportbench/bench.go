@@ -129,14 +129,6 @@ func cases(fast bool) []Row {
 	return append(rows, downloads...)
 }
 
-// wants tells whether the run has the row.
-func (cfg Config) wants(r Row) bool {
-	return (len(cfg.Only) == 0 || slices.Contains(cfg.Only, r.Case)) &&
-		(len(cfg.Routers) == 0 || slices.Contains(cfg.Routers, r.Routers)) &&
-		(len(cfg.MTUs) == 0 || slices.Contains(cfg.MTUs, r.MTU)) &&
-		(cfg.Braid != "" || !isDownload(r.Case))
-}
-
 //go:embed network.topo
 var network string
 
@@ -217,8 +209,12 @@ func transfer(ctx context.Context, cfg Config, r Row, at place) (sample, error) 
 
 // rows returns the cases of the run, in the order of the table.
 func (cfg Config) rows() ([]Row, error) {
-	rows := cases(len(cfg.FastRouter) > 0)
-	rows = slices.DeleteFunc(rows, func(r Row) bool { return !cfg.wants(r) })
+	rows := slices.DeleteFunc(cases(len(cfg.FastRouter) > 0), func(r Row) bool {
+		return len(cfg.Only) > 0 && !slices.Contains(cfg.Only, r.Case) ||
+			len(cfg.Routers) > 0 && !slices.Contains(cfg.Routers, r.Routers) ||
+			len(cfg.MTUs) > 0 && !slices.Contains(cfg.MTUs, r.MTU) ||
+			cfg.Braid == "" && isDownload(r.Case)
+	})
 	if len(rows) == 0 {
 		return nil, errors.New("no case matches the selection")
 	}
