@@ -45,11 +45,7 @@ func TestCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cores := []int{AnyCore}
-	if runtime.GOOS == "linux" {
-		cores = append(cores, 0)
-	}
-	for _, core := range cores {
+	for _, core := range []int{AnyCore, 0} {
 		var got double
 		if err := Call(t.Context(), core, double{21}, &got, self, asWorker); err != nil || got.Value != 42 {
 			t.Errorf("on core %d: %+v, %v", core, got, err)
