@@ -107,7 +107,8 @@ func Draw(rows []Row) figure.Figure {
 	for i, name := range casesOf(rows) {
 		ink, dash := figure.SeriesInk(i)
 		x, y := left+2*panelWidth+between+14, above+20*float64(i)+10
-		f.Add(figure.Segment(x, y, x+18, y, ink).Wide(2).Dashed(dash...), figure.Words(x+24, y+4, name, figure.Text, figure.Start))
+		f.Add(figure.Segment(x, y, x+18, y, ink).Wide(2).Dashed(dash...),
+			figure.Words(x+24, y+4, name, figure.Text, figure.Start))
 	}
 	return f
 }
