@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"braid/client"
-	"braid/tracker"
 )
 
 // Priority orders torrents in the queue.
@@ -22,26 +22,6 @@ const (
 	PriorityNormal Priority = 0
 	PriorityHigh   Priority = 1
 )
-
-// Change is a change of a torrent's options. A nil field leaves the option as it is.
-type Change struct {
-	Name     *string // for users; empty: that of the torrent. No file is renamed: see Torrent.Rename
-	Labels   *[]string
-	Priority *Priority
-	// Files are priorities of files by their index from 0 on. Other files keep theirs.
-	Files      map[int]client.Priority
-	Sequential *bool
-	Rates      *Rates // in addition to the node's
-	// HonourGlobal is false if the node's rates do not apply to the torrent.
-	HonourGlobal *bool
-	Goal         *Goal
-	Trackers     *[][]tracker.URL // tiers
-	PeerLimit    *int             // peers that it dials; 0: the node's
-	Policy       *Policy          // in addition to the node's
-	// QueuePosition is counted from 0. Torrents behind it move back.
-	QueuePosition *int
-	SuperSeeding  *client.SuperSeeding
-}
 
 // Bounds of the lists that a user can give a torrent.
 const (
@@ -81,50 +61,20 @@ func (o Options) check() error {
 	return o.Goal.check()
 }
 
-// set changes an option if the change is not nil.
-func set[T any](option, changed *T) {
-	if changed != nil {
-		*option = *changed
-	}
-}
-
-// apply returns the options after the change.
-func (c Change) apply(o Options) (_ Options, err error) {
-	set(&o.Name, c.Name)
-	set(&o.Labels, c.Labels)
-	set(&o.Priority, c.Priority)
-	set(&o.Selection.Sequential, c.Sequential)
-	set(&o.Rates, c.Rates)
-	set(&o.Goal, c.Goal)
-	set(&o.Trackers, c.Trackers)
-	set(&o.PeerLimit, c.PeerLimit)
-	set(&o.Policy, c.Policy)
-	set(&o.SuperSeeding, c.SuperSeeding)
-	if c.HonourGlobal != nil {
-		o.IgnoreGlobal = !*c.HonourGlobal
-	}
-	if len(c.Files) > 0 {
-		if o.Selection, err = withFiles(o, c.Files); err != nil {
-			return o, err
-		}
-	}
-	return o, o.check()
-}
-
-// withFiles returns the selection of a torrent in which some files have other priorities.
-func withFiles(o Options, files map[int]client.Priority) (client.Selection, error) {
-	s := o.Selection
+// SetFiles changes the priorities of files, by their index from 0. Other files keep theirs.
+func (o *Options) SetFiles(files map[int]client.Priority) error {
 	if o.Source.IsMagnet() {
-		return s, errors.New("the torrent's files are not known yet: " +
+		return errors.New("the torrent's files are not known yet: " +
 			"set their priorities when a peer has described the magnet link")
 	}
+	s := o.Selection
 	all := s.Files(o.Source.Layout)
 	for i, p := range files {
 		if i < 0 || i >= len(all) {
-			return s, fmt.Errorf("file %d: the torrent has files 0 to %d", i, len(all)-1)
+			return fmt.Errorf("file %d: the torrent has files 0 to %d", i, len(all)-1)
 		}
 		if p < client.Skip || p > client.High {
-			return s, fmt.Errorf("file %d with priority %d: there is no such priority", i, p)
+			return fmt.Errorf("file %d with priority %d: there is no such priority", i, p)
 		}
 		all[i] = p
 	}
@@ -141,7 +91,8 @@ func withFiles(o Options, files map[int]client.Priority) (client.Selection, erro
 			Priority: p,
 		})
 	}
-	return s, s.Check(o.Source.Layout)
+	o.Selection = s
+	return s.Check(o.Source.Layout)
 }
 
 // numbersPattern writes sorted numbers as a pattern, such as #1,3-5.
@@ -176,54 +127,69 @@ func wantsMore(o Options, before client.Selection) bool {
 	return false
 }
 
-// Set changes the torrent's options. It checks all changes first; then they take effect at once,
-// and are kept.
+// Change calls a function that changes the torrent's options, and checks them. Then they take effect
+// at once, and are kept. An error of the function is returned as it is, and nothing changes.
+//
+// The function may change the name, labels, priority, selection, super-seeding, goal, rates,
+// IgnoreGlobal, policy, peer limit and trackers. It replaces slices rather than changing them in
+// place, and calls no methods of the torrent.
 //
 // If the change selects files that were not selected before, the download is started again, since
 // the store must check whether files of other programs have their names.
-func (t *Torrent) Set(c Change) error {
+func (t *Torrent) Change(change func(*Options) error) error {
 	t.setting.Lock()
 	defer t.setting.Unlock()
 	t.mu.Lock()
-	before := t.options
-	o, err := c.apply(before)
-	if err == nil && (c.Rates != nil || c.HonourGlobal != nil) && t.limiter == nil {
+	before, r := t.options, t.run
+	o := before
+	refused := change(&o)
+	err := refused
+	if err == nil {
+		err = o.check()
+	}
+	limited := !reflect.DeepEqual(before.Rates, o.Rates)
+	if err == nil && (limited || before.IgnoreGlobal != o.IgnoreGlobal) && t.limiter == nil {
 		err = errNotAdjustable
 	}
 	if err == nil {
 		t.options = o
 	}
-	r := t.run
 	t.mu.Unlock()
+	switch {
+	case refused != nil:
+		return refused
+	case err == nil:
+		t.carryOut(r, before, o)
+		err = t.keep()
+	}
 	if err != nil {
 		return fmt.Errorf("change torrent %s: %w", before.title(), err)
 	}
-	if c.QueuePosition != nil {
-		if err := t.node.reorder(t, *c.QueuePosition); err != nil {
-			return err
-		}
+	if limited {
+		t.changed("limited")
+	} else {
+		t.changed("changed")
 	}
-	t.carryOut(c, r, before, o)
-	if err := t.keep(); err != nil {
-		return fmt.Errorf("change torrent %s: %w", before.title(), err)
-	}
-	what := "changed"
-	if c.Rates != nil {
-		what = "limited"
-	}
-	t.changed(what)
 	t.node.poke()
 	return nil
 }
 
-// carryOut applies the new options to a running torrent.
-func (t *Torrent) carryOut(c Change, r *run, before, o Options) {
-	if c.Rates != nil {
-		if l, err := o.Rates.Limits(); err == nil {
-			t.limiter.Set(l)
-		}
+// SetPosition moves the torrent to a position in the queue, from 0. Torrents behind it move back.
+func (t *Torrent) SetPosition(to int) error {
+	if err := t.node.reorder(t, to); err != nil {
+		return err
 	}
-	if c.HonourGlobal != nil {
+	t.changed("changed")
+	t.node.poke()
+	return nil
+}
+
+// carryOut applies new options to the torrent and to its current run, which may be nil.
+func (t *Torrent) carryOut(r *run, before, o Options) {
+	if l, err := o.Rates.Limits(); err == nil && !reflect.DeepEqual(before.Rates, o.Rates) {
+		t.limiter.Set(l)
+	}
+	if before.IgnoreGlobal != o.IgnoreGlobal {
 		t.limiter.SetAlone(o.IgnoreGlobal)
 	}
 	if r == nil {
@@ -233,16 +199,12 @@ func (t *Torrent) carryOut(c Change, r *run, before, o Options) {
 		t.mu.Unlock()
 		return
 	}
-	if c.PeerLimit != nil {
-		r.transfer.SetMaxPeers(cmp.Or(o.PeerLimit, t.node.Settings().PeerLimit))
+	r.transfer.SetMaxPeers(cmp.Or(o.PeerLimit, t.node.Settings().PeerLimit))
+	if p, err := o.Policy.Parse(); err == nil && o.Policy != before.Policy {
+		r.transfer.SetPolicy(p)
 	}
-	if c.Policy != nil {
-		if p, err := o.Policy.Parse(); err == nil {
-			r.transfer.SetPolicy(p)
-		}
-	}
-	again := c.SuperSeeding != nil && before.SuperSeeding != o.SuperSeeding
-	if c.Files != nil || c.Sequential != nil {
+	again := before.SuperSeeding != o.SuperSeeding
+	if !reflect.DeepEqual(before.Selection, o.Selection) {
 		if wantsMore(o, before.Selection) {
 			again = true
 		} else if err := r.transfer.Select(o.Selection); err != nil {
@@ -252,7 +214,7 @@ func (t *Torrent) carryOut(c Change, r *run, before, o Options) {
 	}
 	if again {
 		t.node.background(func() { t.restart(func(*Options) {}) })
-	} else if c.Trackers != nil {
+	} else if !reflect.DeepEqual(before.Trackers, o.Trackers) {
 		t.node.background(func() { t.searchAgain(r) })
 	}
 }

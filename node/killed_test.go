@@ -105,9 +105,9 @@ func TestKilledChild(t *testing.T) {
 			})
 		case op < 3 && x != nil:
 			label := fmt.Sprint("label", step)
-			do("label", label, func() error { return x.Set(Change{Labels: &[]string{label}}) })
+			do("label", label, func() error { return set(x, func(o *Options) { o.Labels = []string{label} }) })
 		case op < 4:
-			do("seeds", fmt.Sprint(1000+step), func() error { return n.Change(func(s *Settings) { s.Queue.Seeds = 1000 + step }) })
+			do("seeds", fmt.Sprint(1000+step), func() error { return n.Change(func(s *Settings) error { s.Queue.Seeds = 1000 + step; return nil }) })
 		case op < 7 && x != nil:
 			to := filepath.Join(dir, string("ab"[rand.N(2)]))
 			do("move", to, func() error { return x.Move(to, true) })

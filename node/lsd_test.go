@@ -39,13 +39,13 @@ func TestLocalDiscoveryLeavesOut(t *testing.T) {
 		t.Errorf("a private torrent: %v", err)
 	}
 	private = false
-	if err := n.Change(func(s *Settings) { s.LSD = false }); err != nil {
+	if err := n.Change(func(s *Settings) error { s.LSD = false; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.nearby.Start(s); err != ErrNoWay {
 		t.Errorf("while it is off: %v", err)
 	}
-	if err := n.Change(func(s *Settings) { s.LSD = true }); err != nil {
+	if err := n.Change(func(s *Settings) error { s.LSD = true; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	x, err := n.nearby.Start(s)

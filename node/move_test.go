@@ -135,7 +135,7 @@ func TestCompleteAndVerify(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	seeder, _ := seedOf(t, src, data)
 	n := openService(t, t.TempDir(), out)
-	if err := n.Change(func(s *Settings) { s.CompleteDir = complete }); err != nil {
+	if err := n.Change(func(s *Settings) error { s.CompleteDir = complete; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})

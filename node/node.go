@@ -1,7 +1,7 @@
 // Package node is the application: everything between a program's commands and the transfers.
 //
 //	Node          a session with its torrents, their peer sources and stores
-//	Torrent       one torrent; Change says what can be changed, Status what users see
+//	Torrent       one torrent; Status is what users see of it
 //	run           the time between a start and a stop of a torrent (run.go, search.go)
 //	beat          the regular work for all torrents: one look a second (beat.go)
 //	Queue         a function that decides which torrents of a service run (queue.go)

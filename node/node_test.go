@@ -137,7 +137,7 @@ func TestPauseAndResume(t *testing.T) {
 	if again := x.Progress(); again.Fetched != p.Fetched || isClosed(x.Done()) {
 		t.Errorf("%d bytes came while it was paused", again.Fetched-p.Fetched)
 	}
-	if err := x.Set(Change{Rates: &Rates{}}); err != nil {
+	if err := set(x, func(o *Options) { o.Rates = Rates{} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.Resume(t.Context()); err != nil {
@@ -225,7 +225,7 @@ func TestServedEnough(t *testing.T) {
 	seeder, seed := seedOf(t, src, data)
 	events := seeder.Subscribe(100)
 	defer events.Close()
-	if err := seed.Set(Change{Goal: &Goal{Ratio: 1}}); err != nil {
+	if err := set(seed, func(o *Options) { o.Goal = Goal{Ratio: 1} }); err != nil {
 		t.Fatal(err)
 	}
 	n := open(t, Config{Client: client.Config{Limits: client.Limits{Download: 1e6}}})
@@ -244,7 +244,7 @@ func TestServedEnough(t *testing.T) {
 		served, ok := e.(event.Served)
 		found = ok && served.Ratio >= 1 && served.Torrent == "file"
 	}
-	if err := seed.Set(Change{Goal: &Goal{}}); err != nil {
+	if err := set(seed, func(o *Options) { o.Goal = Goal{} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := seed.Resume(t.Context()); err != nil || seed.State() != Running || isClosed(seed.Ended()) {
@@ -528,7 +528,7 @@ func TestManyGoroutines(t *testing.T) {
 					x.Progress()
 					x.Trackers()
 					x.Options()
-					_ = x.Set(Change{Goal: &Goal{}})
+					_ = set(x, func(o *Options) { o.Goal = Goal{} })
 					x.Status()
 					x.Paths()
 					x.Peers()
@@ -615,7 +615,7 @@ func TestLimits(t *testing.T) {
 	src, other := create(t, data, "file", 4<<20), create(t, data, "other", 1<<20)
 	seeder, _ := seedOf(t, src, data)
 	add(t, seeder, Options{Source: other, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
-	if err := seeder.Set(Settings{Rates: Rates{Upload: 1e6}}); err == nil {
+	if err := seeder.Change(func(s *Settings) error { *s = Settings{Rates: Rates{Upload: 1e6}}; return nil }); err == nil {
 		t.Error("limits of a node that is not adjustable were changed")
 	}
 	n := open(t, Config{Adjustable: true, State: state})
@@ -626,7 +626,7 @@ func TestLimits(t *testing.T) {
 	if isClosed(x.Done()) {
 		t.Error("4 MiB came at 1 Mbit/s before 1 MiB did at any rate")
 	}
-	if err := x.Set(Change{Rates: &Rates{Download: 1}}); err == nil {
+	if err := set(x, func(o *Options) { o.Rates = Rates{Download: 1} }); err == nil {
 		t.Error("too low a limit was taken")
 	}
 	if err := n.Close(); err != nil {
@@ -643,11 +643,16 @@ func TestLimits(t *testing.T) {
 	if l := x.Options().Rates; l.Download != slow.Download || l.Upload != slow.Upload {
 		t.Errorf("limits: %+v", l)
 	}
-	if err := x.Set(Change{Rates: &Rates{}}); err != nil {
+	if err := set(x, func(o *Options) { o.Rates = Rates{} }); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Set(Settings{Rates: Rates{Download: 100e6}}); err != nil {
+	if err := n.Change(func(s *Settings) error { *s = Settings{Rates: Rates{Download: 100e6}}; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the rest without a limit", x.Done())
+}
+
+// set changes options of a torrent.
+func set(x *Torrent, change func(*Options)) error {
+	return x.Change(func(o *Options) error { change(o); return nil })
 }

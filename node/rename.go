@@ -115,7 +115,7 @@ func (t *Torrent) takeNames(changed storage.Names) error {
 	if err != nil {
 		return err
 	}
-	if o.Selection, err = withFiles(o, nil); err != nil {
+	if err := o.SetFiles(nil); err != nil {
 		return err
 	}
 	names := maps.Clone(o.Names)

@@ -78,7 +78,7 @@ func TestRename(t *testing.T) {
 				t.Fatal(err)
 			}
 			rename("other/a", "other/dir/a")
-			if err := x.Set(Change{Name: new("a name: with/signs")}); err != nil {
+			if err := set(x, func(o *Options) { o.Name = "a name: with/signs" }); err != nil {
 				t.Fatal(err)
 			}
 			want := []string{"other/dir/a", "other/dir/deep/b2", "other/dir/deep/e/c", "other/empty"}

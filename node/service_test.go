@@ -46,25 +46,25 @@ func TestService(t *testing.T) {
 	wait(t, "the download", x.Done())
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 	y := add(t, n, Options{Source: other, Paused: true})
-	goal, high, first, off := Goal{Ratio: 7}, PriorityHigh, 0, false
-	if err := y.Set(Change{
-		Labels: &[]string{"b", "c"}, Priority: &high, Goal: &goal, QueuePosition: &first, HonourGlobal: &off,
-		Rates: &Rates{Download: 1e6, DownloadOff: true}, Policy: &Policy{ACL: "- 1-ff00:0:110, +"},
-		Files: map[int]client.Priority{0: client.High},
-	}); err != nil {
+	err := y.Change(func(o *Options) error {
+		o.Labels, o.Priority, o.Goal, o.IgnoreGlobal = []string{"b", "c"}, PriorityHigh, Goal{Ratio: 7}, true
+		o.Rates, o.Policy = Rates{Download: 1e6, DownloadOff: true}, Policy{ACL: "- 1-ff00:0:110, +"}
+		return o.SetFiles(map[int]client.Priority{0: client.High})
+	})
+	if err := errors.Join(err, y.SetPosition(0)); err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]Change{
-		"an unknown file":   {Files: map[int]client.Priority{1: client.High}},
-		"nothing is wanted": {Files: map[int]client.Priority{0: client.Skip}},
-		"a bad policy":      {Policy: &Policy{Sequence: "("}},
-		"a low rate":        {Rates: &Rates{Upload: 1}},
+	for name, change := range map[string]func(*Options) error{
+		"an unknown file":   func(o *Options) error { return o.SetFiles(map[int]client.Priority{1: client.High}) },
+		"nothing is wanted": func(o *Options) error { return o.SetFiles(map[int]client.Priority{0: client.Skip}) },
+		"a bad policy":      func(o *Options) error { o.Policy.Sequence = "("; return nil },
+		"a low rate":        func(o *Options) error { o.Rates = Rates{Upload: 1}; return nil },
 	} {
-		if err := y.Set(c); err == nil {
+		if err := y.Change(change); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
-	if err := n.Change(func(s *Settings) { s.Queue.Seeds = 3; s.Rates.Upload = 5e6 }); err != nil {
+	if err := n.Change(func(s *Settings) error { s.Queue.Seeds, s.Rates.Upload = 3, 5e6; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	before := x.Status()
@@ -77,8 +77,8 @@ func TestService(t *testing.T) {
 		t.Errorf("settings: %+v", s)
 	}
 	all := n.Statuses()
-	if len(all) != 2 || all[0].Name != "other" || all[0].Phase != "paused" || all[0].Goal != goal || all[0].HonourGlobal ||
-		len(all[0].Labels) != 2 || all[0].Priority != high || all[0].Rates.Download != 1e6 || all[0].Policy.ACL == "" {
+	if len(all) != 2 || all[0].Name != "other" || all[0].Phase != "paused" || all[0].Goal.Ratio != 7 || all[0].HonourGlobal ||
+		len(all[0].Labels) != 2 || all[0].Priority != PriorityHigh || all[0].Rates.Download != 1e6 || all[0].Policy.ACL == "" {
 		t.Errorf("torrents: %+v", all)
 	}
 	x = torrent(t, n, src)

@@ -174,19 +174,16 @@ func (n *Node) Settings() Settings {
 	return n.settings
 }
 
-// Set checks settings, saves them and applies them at once. It needs Config.Service or
-// Config.Adjustable.
-func (n *Node) Set(s Settings) error {
-	return n.Change(func(old *Settings) { *old = s })
-}
-
-// Change calls a function that changes some of the settings, and then does the same as Set. No
-// other change can come between.
-func (n *Node) Change(change func(*Settings)) error {
+// Change calls a function that changes some of the settings. It checks them, saves them and applies
+// them at once. No other change can come between. An error of the function is returned as it is,
+// and nothing changes. Change needs Config.Service or Config.Adjustable.
+func (n *Node) Change(change func(*Settings) error) error {
 	n.setting.Lock()
 	defer n.setting.Unlock()
 	s := n.Settings()
-	change(&s)
+	if err := change(&s); err != nil {
+		return err
+	}
 	if err := s.Validate(); err != nil {
 		return fmt.Errorf("change the settings: %w", err)
 	}

@@ -96,7 +96,7 @@ type Torrent struct {
 	history history
 
 	op      sync.Mutex // held while the torrent is started or stopped, which takes long
-	setting sync.Mutex // held by Set
+	setting sync.Mutex // held by Change
 
 	mu         sync.Mutex
 	options    Options

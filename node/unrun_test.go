@@ -24,7 +24,7 @@ func TestNeverRun(t *testing.T) {
 	if s := x.Status(); s.State != Paused || s.Total != src.Layout.Length || s.Missing != s.Total || s.Have != 0 || s.Pieces != src.Layout.Pieces() {
 		t.Errorf("%+v", s)
 	}
-	if err := x.Set(Change{Files: map[int]client.Priority{0: client.Skip}}); err != nil {
+	if err := x.Change(func(o *Options) error { return o.SetFiles(map[int]client.Priority{0: client.Skip}) }); err != nil {
 		t.Fatal(err)
 	}
 	wanted := src.Layout.BytesOf([]bool{false, true, true, true})
@@ -43,7 +43,7 @@ func TestNeverRun(t *testing.T) {
 		t.Errorf("after a restart: %q, %q, %v", s.Comment, s.Creator, s.Created)
 	}
 	// It is removed, its data stays, and it comes back.
-	if err := x.Set(Change{Files: map[int]client.Priority{0: client.Normal}}); err != nil {
+	if err := x.Change(func(o *Options) error { return o.SetFiles(map[int]client.Priority{0: client.Normal}) }); err != nil {
 		t.Fatal(err)
 	}
 	seeder, _ := seedOf(t, src, data)

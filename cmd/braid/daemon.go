@@ -177,7 +177,7 @@ func (t *task) openService(ctx context.Context, state string) (*node.Node, error
 	}
 	t.atEnd(n.Close)
 	if t.IsSet("directory") || t.IsSet("pex") || t.IsSet("lsd") {
-		err = n.Change(func(s *node.Settings) {
+		err = n.Change(func(s *node.Settings) error {
 			if t.IsSet("directory") {
 				s.Dir = cfg.Settings.Dir
 			}
@@ -187,6 +187,7 @@ func (t *task) openService(ctx context.Context, state string) (*node.Node, error
 			if t.IsSet("lsd") {
 				s.LSD = cfg.Settings.LSD
 			}
+			return nil
 		})
 	}
 	return n, err

@@ -69,7 +69,7 @@ func TestWatch(t *testing.T) {
 	defer func() { stop(); <-ended }()
 	for i, then := range []string{"keep", "rename", "delete"} {
 		dir := t.TempDir()
-		if err := n.Change(func(s *node.Settings) { s.Watch = node.Watch{Dir: dir, Then: then} }); err != nil {
+		if err := n.Change(func(s *node.Settings) error { s.Watch = node.Watch{Dir: dir, Then: then}; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		src := create(t, from, then)
@@ -111,7 +111,7 @@ func TestScript(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Change(func(s *node.Settings) { s.Script = script }); err != nil {
+	if err := n.Change(func(s *node.Settings) error { s.Script = script; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestScriptAfterMove(t *testing.T) {
 			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := n.Change(func(s *node.Settings) { s.Script, s.CompleteDir = script, complete }); err != nil {
+			if err := n.Change(func(s *node.Settings) error { s.Script, s.CompleteDir = script, complete; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			ctx, stop := context.WithCancel(t.Context())

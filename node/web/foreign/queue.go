@@ -67,7 +67,7 @@ func Move[T interface{ InfoHash() string }](n *node.Node, torrents []T, how Dire
 		if err != nil {
 			continue // removed meanwhile
 		}
-		if err := t.Set(node.Change{QueuePosition: &s.to}); err != nil {
+		if err := t.SetPosition(s.to); err != nil {
 			return err
 		}
 	}

@@ -91,19 +91,6 @@ func SplitPeer(address string) (host string, port int) {
 	return host, port
 }
 
-// ChangeSettings changes the settings of a node: all that the function changes or, if it returns an
-// error, none.
-func ChangeSettings(n *node.Node, change func(*node.Settings) error) error {
-	var failed error
-	err := n.Change(func(s *node.Settings) {
-		next := *s
-		if failed = change(&next); failed == nil {
-			*s = next
-		}
-	})
-	return cmp.Or(failed, err)
-}
-
 // Switch switches the alternative rates by hand.
 func Switch(a *node.Alternative, on bool) { a.Hand, a.Since = &on, time.Now() }
 

@@ -191,10 +191,10 @@ func (c *call) addOne(src client.Source, o node.Options, hold bool) error {
 		return err
 	}
 	if files != nil {
-		err = t.Set(node.Change{Files: files})
+		err = t.Change(func(o *node.Options) error { return o.SetFiles(files) })
 	}
 	if err == nil && c.on("addToTopOfQueue") {
-		err = t.Set(node.Change{QueuePosition: ptr(0)})
+		err = t.SetPosition(0)
 	}
 	if err == nil && c.on("forced") {
 		return t.ResumeNow(c.r.Context())

@@ -86,8 +86,14 @@ func (c *call) each(do func(*node.Torrent) error) error {
 	return foreign.Each(all, do)
 }
 
-func (c *call) set(change node.Change) error {
-	return c.each(func(t *node.Torrent) error { return t.Set(change) })
+// set changes options of all torrents that are named.
+func (c *call) set(change func(*node.Options)) error {
+	return c.each(func(t *node.Torrent) error {
+		return t.Change(func(o *node.Options) error {
+			change(o)
+			return nil
+		})
+	})
 }
 
 func (c *call) refuseOn(name, what string) error {
@@ -143,9 +149,7 @@ func (c *call) move(how foreign.Direction) error {
 }
 
 func (c *call) toggleSequential() error {
-	return c.each(func(t *node.Torrent) error {
-		return t.Set(node.Change{Sequential: ptr(!t.Status().Sequential)})
-	})
+	return c.set(func(o *node.Options) { o.Selection.Sequential = !o.Selection.Sequential })
 }
 
 func (c *call) setSuperSeeding() error {
@@ -153,7 +157,7 @@ func (c *call) setSuperSeeding() error {
 	if c.on("value") {
 		mode = client.AlwaysSuperSeeding
 	}
-	return c.set(node.Change{SuperSeeding: &mode})
+	return c.set(func(o *node.Options) { o.SuperSeeding = mode })
 }
 
 // withRate returns rates with another limit, in bytes per second; 0 or less is none.
@@ -170,19 +174,16 @@ func withRate(r node.Rates, down bool, bytes int) node.Rates {
 func (c *call) setTorrentRate(down bool) error {
 	c.needed("limit")
 	limit := c.whole("limit", 0)
-	return c.each(func(t *node.Torrent) error {
-		r := withRate(t.Status().Rates, down, limit)
-		return t.Set(node.Change{Rates: &r})
-	})
+	return c.set(func(o *node.Options) { o.Rates = withRate(o.Rates, down, limit) })
 }
 
 func (c *call) setRate(down bool) error {
 	c.needed("limit")
 	limit := c.whole("limit", 0)
-	if c.err != nil {
+	return c.node.Change(func(s *node.Settings) error {
+		s.Rates = withRate(s.Rates, down, limit)
 		return c.err
-	}
-	return c.node.Change(func(s *node.Settings) { s.Rates = withRate(s.Rates, down, limit) })
+	})
 }
 
 func (c *call) setSpeedLimitsMode() error {
@@ -191,14 +192,14 @@ func (c *call) setSpeedLimitsMode() error {
 	if mode < 0 || mode > 1 {
 		c.wrong("mode: want 0 or 1")
 	}
-	if c.err != nil {
-		return c.err
-	}
 	return c.alternative(mode == 1)
 }
 
 func (c *call) alternative(on bool) error {
-	return c.node.Change(func(s *node.Settings) { foreign.Switch(&s.Alternative, on) })
+	return c.node.Change(func(s *node.Settings) error {
+		foreign.Switch(&s.Alternative, on)
+		return c.err
+	})
 }
 
 // setShareLimits changes when torrents have been served enough: -2 is the global limit, -1 none.
@@ -208,7 +209,7 @@ func (c *call) setShareLimits() error {
 	}
 	goal := c.goal()
 	c.shareLimitAction()
-	return c.set(node.Change{Goal: &goal})
+	return c.set(func(o *node.Options) { o.Goal = goal })
 }
 
 // shareLimitAction says what happens to a torrent that has reached a limit of seeding: it is
@@ -297,7 +298,7 @@ func (c *call) filePriority() error {
 		}
 		files[i] = to
 	}
-	return t.Set(node.Change{Files: files})
+	return t.Change(func(o *node.Options) error { return o.SetFiles(files) })
 }
 
 // addTrackers adds announce URLs, one on each line. Each is a tier of its own; those that are there
@@ -326,17 +327,17 @@ func (c *call) addTrackers() error {
 	})
 }
 
+// changeTrackers changes the tiers of trackers by a function, which may change them in place.
 func changeTrackers(t *node.Torrent, f func([][]tracker.URL) ([][]tracker.URL, error)) error {
-	var tiers [][]tracker.URL
-	for _, tier := range t.Options().Trackers {
-		tiers = append(tiers, slices.Clone(tier))
-	}
-	tiers, err := f(tiers)
-	if err != nil {
+	return t.Change(func(o *node.Options) error {
+		var tiers [][]tracker.URL
+		for _, tier := range o.Trackers {
+			tiers = append(tiers, slices.Clone(tier))
+		}
+		tiers, err := f(tiers)
+		o.Trackers = slices.DeleteFunc(tiers, func(tier []tracker.URL) bool { return len(tier) == 0 })
 		return err
-	}
-	tiers = slices.DeleteFunc(tiers, func(tier []tracker.URL) bool { return len(tier) == 0 })
-	return t.Set(node.Change{Trackers: &tiers})
+	})
 }
 
 func (c *call) editTracker() error {

@@ -221,7 +221,10 @@ func relabel(all []*node.Torrent, f func(category string, tags []string) (string
 	for _, t := range all {
 		before := t.Options().Labels
 		if after := join(f(parse(before))); !slices.Equal(before, after) {
-			errs = append(errs, t.Set(node.Change{Labels: &after}))
+			errs = append(errs, t.Change(func(o *node.Options) error {
+				o.Labels = after
+				return nil
+			}))
 		}
 	}
 	return errors.Join(errs...)

@@ -240,7 +240,7 @@ func (c *call) setPreferences() error {
 	if c.err != nil {
 		return c.err
 	}
-	return foreign.ChangeSettings(c.node, func(s *node.Settings) error {
+	return c.node.Change(func(s *node.Settings) error {
 		for _, p := range preferences {
 			if raw, ok := wanted[p.name]; ok {
 				if err := p.put(s, raw); err != nil {

@@ -18,7 +18,10 @@ func (c *call) rename() error {
 	if name == "" {
 		return fail(http.StatusConflict, "a torrent needs a name")
 	}
-	return t.Set(node.Change{Name: &name})
+	return t.Change(func(o *node.Options) error {
+		o.Name = name
+		return nil
+	})
 }
 
 // renamePath gives a file, or a directory with its files, another path below that of the torrent.

@@ -45,10 +45,7 @@ func (c *call) torrentAdd() (any, error) {
 		return nil, c.failed(err)
 	}
 	off := values{}
-	change, err := edit.of(t, off)
-	if err == nil {
-		err = t.Set(change)
-	}
+	err = edit.apply(t, off)
 	if err == nil && !hold {
 		err = t.Resume(c.ctx)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"braid/node"
 )
 
 func TestNames(t *testing.T) {
@@ -234,10 +236,12 @@ func FuzzRequest(f *testing.F) {
 			if c.err == nil && (ids.has(-1, "") && !ids.named[-1] && !ids.all) {
 				t.Error("a torrent is chosen that was not named")
 			}
-			if tiers, err := edit.trackers.of(nil); err == nil && len(tiers) > maxTrackers {
-				t.Errorf("%d tiers", len(tiers))
+			var o node.Options
+			err := edit.options(&o, values{})
+			if err == nil && len(o.Trackers) > maxTrackers {
+				t.Errorf("%d tiers", len(o.Trackers))
 			}
-			if files, err := changeFiles(nil, edit.files); err == nil && len(files) > 0 {
+			if err == nil && len(o.Selection.Priorities) > 0 {
 				t.Error("files of a torrent without files are changed")
 			}
 			if _, err := json.Marshal(r.answer(nil, r.err)); err != nil {

@@ -161,7 +161,7 @@ func (s *service) addPaused(c client.Created) *node.Torrent {
 
 func (s *service) label(x *node.Torrent, labels ...string) {
 	s.Helper()
-	if err := x.Set(node.Change{Labels: &labels}); err != nil {
+	if err := x.Change(func(o *node.Options) error { o.Labels = labels; return nil }); err != nil {
 		s.Fatal(err)
 	}
 }

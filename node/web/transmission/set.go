@@ -17,10 +17,9 @@ import (
 // maxTrackers bounds the trackers that a client may give a torrent.
 const maxTrackers = 256
 
-// torrentSet changes torrents. Each is checked as a whole before it is changed.
+// torrentSet changes torrents. Each torrent gets all changes or, if one is impossible, none.
 func (c *call) torrentSet() (any, error) {
-	location := c.text("location")
-	edit := c.readEdit()
+	location, edit := c.text("location"), c.readEdit()
 	dir := ""
 	if location != nil {
 		var err error
@@ -39,11 +38,7 @@ func (c *call) torrentSet() (any, error) {
 	}
 	return c.each(func(t *node.Torrent) error {
 		off := c.server.memory.off(t.InfoHash())
-		change, err := edit.of(t, off)
-		if err != nil {
-			return err
-		}
-		if err := t.Set(change); err != nil {
+		if err := edit.apply(t, off); err != nil {
 			return err
 		}
 		c.server.memory.keep(t.InfoHash(), off)
@@ -56,11 +51,17 @@ func (c *call) torrentSet() (any, error) {
 
 // edit is what torrent_set and torrent_add change.
 type edit struct {
-	node.Change      // what needs no look at the torrent
-	files            []fileEdit
-	download, upload limitEdit
-	ratio, idle      modeEdit
-	trackers         trackerEdit
+	// options changes options, and the values of limits that are off.
+	options  func(o *node.Options, off values) error
+	position *int // in the queue
+}
+
+func (e edit) apply(t *node.Torrent, off values) error {
+	err := t.Change(func(o *node.Options) error { return e.options(o, off) })
+	if err == nil && e.position != nil {
+		err = t.SetPosition(*e.position)
+	}
+	return err
 }
 
 // limitEdit changes a limit, which is a value and a switch.
@@ -76,56 +77,39 @@ type modeEdit struct {
 }
 
 func (c *call) readEdit() edit {
-	return edit{
-		Change: node.Change{
-			Labels: c.texts("labels"), Sequential: c.flag("sequential_download"),
-			HonourGlobal: c.flag("honors_session_limits"), PeerLimit: c.whole("peer_limit"),
-			QueuePosition: c.whole("queue_position"),
-			Priority:      (*node.Priority)(c.within("bandwidth_priority", -1, 1, "-1, 0 or 1")),
-		},
-		files:    c.readFiles(),
-		download: limitEdit{c.real("download_limit"), c.flag("download_limited")},
-		upload:   limitEdit{c.real("upload_limit"), c.flag("upload_limited")},
-		ratio:    c.readMode("seed_ratio_limit", "seed_ratio_mode"),
-		idle:     c.readMode("seed_idle_limit", "seed_idle_mode"),
-		trackers: c.readTrackers(),
+	labels, sequential := c.texts("labels"), c.flag("sequential_download")
+	honours, peers := c.flag("honors_session_limits"), c.whole("peer_limit")
+	priority := (*node.Priority)(c.within("bandwidth_priority", -1, 1, "-1, 0 or 1"))
+	download := limitEdit{c.real("download_limit"), c.flag("download_limited")}
+	upload := limitEdit{c.real("upload_limit"), c.flag("upload_limited")}
+	ratio := c.readMode("seed_ratio_limit", "seed_ratio_mode")
+	idle := c.readMode("seed_idle_limit", "seed_idle_mode")
+	files, trackers := c.readFiles(), c.readTrackers()
+	options := func(o *node.Options, off values) (err error) {
+		set(&o.Labels, labels)
+		set(&o.Selection.Sequential, sequential)
+		set(&o.PeerLimit, peers)
+		set(&o.Priority, priority)
+		if honours != nil {
+			o.IgnoreGlobal = !*honours
+		}
+		o.Goal.Ratio = ratio.of("seed_ratio_limit", o.Goal.Ratio, off)
+		o.Goal.Idle = foreign.Minutes(idle.of("seed_idle_limit", o.Goal.Idle.Minutes(), off))
+		if trackers.any() {
+			if o.Trackers, err = trackers.of(o.Trackers); err != nil {
+				return err
+			}
+		}
+		return errors.Join(
+			download.apply("download_limit", &o.Rates.Download, &o.Rates.DownloadOff),
+			upload.apply("upload_limit", &o.Rates.Upload, &o.Rates.UploadOff),
+			changeFiles(o, files))
 	}
+	return edit{options, c.whole("queue_position")}
 }
 
 func (c *call) readMode(value, mode string) modeEdit {
 	return modeEdit{c.real(value), c.within(mode, limitGlobal, limitNone, "0, 1 or 2")}
-}
-
-// of is the change of a torrent. It also changes the values of its limits that are off.
-func (e edit) of(t *node.Torrent, off values) (change node.Change, err error) {
-	s := t.Status()
-	change = e.Change
-	if change.Files, err = changeFiles(t.Files(), e.files); err != nil {
-		return change, err
-	}
-	rates := s.Rates
-	if err := errors.Join(
-		e.download.apply("download_limit", &rates.Download, &rates.DownloadOff),
-		e.upload.apply("upload_limit", &rates.Upload, &rates.UploadOff)); err != nil {
-		return change, err
-	}
-	if e.download.any() || e.upload.any() {
-		change.Rates = &rates
-	}
-	goal := s.Goal
-	goal.Ratio = e.ratio.of("seed_ratio_limit", goal.Ratio, off)
-	goal.Idle = foreign.Minutes(e.idle.of("seed_idle_limit", goal.Idle.Minutes(), off))
-	if goal != s.Goal {
-		change.Goal = &goal
-	}
-	if e.trackers.any() {
-		tiers, err := e.trackers.of(t.Options().Trackers)
-		if err != nil {
-			return change, err
-		}
-		change.Trackers = &tiers
-	}
-	return change, nil
 }
 
 func (e limitEdit) any() bool { return e.value != nil || e.on != nil }
@@ -203,15 +187,10 @@ func (c *call) readFiles() (out []fileEdit) {
 	return out
 }
 
-// changeFiles returns the new priority of each file that changes.
-func changeFiles(files []node.File, edits []fileEdit) (map[int]client.Priority, error) {
-	if len(edits) == 0 {
-		return nil, nil
-	}
-	now := make([]client.Priority, len(files))
-	for i, f := range files {
-		now[i] = f.Priority
-	}
+// changeFiles changes the priorities of files.
+func changeFiles(o *node.Options, edits []fileEdit) error {
+	before := o.Selection.Files(o.Source.Layout)
+	now := slices.Clone(before)
 	for _, e := range edits {
 		if len(e.files) == 0 {
 			for i := range now {
@@ -220,19 +199,15 @@ func changeFiles(files []node.File, edits []fileEdit) (map[int]client.Priority, 
 		}
 		for _, i := range e.files {
 			if i < 0 || i >= len(now) {
-				return nil, fail(fileOutOfRange, "there is no file %d: the torrent has %d",
-					i, len(now))
+				return fail(fileOutOfRange, "there is no file %d: the torrent has %d", i, len(now))
 			}
 			now[i] = e.to(now[i])
 		}
 	}
-	out := map[int]client.Priority{}
-	for i, f := range files {
-		if now[i] != f.Priority {
-			out[i] = now[i]
-		}
+	if slices.Equal(now, before) {
+		return nil
 	}
-	return out, nil
+	return o.SetFiles(maps.Collect(slices.All(now)))
 }
 
 // trackerEdit changes the announce URLs.

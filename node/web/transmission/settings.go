@@ -416,7 +416,7 @@ func (c *call) sessionGet() (any, error) {
 // sessionSet changes settings: all of the request, or none if one of them is impossible.
 func (c *call) sessionSet() (any, error) {
 	var off values
-	err := foreign.ChangeSettings(c.server.node, func(s *node.Settings) error {
+	err := c.server.node.Change(func(s *node.Settings) error {
 		x := c.session(*s)
 		x.edit(c.reader)
 		*s, off = x.Settings, x.off

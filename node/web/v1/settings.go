@@ -123,8 +123,9 @@ func (a *API) setPolicy(_ *http.Request, in Policy) (Policy, error) {
 	if err != nil {
 		return Policy{}, err
 	}
-	if err := a.Node.Change(func(s *node.Settings) {
+	if err := a.Node.Change(func(s *node.Settings) error {
 		s.Policy, s.Rates.Paths, s.Alternative.Rates.Paths = in.parse(), limits, limits
+		return nil
 	}); err != nil {
 		return Policy{}, wrong("%w", err)
 	}
@@ -285,17 +286,7 @@ func (a *API) settings(*http.Request, none) (Settings, error) {
 }
 
 func (a *API) changeSettings(_ *http.Request, in ChangeSettings) (Settings, error) {
-	var failed error
-	err := a.Node.Change(func(s *node.Settings) {
-		next := *s
-		if failed = in.apply(&next); failed == nil {
-			*s = next
-		}
-	})
-	if failed != nil {
-		return Settings{}, failed
-	}
-	if err != nil {
+	if err := a.Node.Change(in.apply); err != nil {
 		return Settings{}, wrong("%w", err)
 	}
 	return newSettings(a.Node.Settings()), nil

@@ -256,73 +256,68 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 	return d, nil
 }
 
-// change changes the settings of a torrent. All that the request names is checked first.
+// change changes the settings of a torrent: all that the request names, or none.
 func (a *API) change(t *node.Torrent, in Change) (TorrentDetail, error) {
-	c, err := in.parse()
-	if err != nil {
-		return TorrentDetail{}, err
-	}
-	if err := t.Set(c); err != nil {
+	if err := t.Change(in.apply); err != nil {
 		return TorrentDetail{}, wrong("%w", err)
+	}
+	if in.QueuePosition != nil {
+		if err := t.SetPosition(*in.QueuePosition); err != nil {
+			return TorrentDetail{}, err
+		}
 	}
 	return a.show(t, none{})
 }
 
-func (in Change) parse() (c node.Change, err error) {
-	c = node.Change{
-		Name:          in.Name,
-		Labels:        in.Labels,
-		Sequential:    in.Sequential,
-		HonourGlobal:  in.HonourGlobal,
-		PeerLimit:     in.PeerLimit,
-		QueuePosition: in.QueuePosition,
+// apply sets the options that the request names.
+func (in Change) apply(o *node.Options) (err error) {
+	set(&o.Name, in.Name)
+	set(&o.Labels, in.Labels)
+	set(&o.Selection.Sequential, in.Sequential)
+	set(&o.PeerLimit, in.PeerLimit)
+	if in.HonourGlobal != nil {
+		o.IgnoreGlobal = !*in.HonourGlobal
 	}
 	if in.Priority != nil {
-		p, err := level(*in.Priority)
-		if err != nil {
-			return c, err
+		if o.Priority, err = level(*in.Priority); err != nil {
+			return err
 		}
-		c.Priority = &p
 	}
+	if in.Limits != nil {
+		if o.Rates, err = in.Limits.parse(); err != nil {
+			return err
+		}
+	}
+	if in.Goal != nil {
+		o.Goal = in.Goal.parse()
+	}
+	if in.Policy != nil {
+		o.Policy = in.Policy.parse()
+	}
+	if in.Trackers != nil {
+		o.Trackers = nil
+		for _, urls := range *in.Trackers {
+			tier, err := parseTrackers(urls)
+			if err != nil {
+				return err
+			}
+			o.Trackers = append(o.Trackers, tier)
+		}
+	}
+	if len(in.Files) == 0 {
+		return nil
+	}
+	files := map[int]client.Priority{}
 	for number, name := range in.Files {
 		n, err := strconv.Atoi(number)
 		p := slices.Index(priorities, name)
 		if err != nil || n < 1 || p < 0 {
-			return c, wrong("files: %q is %q: want the number of a file, from 1, and skip, low, normal "+
+			return wrong("files: %q is %q: want the number of a file, from 1, and skip, low, normal "+
 				"or high", number, name)
 		}
-		if c.Files == nil {
-			c.Files = map[int]client.Priority{}
-		}
-		c.Files[n-1] = client.Priority(p)
+		files[n-1] = client.Priority(p)
 	}
-	if in.Limits != nil {
-		r, err := in.Limits.parse()
-		if err != nil {
-			return c, err
-		}
-		c.Rates = &r
-	}
-	if in.Goal != nil {
-		g := in.Goal.parse()
-		c.Goal = &g
-	}
-	if in.Policy != nil {
-		p := in.Policy.parse()
-		c.Policy = &p
-	}
-	if in.Trackers != nil {
-		tiers := [][]tracker.URL{}
-		for _, urls := range *in.Trackers {
-			tier, err := parseTrackers(urls)
-			if err != nil {
-				return c, err
-			}
-			tiers = append(tiers, tier)
-		}
-		c.Trackers = &tiers
-	}
-	return c, nil
+	return o.SetFiles(files)
 }
 
 func (a *API) remove(r *http.Request, _ none) (none, error) {
