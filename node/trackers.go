@@ -196,17 +196,29 @@ func FindUnheard(listen []client.Peer, torrents []Options) (out []Unheard) {
 	return out
 }
 
-// parseTiers makes a tier of each URL.
+// Tracker reads an announce URL that the user names. A tracker that the torrent has already stays
+// what it is. A new one is the user's: a user may name trackers in networks where a torrent may not.
+func (o Options) Tracker(text string) (tracker.URL, error) {
+	u, err := tracker.ParseURL(text)
+	all := slices.Concat(o.Trackers...)
+	isSame := func(x tracker.URL) bool { return x.String() == u.String() }
+	if i := slices.IndexFunc(all, isSame); i >= 0 {
+		return all[i], err
+	}
+	return u.OfUser(), err
+}
+
+// parseTiers makes a tier of each URL that the user names.
 func parseTiers(urls []string) (tiers [][]tracker.URL, err error) {
 	if len(urls) > maxTrackers {
 		return nil, fmt.Errorf("%d trackers: at most %d", len(urls), maxTrackers)
 	}
 	for _, text := range urls {
-		u, err := tracker.ParseURL(text)
+		u, err := Options{}.Tracker(text)
 		if err != nil {
 			return nil, err
 		}
-		tiers = append(tiers, []tracker.URL{u.OfUser()})
+		tiers = append(tiers, []tracker.URL{u})
 	}
 	return tiers, nil
 }

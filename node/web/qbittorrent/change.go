@@ -312,29 +312,30 @@ func (c *call) addTrackers() error {
 	if err != nil || c.err != nil {
 		return err
 	}
-	return changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+	return t.Change(func(o *node.Options) error {
+		tiers := slices.Clone(o.Trackers)
 		for _, text := range urls {
-			u, err := tracker.ParseURL(text)
+			u, err := node.Options{Trackers: tiers}.Tracker(text)
 			if err != nil {
-				return nil, fail(http.StatusBadRequest, "%v", err)
+				return fail(http.StatusBadRequest, "%v", err)
 			}
-			isSame := func(x tracker.URL) bool { return x.String() == u.String() }
-			if !slices.ContainsFunc(slices.Concat(tiers...), isSame) {
-				tiers = append(tiers, []tracker.URL{u.OfUser()})
+			if !slices.Contains(slices.Concat(tiers...), u) {
+				tiers = append(tiers, []tracker.URL{u})
 			}
 		}
-		return tiers, nil
+		o.Trackers = tiers
+		return nil
 	})
 }
 
 // changeTrackers changes the tiers of trackers by a function, which may change them in place.
-func changeTrackers(t *node.Torrent, f func([][]tracker.URL) ([][]tracker.URL, error)) error {
+func changeTrackers(t *node.Torrent, f func([][]tracker.URL) error) error {
 	return t.Change(func(o *node.Options) error {
 		var tiers [][]tracker.URL
 		for _, tier := range o.Trackers {
 			tiers = append(tiers, slices.Clone(tier))
 		}
-		tiers, err := f(tiers)
+		err := f(tiers)
 		o.Trackers = slices.DeleteFunc(tiers, func(tier []tracker.URL) bool { return len(tier) == 0 })
 		return err
 	})
@@ -354,22 +355,22 @@ func (c *call) editTracker() error {
 	if err != nil {
 		return fail(http.StatusBadRequest, "%v", err)
 	}
-	return changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+	return changeTrackers(t, func(tiers [][]tracker.URL) error {
 		found := false
 		for _, tier := range tiers {
 			for i, x := range tier {
 				switch x.String() {
 				case u.String():
-					return nil, fail(http.StatusConflict, "the tracker %s is there already", u)
+					return fail(http.StatusConflict, "the tracker %s is there already", u)
 				case from:
 					tier[i], found = u.OfUser(), true
 				}
 			}
 		}
 		if !found {
-			return nil, fail(http.StatusConflict, "the torrent has no tracker %s", from)
+			return fail(http.StatusConflict, "the torrent has no tracker %s", from)
 		}
-		return tiers, nil
+		return nil
 	})
 }
 
@@ -379,7 +380,7 @@ func (c *call) removeTrackers() error {
 	if err != nil || c.err != nil {
 		return err
 	}
-	return changeTrackers(t, func(tiers [][]tracker.URL) ([][]tracker.URL, error) {
+	return changeTrackers(t, func(tiers [][]tracker.URL) error {
 		found := false
 		for i := range tiers {
 			tiers[i] = slices.DeleteFunc(tiers[i], func(u tracker.URL) bool {
@@ -389,9 +390,9 @@ func (c *call) removeTrackers() error {
 			})
 		}
 		if !found {
-			return nil, fail(http.StatusConflict, "the torrent has none of these trackers")
+			return fail(http.StatusConflict, "the torrent has none of these trackers")
 		}
-		return tiers, nil
+		return nil
 	})
 }
 

@@ -96,7 +96,7 @@ func (c *call) readEdit() edit {
 		o.Goal.Ratio = ratio.of("seed_ratio_limit", o.Goal.Ratio, off)
 		o.Goal.Idle = foreign.Minutes(idle.of("seed_idle_limit", o.Goal.Idle.Minutes(), off))
 		if trackers.any() {
-			if o.Trackers, err = trackers.of(o.Trackers); err != nil {
+			if o.Trackers, err = trackers.of(*o); err != nil {
 				return err
 			}
 		}
@@ -267,14 +267,14 @@ func (c *call) replacements() map[int]string {
 	return out
 }
 
-// of is the tiers of trackers after the change. Trackers are numbered through all tiers, from 0.
-func (e trackerEdit) of(now [][]tracker.URL) ([][]tracker.URL, error) {
+// of returns the tiers of trackers after the change. Trackers are numbered through all tiers, from 0.
+func (e trackerEdit) of(o node.Options) ([][]tracker.URL, error) {
 	if e.list != nil {
-		return joinTiers(splitTiers(*e.list), now)
+		return parseTiers(o, splitTiers(*e.list))
 	}
 	var tiers [][]string
 	id := 0
-	for _, tier := range now {
+	for _, tier := range o.Trackers {
 		var urls []string
 		for _, u := range tier {
 			text, replaced := e.replace[id]
@@ -299,7 +299,7 @@ func (e trackerEdit) of(now [][]tracker.URL) ([][]tracker.URL, error) {
 			tiers = append(tiers, []string{url})
 		}
 	}
-	return joinTiers(tiers, now)
+	return parseTiers(o, tiers)
 }
 
 func numbers(p *[]int) []int {
@@ -321,31 +321,21 @@ func splitTiers(list string) (tiers [][]string) {
 	return tiers
 }
 
-// joinTiers checks announce URLs, each of which may be there once. New ones are the user's, those
-// of the torrent stay what they are: a user may name trackers in networks where a torrent may not.
-func joinTiers(tiers [][]string, now [][]tracker.URL) ([][]tracker.URL, error) {
-	known := map[string]tracker.URL{}
-	for _, u := range slices.Concat(now...) {
-		known[u.String()] = u
-	}
+// parseTiers reads the announce URLs of a torrent, each of which may be there once.
+func parseTiers(o node.Options, tiers [][]string) ([][]tracker.URL, error) {
 	out, seen := [][]tracker.URL{}, map[string]bool{}
 	for _, tier := range tiers {
 		var urls []tracker.URL
 		for _, text := range tier {
-			u, err := tracker.ParseURL(text)
+			u, err := o.Tracker(text)
 			if err != nil {
 				return nil, &failure{invalidTrackers, err}
 			}
-			name := u.String()
-			if seen[name] {
-				return nil, fail(setAnnounceList, "the tracker %s is there already", name)
+			if seen[u.String()] {
+				return nil, fail(setAnnounceList, "the tracker %s is there already", u)
 			}
-			seen[name] = true
-			if old, ok := known[name]; ok {
-				urls = append(urls, old)
-			} else {
-				urls = append(urls, u.OfUser())
-			}
+			seen[u.String()] = true
+			urls = append(urls, u)
 		}
 		if len(urls) > 0 {
 			out = append(out, urls)

@@ -333,6 +333,26 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// A torrent may name a tracker only in networks that its source could know, a user in all of them. So
+// a user who sets a list that has the torrent's own trackers, as the page does, names only the others.
+func TestTrackersOfTheTorrent(t *testing.T) {
+	d := start(t)
+	const theirs, ours = "http://127.0.0.1:1/announce", "http://127.0.0.1:2/announce"
+	magnet := "magnet:?xt=urn:btih:0123456789abcdef0123456789abcdef01234567&tr=" + theirs
+	hash := must[v1.Added](t)(d.Add(t.Context(), v1.AddTorrent{Source: magnet, Paused: true})).InfoHash
+	if err := d.Set(t.Context(), hash, v1.Change{Trackers: &[][]string{{ours}, {theirs}}}); err != nil {
+		t.Fatal(err)
+	}
+	x, err := d.node.Torrent(hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tiers := x.Options().Trackers
+	if len(tiers) != 2 || !tiers[0][0].ByUser() || tiers[1][0].ByUser() {
+		t.Errorf("of the user: %t, of the torrent: %t", tiers[0][0].ByUser(), !tiers[1][0].ByUser())
+	}
+}
+
 func TestSettings(t *testing.T) {
 	d := start(t)
 	ctx := t.Context()

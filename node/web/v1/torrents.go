@@ -295,14 +295,15 @@ func (in Change) apply(o *node.Options) (err error) {
 		o.Policy = in.Policy.parse()
 	}
 	if in.Trackers != nil {
-		o.Trackers = nil
+		tiers := [][]tracker.URL{}
 		for _, urls := range *in.Trackers {
-			tier, err := parseTrackers(urls)
+			tier, err := parseTrackers(*o, urls)
 			if err != nil {
 				return err
 			}
-			o.Trackers = append(o.Trackers, tier)
+			tiers = append(tiers, tier)
 		}
+		o.Trackers = tiers
 	}
 	if len(in.Files) == 0 {
 		return nil
@@ -506,7 +507,7 @@ func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
 			return wrong("select: %w", err)
 		}
 	}
-	urls, err := parseTrackers(in.Trackers)
+	urls, err := parseTrackers(*o, in.Trackers)
 	if err != nil {
 		return err
 	}
@@ -544,17 +545,17 @@ func parseWebSeeds(urls []string) (out []client.WebSeed, err error) {
 	return out, nil
 }
 
-// parseTrackers reads announce URLs that a user names.
-func parseTrackers(urls []string) (out []tracker.URL, err error) {
+// parseTrackers reads announce URLs that a user names for a torrent.
+func parseTrackers(o node.Options, urls []string) (out []tracker.URL, err error) {
 	if len(urls) > maxNamed {
 		return nil, wrong("trackers: at most %d are accepted at once", maxNamed)
 	}
 	for _, text := range urls {
-		u, err := tracker.ParseURL(text)
+		u, err := o.Tracker(text)
 		if err != nil {
 			return nil, wrong("trackers: %w", err)
 		}
-		out = append(out, u.OfUser())
+		out = append(out, u)
 	}
 	return out, nil
 }
