@@ -122,7 +122,7 @@ func (n *Node) loadCounters() (map[string]counters, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.totals = s.Totals
+	n.totals, n.before = s.Totals, s.Totals
 	return s.Torrents, nil
 }
 

@@ -108,6 +108,7 @@ type Node struct {
 	settings Settings
 	applied  *client.Limits // the current limits; nil: none were applied yet
 	totals   Totals         // of earlier processes and of torrents that were removed
+	before   Totals         // of earlier processes, with the bytes of the restored torrents
 	closed   bool
 }
 
@@ -401,6 +402,7 @@ func (n *Node) register(t *Torrent) error {
 		return ErrExists
 	}
 	n.torrents = append(n.torrents, t)
+	n.before.Fetched, n.before.Sent = n.before.Fetched+t.past.Fetched, n.before.Sent+t.past.Sent
 	return nil
 }
 
@@ -461,21 +463,27 @@ func (n *Node) Remove(infoHash string, data bool) error {
 	return err
 }
 
-// Stats are the sums of a node since it was opened, and its current rates in bits per second.
+// Stats are the sums of a node.
 type Stats struct {
 	Torrents            map[State]int
-	Fetched, Sent       int64 // payload in bytes
-	ReadRate, WriteRate float64
-	Peers               int // peers with a connection that carries data, counted for each torrent
+	Fetched, Sent       int64   // payload in bytes since the node was opened, also of removed torrents
+	ReadRate, WriteRate float64 // bits per second
+	Peers               int     // with a connection that carries data, counted for each torrent
 }
 
 // Stats sums over the torrents.
 func (n *Node) Stats() Stats {
-	s := Stats{Torrents: map[State]int{}}
+	ever := n.Totals()
+	n.mu.Lock()
+	s := Stats{
+		Torrents: map[State]int{},
+		Fetched:  ever.Fetched - n.before.Fetched,
+		Sent:     ever.Sent - n.before.Sent,
+	}
+	n.mu.Unlock()
 	for _, t := range n.Torrents() {
 		p := t.Progress()
 		s.Torrents[t.State()]++
-		s.Fetched, s.Sent = s.Fetched+p.Fetched, s.Sent+p.Sent
 		s.ReadRate, s.WriteRate = s.ReadRate+p.ReadRate, s.WriteRate+p.WriteRate
 		s.Peers += ConnectedPeers(p)
 	}

@@ -399,8 +399,8 @@ func TestRestore(t *testing.T) {
 	if err := y.Resume(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if s := n.Stats(); s.Torrents[Running] != 2 || s.Fetched != before.Fetched {
-		t.Errorf("%+v", s)
+	if s, ever := n.Stats(), n.Totals(); s.Torrents[Running] != 2 || s.Fetched != 0 || ever.Fetched != before.Fetched {
+		t.Errorf("this process: %+v, all: %+v", s, ever)
 	}
 }
 
