@@ -60,7 +60,7 @@ func TestMove(t *testing.T) {
 	// Data that is there already is verified.
 	move(data, false, data)
 	eventually(t, "it is complete there", func() bool { return x.Progress().Phase == client.Complete })
-	if s := x.Status(); s.Downloaded != 1<<20 || s.Have != 1<<20 {
+	if s := x.Status(); s.Fetched != 1<<20 || s.Have != 1<<20 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -161,11 +161,11 @@ func TestCompleteAndVerify(t *testing.T) {
 		}
 	}
 	damage()
-	before := x.Status().Downloaded
+	before := x.Status().Fetched
 	if err := x.Verify(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the repair", func() bool { return x.Status().Downloaded > before && x.Progress().Phase == client.Complete })
+	eventually(t, "the repair", func() bool { return x.Status().Fetched > before && x.Progress().Phase == client.Complete })
 	sameFile(t, filepath.Join(data, "file"), place)
 	if err := x.Pause(); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestCompleteAndVerify(t *testing.T) {
 	if err := x.Verify(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the check of a paused torrent", func() bool { return x.State() == Paused && x.Status().PiecesDone == 31 })
+	eventually(t, "the check of a paused torrent", func() bool { return x.State() == Paused && x.Status().Done == 31 })
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -103,12 +103,12 @@ func TestRename(t *testing.T) {
 			if s := x.Status(); s.Name != "a name: with/signs" || !slices.Equal(paths(x), want) {
 				t.Errorf("after a restart: %s, %v", s.Name, paths(x))
 			}
-			before := x.Status().Downloaded
+			before := x.Status().Fetched
 			if err := x.Resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			wait(t, "the data under its new names", x.Done())
-			if s := x.Status(); s.Downloaded != before || s.Have != src.Layout.Length || s.Phase != client.Complete {
+			if s := x.Status(); s.Fetched != before || s.Have != src.Layout.Length || s.Phase != client.Complete {
 				t.Errorf("%+v", s)
 			}
 			if kind != storage.KindBolt {

@@ -77,14 +77,14 @@ func TestService(t *testing.T) {
 		t.Errorf("settings: %+v", s)
 	}
 	all := n.Statuses()
-	if len(all) != 2 || all[0].Name != "other" || all[0].Phase != "paused" || all[0].Goal.Ratio != 7 || all[0].HonourGlobal ||
+	if len(all) != 2 || all[0].Name != "other" || all[0].Phase != "paused" || all[0].Goal.Ratio != 7 || !all[0].IgnoreGlobal ||
 		len(all[0].Labels) != 2 || all[0].Priority != PriorityHigh || all[0].Rates.Download != 1e6 || all[0].Policy.ACL == "" {
 		t.Errorf("torrents: %+v", all)
 	}
 	x = torrent(t, n, src)
 	wait(t, "the download, again", x.Done())
 	s := x.Status()
-	if s.Downloaded != before.Downloaded || s.Downloaded < 1<<20 || !s.Completed.Equal(before.Completed) || s.ActiveFor < before.ActiveFor ||
+	if s.Fetched != before.Fetched || s.Fetched < 1<<20 || !s.Completed.Equal(before.Completed) || s.ActiveFor < before.ActiveFor ||
 		s.Phase != client.Complete || s.QueuePosition != 1 || s.Labels[0] != "a" || s.Storage.Dir != out || s.LastActive.IsZero() {
 		t.Errorf("%+v\nbefore %+v", s, before)
 	}
@@ -97,7 +97,7 @@ func TestService(t *testing.T) {
 	if l := x.Log(); len(l) == 0 {
 		t.Error("the log is empty")
 	}
-	if s := n.Totals(); s.Fetched != before.Downloaded || s.Sessions != 2 || s.Added != 2 {
+	if s := n.Totals(); s.Fetched != before.Fetched || s.Sessions != 2 || s.Added != 2 {
 		t.Errorf("totals: %+v", s)
 	}
 }

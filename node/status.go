@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -10,41 +11,25 @@ import (
 
 // Status is a torrent at one moment, with everything that lists of torrents show.
 type Status struct {
-	Options        // how the torrent was added, with later changes
+	Options         // how the torrent was added, with later changes
+	client.Progress // its counters begin when the torrent was added; without Paths
+
 	InfoHash, Name string
 	State          State
-	Phase          client.Phase  // what it does
-	Reason         string        // why it is in this state, or what it waits for; may be empty
-	Err            error         // why it has failed
-	Cause          *client.Cause // why no data comes
-	IsMagnet       bool          // no peer has described it yet, so its files are unknown
-	Private        bool          // BEP 27
+	Reason         string // why it is in this state, or what it waits for; may be empty
 	// Started is the time of the last start. At Completed the wanted data was complete for the
 	// first time. At LastActive payload was last transferred. Zero: never.
 	Added, Started, Completed, LastActive time.Time
 	ActiveFor, SeedingFor                 time.Duration // since it was added, also in earlier processes
-	// Bytes: Total is the size of the wanted data, and Have is the part of it on disk. Size is the
-	// size of all files, and Missing is the part of it that is not on disk. Checked counts the
-	// hashed bytes while existing data is checked.
-	Total, Have, Missing, Checked, Size int64
-	Pieces, PiecesDone                  int // wanted pieces, and the verified ones among them
-	PieceLength                         int64
-	// Payload since the torrent was added, in bytes: useful, sent, and received in vain. Dropped
-	// counts wrong pieces.
-	Downloaded, Uploaded, Wasted, Dropped int64
-	DownRate, UpRate                      float64       // bits per second
-	Ratio                                 float64       // of Uploaded to Total; 0 while that is unknown
+	Ratio                                 float64       // of Sent to Total; 0 while that is unknown
 	Remaining                             time.Duration // until complete, at this rate; -1: unknown
 	Peers                                 int           // with a connection that carries data
 	Sending                               int           // peers that send us data
 	Getting                               int           // peers that get data from us
 	Paths                                 int           // open path-level peers
 	Stalled                               bool          // see Queue.Stalled
-	Files                                 int
-	Sequential                            bool
-	HonourGlobal                          bool
-	QueuePosition                         int  // from 0
-	Forced                                bool // it runs in any case, whatever the queue allows
+	QueuePosition                         int           // from 0
+	Forced                                bool          // it runs in any case, whatever the queue allows
 	Moving                                *MoveStatus
 	TrackerError                          string // of one tracker, if all have failed
 	TrackerOf                             string // the URL of that tracker
@@ -80,50 +65,27 @@ func (t *Torrent) status(stalled time.Duration) Status {
 	p := t.Progress()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o, c := t.options, t.countersLocked(p, now)
+	c := t.countersLocked(p, now)
 	s := Status{
-		Options:      o,
-		InfoHash:     t.InfoHash(),
-		Name:         t.titleLocked(),
-		State:        t.state,
-		Phase:        p.Phase,
-		Reason:       t.reason,
-		Err:          p.Err,
-		Cause:        p.Cause,
-		IsMagnet:     o.Source.IsMagnet(),
-		Private:      o.Source.IsPrivate(),
-		Added:        t.added,
-		Started:      t.started,
-		Completed:    t.completed,
-		LastActive:   c.LastActive,
-		ActiveFor:    c.Active,
-		SeedingFor:   c.Seeding,
-		Total:        p.Total,
-		Have:         p.Have,
-		Missing:      p.Missing,
-		Checked:      p.Checked,
-		Size:         o.Source.Layout.Length,
-		Pieces:       p.Pieces,
-		PiecesDone:   p.Done,
-		PieceLength:  o.Source.Layout.PieceLength,
-		Downloaded:   p.Fetched,
-		Uploaded:     p.Sent,
-		Wasted:       p.Wasted,
-		Dropped:      p.Dropped,
-		DownRate:     p.ReadRate,
-		UpRate:       p.WriteRate,
-		Remaining:    -1,
-		Files:        len(o.Source.Layout.Files),
-		Sequential:   o.Selection.Sequential,
-		HonourGlobal: !o.IgnoreGlobal,
-		Forced:       t.forced,
-		Moving:       t.move,
+		Options:    t.options,
+		Progress:   p,
+		InfoHash:   t.InfoHash(),
+		Name:       p.Name,
+		State:      t.state,
+		Reason:     cmp.Or(p.Waiting, t.reason),
+		Added:      t.added,
+		Started:    t.started,
+		Completed:  t.completed,
+		LastActive: c.LastActive,
+		ActiveFor:  c.Active,
+		SeedingFor: c.Seeding,
+		Remaining:  -1,
+		Forced:     t.forced,
+		Moving:     t.move,
 	}
+	s.Progress.Paths = nil
 	if s.Storage.Dir == "" {
 		s.Storage.Dir = t.node.settings.Dir
-	}
-	if p.Waiting != "" {
-		s.Reason = p.Waiting
 	}
 	if p.Err != nil {
 		s.State = Failed

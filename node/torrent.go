@@ -153,8 +153,6 @@ func newTorrent(n *Node, o Options) *Torrent {
 	return t
 }
 
-func (t *Torrent) titleLocked() string { return t.options.title() }
-
 // InfoHash returns the info hash in hexadecimal digits.
 func (t *Torrent) InfoHash() string { return t.hash.HexString() }
 

@@ -57,7 +57,7 @@ func TestNeverRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	x = add(t, n, Options{Source: src, Paused: true})
-	if s := x.Status(); s.Have != src.Layout.Length || s.Missing != 0 || s.PiecesDone != s.Pieces {
+	if s := x.Status(); s.Have != src.Layout.Length || s.Missing != 0 || s.Done != s.Pieces {
 		t.Errorf("with the data of an earlier download: %+v", s)
 	}
 }

@@ -60,7 +60,9 @@ func Announce(t *node.Torrent) error {
 }
 
 // IsComplete tells whether all wanted data of a torrent is here.
-func IsComplete(s node.Status) bool { return !s.IsMagnet && s.Total > 0 && s.Have >= s.Total }
+func IsComplete(s node.Status) bool {
+	return !s.Source.IsMagnet() && s.Total > 0 && s.Have >= s.Total
+}
 
 // Flags are those of the letters that describe a peer. Both clients have the same ones.
 func Flags(p client.PeerProgress, letters string) (out []string) {

@@ -21,7 +21,6 @@ const unlimitedETA = 8640000
 // view is a torrent as one call sees it.
 type view struct {
 	node.Status
-	source   client.Source
 	trackers []node.TrackerStatus
 	category string
 	tags     []string
@@ -31,7 +30,7 @@ type view struct {
 
 func viewOf(t *node.Torrent, s node.Status, settings node.Settings) *view {
 	v := &view{
-		Status: s, source: t.Source(), trackers: t.Trackers(),
+		Status: s, trackers: t.Trackers(),
 		goal: goalOf(s.Goal, settings.Goal), state: stateOf(s),
 	}
 	v.category, v.tags = parse(s.Labels)
@@ -46,25 +45,25 @@ var torrentFields = map[string]func(*view) any{
 	"auto_tmm":                    fixedField(false),
 	"availability":                fixedField(-1),
 	"category":                    func(v *view) any { return v.category },
-	"comment":                     func(v *view) any { return v.source.Comment },
+	"comment":                     func(v *view) any { return v.Source.Comment },
 	"completed":                   func(v *view) any { return v.Have },
 	"completion_on":               func(v *view) any { return stamp(v.Completed) },
 	"content_path":                func(v *view) any { return v.contentPath() },
 	"dl_limit":                    func(v *view) any { return limitOf(v.Rates, true) },
-	"dlspeed":                     func(v *view) any { return int64(v.DownRate / 8) },
+	"dlspeed":                     func(v *view) any { return int64(v.ReadRate / 8) },
 	"download_path":               fixedField(""),
-	"downloaded":                  func(v *view) any { return v.Downloaded },
-	"downloaded_session":          func(v *view) any { return v.Downloaded },
+	"downloaded":                  func(v *view) any { return v.Fetched },
+	"downloaded_session":          func(v *view) any { return v.Fetched },
 	"eta":                         func(v *view) any { return eta(v.Status) },
 	"f_l_piece_prio":              fixedField(false),
 	"force_start":                 func(v *view) any { return v.Forced },
-	"has_metadata":                func(v *view) any { return !v.IsMagnet },
+	"has_metadata":                func(v *view) any { return !v.Source.IsMagnet() },
 	"hash":                        func(v *view) any { return v.InfoHash },
 	"inactive_seeding_time_limit": func(v *view) any { return minutesOf(v.Goal.Idle) },
 	"infohash_v1":                 func(v *view) any { return v.InfoHash },
-	"infohash_v2":                 func(v *view) any { return v.source.HashV2 },
+	"infohash_v2":                 func(v *view) any { return v.Source.HashV2 },
 	"last_activity":               func(v *view) any { return stamp(v.LastActive) },
-	"magnet_uri":                  func(v *view) any { return v.source.Magnet() },
+	"magnet_uri":                  func(v *view) any { return v.Source.Magnet() },
 	"max_inactive_seeding_time":   func(v *view) any { return minutesOf(v.goal.Idle) },
 	"max_ratio":                   func(v *view) any { return ratioOf(v.goal.Ratio) },
 	"max_seeding_time":            func(v *view) any { return minutesOf(v.goal.Time) },
@@ -75,7 +74,7 @@ var torrentFields = map[string]func(*view) any{
 	"num_seeds":                   func(v *view) any { return v.Sending },
 	"popularity":                  func(v *view) any { return v.popularity() },
 	"priority":                    func(v *view) any { return v.QueuePosition + 1 },
-	"private":                     func(v *view) any { return v.Private },
+	"private":                     func(v *view) any { return v.Source.IsPrivate() },
 	"progress":                    func(v *view) any { return progress(v.Status) },
 	"ratio":                       func(v *view) any { return v.Ratio },
 	"ratio_limit":                 func(v *view) any { return ratioOf(v.Goal.Ratio) },
@@ -85,7 +84,7 @@ var torrentFields = map[string]func(*view) any{
 	"seeding_time":                func(v *view) any { return foreign.Seconds(v.SeedingFor) },
 	"seeding_time_limit":          func(v *view) any { return minutesOf(v.Goal.Time) },
 	"seen_complete":               func(v *view) any { return stamp(v.Completed) },
-	"seq_dl":                      func(v *view) any { return v.Sequential },
+	"seq_dl":                      func(v *view) any { return v.Selection.Sequential },
 	"size":                        func(v *view) any { return v.Total },
 	"state":                       func(v *view) any { return v.state },
 	"super_seeding": func(v *view) any {
@@ -97,9 +96,9 @@ var torrentFields = map[string]func(*view) any{
 	"tracker":          func(v *view) any { return v.workingTracker() },
 	"trackers_count":   func(v *view) any { return len(v.trackers) },
 	"up_limit":         func(v *view) any { return limitOf(v.Rates, false) },
-	"uploaded":         func(v *view) any { return v.Uploaded },
-	"uploaded_session": func(v *view) any { return v.Uploaded },
-	"upspeed":          func(v *view) any { return int64(v.UpRate / 8) },
+	"uploaded":         func(v *view) any { return v.Sent },
+	"uploaded_session": func(v *view) any { return v.Sent },
+	"upspeed":          func(v *view) any { return int64(v.WriteRate / 8) },
 }
 
 func fixedField(value any) func(*view) any { return func(*view) any { return value } }
@@ -117,24 +116,24 @@ func (v *view) left() int64 { return v.Total - v.Have }
 
 // contentPath is the file or the directory of all files.
 func (v *view) contentPath() string {
-	if v.IsMagnet {
+	if v.Source.IsMagnet() {
 		return ""
 	}
-	return filepath.Join(v.Storage.Dir, v.source.Layout.Name)
+	return filepath.Join(v.Storage.Dir, v.Source.Layout.Name)
 }
 
 func (v *view) rootPath() string {
-	if v.Files > 1 {
+	if len(v.Source.Layout.Files) > 1 {
 		return v.contentPath()
 	}
 	return ""
 }
 
 func (v *view) totalSize() int64 {
-	if v.IsMagnet {
+	if v.Source.IsMagnet() {
 		return -1
 	}
-	return v.Size
+	return v.Source.Layout.Length
 }
 
 // popularity is the ratio that a month brings.
@@ -208,8 +207,8 @@ func limitOf(r node.Rates, down bool) int64 {
 }
 
 func progress(s node.Status) float64 {
-	if s.Phase == client.Checking && s.Size > 0 {
-		return float64(s.Checked) / float64(s.Size)
+	if size := s.Source.Layout.Length; s.Phase == client.Checking && size > 0 {
+		return float64(s.Checked) / float64(size)
 	}
 	if s.Total == 0 {
 		return 0
@@ -245,17 +244,17 @@ func stateOf(s node.Status) string {
 	switch {
 	case s.Phase == client.Checking:
 		return "checking" + side
-	case s.IsMagnet && s.Forced:
+	case s.Source.IsMagnet() && s.Forced:
 		return "forcedMetaDL"
-	case s.IsMagnet:
+	case s.Source.IsMagnet():
 		return "metaDL"
 	case s.Forced:
 		return "forced" + side
-	case side == "UP" && s.UpRate == 0:
+	case side == "UP" && s.WriteRate == 0:
 		return "stalledUP"
 	case side == "UP":
 		return "uploading"
-	case s.DownRate == 0:
+	case s.ReadRate == 0:
 		return "stalledDL"
 	}
 	return "downloading"
@@ -265,11 +264,11 @@ func stateOf(s node.Status) string {
 // second one before version 5.
 var filters = map[string]func(*view) bool{
 	"all":         func(*view) bool { return true },
-	"downloading": func(v *view) bool { return v.left() > 0 || v.IsMagnet },
+	"downloading": func(v *view) bool { return v.left() > 0 || v.Source.IsMagnet() },
 	"seeding": func(v *view) bool {
 		return strings.HasSuffix(v.state, "UP") && !v.isStopped() || v.state == "uploading"
 	},
-	"completed":           func(v *view) bool { return !v.IsMagnet && v.left() == 0 },
+	"completed":           func(v *view) bool { return !v.Source.IsMagnet() && v.left() == 0 },
 	"stopped":             (*view).isStopped,
 	"paused":              (*view).isStopped,
 	"running":             func(v *view) bool { return !v.isStopped() },
@@ -289,7 +288,7 @@ func (v *view) isStopped() bool {
 }
 
 // isActive tells whether data comes or goes, at whole bytes per second.
-func (v *view) isActive() bool { return v.UpRate >= 8 || v.DownRate >= 8 }
+func (v *view) isActive() bool { return v.WriteRate >= 8 || v.ReadRate >= 8 }
 
 // all are all torrents, in the order of the queue.
 func (s *server) all() (out []*view) {
@@ -317,7 +316,7 @@ func (c *call) info() (any, error) {
 			c.has("category") && c.text("category") != v.category ||
 			c.has("tag") && c.text("tag") == "" && len(v.tags) > 0 ||
 			c.text("tag") != "" && !slices.Contains(v.tags, c.text("tag")) ||
-			private != nil && *private != v.Private
+			private != nil && *private != v.Source.IsPrivate()
 	})
 	if by, ok := torrentFields[c.text("sort")]; ok {
 		slices.SortStableFunc(all, func(a, b *view) int { return compare(by(a), by(b)) })
@@ -380,11 +379,11 @@ var sameProperties = []string{
 // properties are details of one torrent.
 func (c *call) properties(t *node.Torrent) (any, error) {
 	v := viewOf(t, t.Status(), c.node.Settings())
-	have, pieces := 0, v.source.Layout.Pieces()
+	have, pieces := 0, v.Source.Layout.Pieces()
 	if v.Missing == 0 {
 		have = pieces
-	} else if v.PieceLength > 0 {
-		have = int((v.Size - v.Missing) / v.PieceLength)
+	} else if v.Source.Layout.PieceLength > 0 {
+		have = int((v.Source.Layout.Length - v.Missing) / v.Source.Layout.PieceLength)
 	}
 	average := func(bytes int64) int64 {
 		if a := foreign.Seconds(v.ActiveFor); a > 0 {
@@ -393,12 +392,12 @@ func (c *call) properties(t *node.Torrent) (any, error) {
 		return 0
 	}
 	out := map[string]any{
-		"created_by": v.source.Creator, "creation_date": stamp(v.source.Created),
-		"dl_speed_avg": average(v.Downloaded), "up_speed_avg": average(v.Uploaded),
+		"created_by": v.Source.Creator, "creation_date": stamp(v.Source.Created),
+		"dl_speed_avg": average(v.Fetched), "up_speed_avg": average(v.Sent),
 		"nb_connections": v.Peers, "nb_connections_limit": cmp.Or(v.PeerLimit, noLimit),
 		"peers_total": -1, "seeds_total": -1,
-		"piece_size": v.PieceLength, "pieces_have": have, "pieces_num": pieces,
-		"total_wasted": v.Wasted + v.Dropped*v.PieceLength,
+		"piece_size": v.Source.Layout.PieceLength, "pieces_have": have, "pieces_num": pieces,
+		"total_wasted": v.Wasted + v.Dropped*v.Source.Layout.PieceLength,
 	}
 	for _, name := range sameProperties {
 		out[name] = torrentFields[name](v)

@@ -50,10 +50,10 @@ var torrentFields = table[*view]{
 	{"bytes_completed", camel, func(v *view) any {
 		return mapped(v.files(), func(f node.File) any { return f.Have })
 	}},
-	{"comment", camel, func(v *view) any { return v.source().Comment }},
-	{"corrupt_ever", camel, func(v *view) any { return v.status.Dropped * v.status.PieceLength }},
-	{"creator", camel, func(v *view) any { return v.source().Creator }},
-	{"date_created", camel, func(v *view) any { return stamp(v.source().Created) }},
+	{"comment", camel, func(v *view) any { return v.status.Source.Comment }},
+	{"corrupt_ever", camel, func(v *view) any { return v.status.Dropped * v.status.Source.Layout.PieceLength }},
+	{"creator", camel, func(v *view) any { return v.status.Source.Creator }},
+	{"date_created", camel, func(v *view) any { return stamp(v.status.Source.Created) }},
 	{"desired_available", camel, func(v *view) any { return desiredAvailable(v) }},
 	{"done_date", camel, func(v *view) any { return stamp(v.status.Completed) }},
 	{"download_dir", camel, func(v *view) any { return v.status.Storage.Dir }},
@@ -61,52 +61,52 @@ var torrentFields = table[*view]{
 	{"download_limited", camel, func(v *view) any {
 		return v.status.Rates.Download > 0 && !v.status.Rates.DownloadOff
 	}},
-	{"downloaded_ever", camel, func(v *view) any { return v.status.Downloaded }},
+	{"downloaded_ever", camel, func(v *view) any { return v.status.Fetched }},
 	{"edit_date", camel, func(*view) any { return 0 }},
 	{"error", camel, func(v *view) any { code, _ := v.trouble(); return code }},
 	{"error_string", camel, func(v *view) any { _, text := v.trouble(); return text }},
 	{"eta", camel, func(v *view) any { return v.eta() }},
 	{"eta_idle", camel, func(v *view) any { return v.etaIdle() }},
-	{"file_count", kebab, func(v *view) any { return v.status.Files }},
+	{"file_count", kebab, func(v *view) any { return len(v.status.Source.Layout.Files) }},
 	{"file_stats", camel, func(v *view) any { return fileStats.list(v.dialect, v.files()) }},
 	{"files", camel, func(v *view) any { return fileFields.list(v.dialect, v.files()) }},
 	{"group", camel, func(*view) any { return "" }},
 	{"hash_string", camel, func(v *view) any { return v.status.InfoHash }},
 	{"have_unchecked", camel, func(*view) any { return 0 }},
 	{"have_valid", camel, func(v *view) any { return v.have() }},
-	{"honors_session_limits", camel, func(v *view) any { return v.status.HonourGlobal }},
+	{"honors_session_limits", camel, func(v *view) any { return !v.status.IgnoreGlobal }},
 	{"id", camel, func(v *view) any { return v.id }},
 	{"is_finished", camel, func(v *view) any { return v.status.State == node.Served }},
-	{"is_private", camel, func(v *view) any { return v.status.Private }},
+	{"is_private", camel, func(v *view) any { return v.status.Source.IsPrivate() }},
 	{"is_stalled", camel, func(v *view) any { return v.status.Stalled }},
 	{"labels", camel, func(v *view) any { return append([]string{}, v.status.Labels...) }},
 	{"left_until_done", camel, func(v *view) any { return v.status.Total - v.status.Have }},
-	{"magnet_link", camel, func(v *view) any { return v.source().Magnet() }},
+	{"magnet_link", camel, func(v *view) any { return v.status.Source.Magnet() }},
 	{"manual_announce_time", camel, func(*view) any { return 0 }},
 	{"max_connected_peers", camel, func(v *view) any { return v.peerLimit() }},
 	{"metadata_percent_complete", camel, func(v *view) any {
-		return boolToFloat(!v.status.IsMagnet)
+		return boolToFloat(!v.status.Source.IsMagnet())
 	}},
 	// Clients look for files of this name.
-	{"name", camel, func(v *view) any { return cmp.Or(v.source().Name, v.status.Name) }},
+	{"name", camel, func(v *view) any { return cmp.Or(v.status.Source.Name, v.status.Name) }},
 	{"peer_limit", kebab, func(v *view) any { return v.peerLimit() }},
 	{"peers", camel, func(v *view) any { return peerFields.list(v.dialect, v.peers()) }},
 	{"peers_connected", camel, func(v *view) any { return v.status.Peers }},
 	{"peers_from", camel, func(v *view) any { return peersFrom.object(v.dialect, v.peers()) }},
 	{"peers_getting_from_us", camel, func(v *view) any { return v.status.Getting }},
 	{"peers_sending_to_us", camel, func(v *view) any { return v.status.Sending }},
-	{"percent_complete", camel, func(v *view) any { return share(v.have(), v.status.Size) }},
+	{"percent_complete", camel, func(v *view) any { return share(v.have(), v.status.Source.Layout.Length) }},
 	{"percent_done", camel, func(v *view) any { return share(v.status.Have, v.status.Total) }},
-	{"piece_count", camel, func(v *view) any { return v.source().Layout.Pieces() }},
-	{"piece_size", camel, func(v *view) any { return v.status.PieceLength }},
+	{"piece_count", camel, func(v *view) any { return v.status.Source.Layout.Pieces() }},
+	{"piece_size", camel, func(v *view) any { return v.status.Source.Layout.PieceLength }},
 	{"pieces", camel, func(v *view) any { return bitfield(v) }},
 	{"primary_mime_type", kebab, func(v *view) any { return primaryType(v.files()) }},
 	{"priorities", camel, func(v *view) any {
 		return mapped(v.files(), func(f node.File) any { return priority(f.Priority) })
 	}},
 	{"queue_position", camel, func(v *view) any { return v.status.QueuePosition }},
-	{"rate_download", camel, func(v *view) any { return int64(v.status.DownRate / 8) }},
-	{"rate_upload", camel, func(v *view) any { return int64(v.status.UpRate / 8) }},
+	{"rate_download", camel, func(v *view) any { return int64(v.status.ReadRate / 8) }},
+	{"rate_upload", camel, func(v *view) any { return int64(v.status.WriteRate / 8) }},
 	{"recheck_progress", camel, func(v *view) any { return v.rechecked() }},
 	{"seconds_downloading", camel, func(v *view) any {
 		return foreign.Seconds(v.status.ActiveFor - v.status.SeedingFor)
@@ -116,13 +116,13 @@ var torrentFields = table[*view]{
 	{"seed_idle_mode", camel, func(v *view) any { return v.idle().mode }},
 	{"seed_ratio_limit", camel, func(v *view) any { return v.ratio().value }},
 	{"seed_ratio_mode", camel, func(v *view) any { return v.ratio().mode }},
-	{"sequential_download", snake, func(v *view) any { return v.status.Sequential }},
+	{"sequential_download", snake, func(v *view) any { return v.status.Selection.Sequential }},
 	{"sequential_download_from_piece", snake, func(*view) any { return 0 }},
 	{"size_when_done", camel, func(v *view) any { return v.status.Total }},
 	{"start_date", camel, func(v *view) any { return stamp(v.status.Started) }},
 	{"status", camel, func(v *view) any { return v.state() }},
 	{"torrent_file", camel, func(*view) any { return "" }},
-	{"total_size", camel, func(v *view) any { return v.status.Size }},
+	{"total_size", camel, func(v *view) any { return v.status.Source.Layout.Length }},
 	{"tracker_list", camel, func(v *view) any { return trackerList(v.trackers()) }},
 	{"tracker_stats", camel, func(v *view) any {
 		return trackerStats.list(v.dialect, v.trackers())
@@ -133,14 +133,14 @@ var torrentFields = table[*view]{
 		return v.status.Rates.Upload > 0 && !v.status.Rates.UploadOff
 	}},
 	{"upload_ratio", camel, func(v *view) any { return v.uploadRatio() }},
-	{"uploaded_ever", camel, func(v *view) any { return v.status.Uploaded }},
+	{"uploaded_ever", camel, func(v *view) any { return v.status.Sent }},
 	{"wanted", camel, func(v *view) any {
 		return mapped(v.files(), func(f node.File) any {
 			return boolToInt(f.Priority != client.Skip)
 		})
 	}},
 	{"webseeds", camel, func(v *view) any {
-		return append([]string{}, v.torrent.Options().WebSeedURLs()...)
+		return append([]string{}, v.status.WebSeedURLs()...)
 	}},
 	{"webseeds_sending_to_us", camel, func(*view) any { return 0 }},
 }
@@ -277,7 +277,7 @@ func boolToFloat(b bool) float64 { return float64(boolToInt(b)) }
 // availability is how many connected peers have each piece; -1 for pieces that are here.
 func availability(v *view) []int {
 	p := v.pieces()
-	out := make([]int, v.source().Layout.Pieces())
+	out := make([]int, v.status.Source.Layout.Pieces())
 	for i := range out {
 		if v.has(i) {
 			out[i] = -1
@@ -290,7 +290,7 @@ func availability(v *view) []int {
 
 // bitfield has a bit for each piece, the first one is the highest bit of the first byte.
 func bitfield(v *view) string {
-	n := v.source().Layout.Pieces()
+	n := v.status.Source.Layout.Pieces()
 	b := make([]byte, (n+7)/8)
 	for i := range n {
 		if v.has(i) {
@@ -313,7 +313,7 @@ func desiredAvailable(v *view) int64 {
 	p := v.pieces()
 	for i, s := range p.State {
 		if s != client.PieceRight && i < len(p.Peers) && p.Peers[i] > 0 {
-			n += v.status.PieceLength
+			n += v.status.Source.Layout.PieceLength
 		}
 	}
 	return min(n, v.status.Total-v.status.Have)

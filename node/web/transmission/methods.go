@@ -267,7 +267,7 @@ func (c *call) sessionStats() (any, error) {
 		} else {
 			active++
 		}
-		down, up = down+s.DownRate, up+s.UpRate
+		down, up = down+s.ReadRate, up+s.WriteRate
 	}
 	now, ever := n.Stats(), n.Totals()
 	return map[string]any{

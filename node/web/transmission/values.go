@@ -17,10 +17,10 @@ import (
 const kB = 8000
 
 func (v *view) have() int64 {
-	if v.status.IsMagnet {
+	if v.status.Source.IsMagnet() {
 		return 0
 	}
-	return v.status.Size - v.status.Missing
+	return v.status.Source.Layout.Length - v.status.Missing
 }
 
 // peerLimit is the number of peers that the torrent dials.
@@ -71,7 +71,7 @@ func (v *view) rechecked() float64 {
 	if v.status.Phase != client.Checking {
 		return 0
 	}
-	return share(v.status.Checked, v.status.Size)
+	return share(v.status.Checked, v.status.Source.Layout.Length)
 }
 
 // eta is the time until the download is complete, or until a seed has reached its ratio.
@@ -87,11 +87,11 @@ func (v *view) eta() int64 {
 		if r.limit == 0 {
 			return etaNone
 		}
-		if v.status.UpRate < 1 {
+		if v.status.WriteRate < 1 {
 			return etaUnknown
 		}
-		left := r.limit*float64(v.status.Total) - float64(v.status.Uploaded)
-		return int64(max(left, 0) * 8 / v.status.UpRate)
+		left := r.limit*float64(v.status.Total) - float64(v.status.Sent)
+		return int64(max(left, 0) * 8 / v.status.WriteRate)
 	}
 	return etaNone
 }

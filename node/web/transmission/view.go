@@ -15,12 +15,10 @@ import (
 type view struct {
 	known
 	dialect  dialect
-	torrent  *node.Torrent
 	status   node.Status
 	settings node.Settings
 	now      time.Time
 
-	source   func() client.Source
 	files    func() []node.File
 	pieces   func() client.Pieces
 	peers    func() []client.PeerProgress
@@ -31,11 +29,9 @@ func (c *call) view(t selected) *view {
 	return &view{
 		dialect:  c.dialect,
 		known:    t.known,
-		torrent:  t.Torrent,
 		status:   t.Status(),
 		settings: c.settings(),
 		now:      time.Now(),
-		source:   sync.OnceValue(t.Source),
 		files:    sync.OnceValue(t.Files),
 		pieces:   sync.OnceValue(t.Pieces),
 		peers:    sync.OnceValue(t.Peers),
@@ -124,7 +120,7 @@ func (m *memory) recent(all []node.Status, now time.Time) map[string]bool {
 		if !ok {
 			continue // added since the last look
 		}
-		s.ActiveFor, s.SeedingFor, s.Remaining = 0, 0, 0 // they change by themselves
+		s.Since, s.ActiveFor, s.SeedingFor, s.Remaining = 0, 0, 0, 0 // they change by themselves
 		if !reflect.DeepEqual(k.status, s) {
 			k.status, k.changed = s, now
 			m.torrents[s.InfoHash] = k

@@ -34,11 +34,11 @@ func (a *API) files(t *node.Torrent, _ none) ([]File, error) {
 
 // pieces of a torrent that does not run are not known one by one.
 func (a *API) pieces(t *node.Torrent, _ none) (Pieces, error) {
-	p, s := t.Pieces(), t.Status()
+	p := t.Pieces()
 	n := len(p.State)
 	out := Pieces{
 		Count:       n,
-		LengthBytes: s.PieceLength,
+		LengthBytes: t.Source().Layout.PieceLength,
 		Have:        make([]byte, (n+7)/8),
 		Partial:     make([]byte, (n+7)/8),
 		Available:   []byte{},

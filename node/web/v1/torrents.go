@@ -163,19 +163,19 @@ func (a *API) row(s node.Status) Torrent {
 		SizeBytes:     s.Total,
 		HaveBytes:     s.Have,
 		CheckedBytes:  s.Checked,
-		FetchedBytes:  s.Downloaded,
-		SentBytes:     s.Uploaded,
+		FetchedBytes:  s.Fetched,
+		SentBytes:     s.Sent,
 		WastedBytes:   s.Wasted,
 		Ratio:         s.Ratio,
-		DownMbitS:     s.DownRate / mega,
-		UpMbitS:       s.UpRate / mega,
+		DownMbitS:     s.ReadRate / mega,
+		UpMbitS:       s.WriteRate / mega,
 		Peers:         s.Peers,
 		Paths:         s.Paths,
 		Priority:      levels[s.Priority],
 		QueuePosition: s.QueuePosition,
 		Labels:        append([]string{}, s.Labels...),
 		Directory:     s.Storage.Dir,
-		Magnet:        s.IsMagnet,
+		Magnet:        s.Source.IsMagnet(),
 		Added:         s.Added,
 	}
 	if s.Err != nil {
@@ -216,24 +216,25 @@ func stateOf(p client.Phase) string {
 }
 
 func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
-	s, o, src := t.Status(), t.Options(), t.Source()
+	s := t.Status()
+	src := s.Source
 	d := TorrentDetail{
 		Torrent:     a.row(s),
 		MagnetLink:  src.Magnet(),
 		Comment:     src.Comment,
-		Private:     s.Private,
-		PieceLength: s.PieceLength,
+		Private:     src.IsPrivate(),
+		PieceLength: src.Layout.PieceLength,
 		Pieces:      s.Pieces,
-		PiecesDone:  s.PiecesDone,
+		PiecesDone:  s.Done,
 		Dropped:     s.Dropped,
-		FileCount:   s.Files,
+		FileCount:   len(src.Layout.Files),
 		Storage:     string(s.Storage.Kind),
-		WebSeeds:    append([]string{}, o.WebSeedURLs()...),
+		WebSeeds:    append([]string{}, s.WebSeedURLs()...),
 		PeerSources: map[string]int{},
 		Settings: TorrentSettings{
-			Sequential:   s.Sequential,
+			Sequential:   s.Selection.Sequential,
 			Limits:       newRates(s.Rates),
-			HonourGlobal: s.HonourGlobal,
+			HonourGlobal: !s.IgnoreGlobal,
 			Goal:         newGoal(s.Goal),
 			PeerLimit:    s.PeerLimit,
 			Trackers:     [][]string{},
@@ -246,7 +247,7 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 	for _, p := range t.Peers() {
 		d.PeerSources[string(p.Source)]++
 	}
-	for _, tier := range o.Trackers {
+	for _, tier := range s.Trackers {
 		urls := []string{}
 		for _, u := range tier {
 			urls = append(urls, u.String())
