@@ -21,41 +21,20 @@ func addCommand() *cli.Command {
 		Description: "Adds .torrent files, their http or https URLs, and magnet links. The " +
 			"daemon downloads them, or serves them if their data is there.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{
-				Name:    "directory",
-				Aliases: []string{"o"},
-				Usage:   "keep the data in `DIR` (default: the daemon's --directory)",
-			},
-			&cli.BoolFlag{Name: "paused", Usage: "do not start yet"},
-			&cli.BoolFlag{
-				Name:  "complete",
-				Usage: "the data is there: check it and serve it, and write nothing",
-			},
-			&cli.StringSliceFlag{
-				Name: "peer",
-				Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, or host:port " +
-					"(repeatable)",
-				Config: cli.StringConfig{TrimSpace: true},
-			},
-			&cli.StringSliceFlag{
-				Name:   "tracker",
-				Usage:  "ask the tracker at `URL`, too (repeatable)",
-				Config: cli.StringConfig{TrimSpace: true},
-			},
+			stringFlag("directory", "", "keep the data in `DIR` (default: the daemon's "+
+				"--directory)", "o"),
+			boolFlag("paused", "do not start yet"),
+			boolFlag("complete", "the data is there: check it and serve it, and write nothing"),
+			listFlag("peer", "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, or "+
+				"host:port (repeatable)"),
+			listFlag("tracker", "ask the tracker at `URL`, too (repeatable)"),
 			webSeedFlag(),
-			&cli.StringSliceFlag{
-				Name:  "select",
-				Usage: "download only files that match `GLOB`, as in braid download (repeatable)",
-			},
-			&cli.BoolFlag{Name: "sequential", Usage: "download in the order of the data"},
-			&cli.StringSliceFlag{
-				Name:  "label",
-				Usage: "label the torrents with `WORD` (repeatable)",
-			},
-			&cli.StringFlag{
-				Name:  "priority",
-				Usage: "`LEVEL` in the queue: low, normal or high (default: normal)",
-			},
+			patternFlag("select", "download only files that match `GLOB`, as in braid download "+
+				"(repeatable)"),
+			boolFlag("sequential", "download in the order of the data"),
+			patternFlag("label", "label the torrents with `WORD` (repeatable)"),
+			stringFlag("priority", "", "`LEVEL` in the queue: low, normal or high (default: "+
+				"normal)"),
 		}, append(seedGoalFlags(), limitFlags()...)...),
 	}, add)
 }

@@ -15,24 +15,17 @@ import (
 // announceFlags are common to the commands that let peers find them.
 func announceFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
-		&cli.StringSliceFlag{
-			Name: "tracker",
-			Usage: "ask the tracker at `URL`, too, in addition to the torrent's own trackers: " +
-				"http, https, udp or scion (repeatable)",
-			Config: cli.StringConfig{TrimSpace: true},
-		},
-		&cli.BoolFlag{Name: "no-trackers", Usage: "ask no tracker of the torrent"},
+		listFlag("tracker", "ask the tracker at `URL`, too, in addition to the torrent's own "+
+			"trackers: http, https, udp or scion (repeatable)"),
+		boolFlag("no-trackers", "ask no tracker of the torrent"),
 	}, dhtFlags(), knowledgeFlags())
 }
 
 // dhtFlags say in which DHTs a node takes part.
 func dhtFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{
-			Name: "dht",
-			Usage: "take part in the DHT, where peers find each other without a tracker: " +
-				"`WHERE` is on (over SCION and IP) or off (default: over SCION only)",
-		},
+		stringFlag("dht", "", "take part in the DHT, where peers find each other without a "+
+			"tracker: `WHERE` is on (over SCION and IP) or off (default: over SCION only)"),
 		dhtNodeFlag(),
 		dhtItemFlag(),
 	}
@@ -41,19 +34,11 @@ func dhtFlags() []cli.Flag {
 // knowledgeFlags say how braid exchanges path knowledge with trackers on SCION.
 func knowledgeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{
-			Name:  "peer-order",
-			Value: "mixed",
-			Usage: "ask trackers on SCION for peers in `ORDER`: random, nearest, or mixed (half " +
-				"of each)",
-		},
-		&cli.StringFlag{
-			Name:  "path-knowledge",
-			Value: "share",
-			Usage: "`HOW` to use the path knowledge of trackers on SCION: share (try the paths " +
-				"first that trackers recommend, and send them measurements of paths), use (send " +
-				"no measurements), or off",
-		},
+		stringFlag("peer-order", "mixed", "ask trackers on SCION for peers in `ORDER`: random, "+
+			"nearest, or mixed (half of each)"),
+		stringFlag("path-knowledge", "share", "`HOW` to use the path knowledge of trackers on "+
+			"SCION: share (try the paths first that trackers recommend, and send them "+
+			"measurements of paths), use (send no measurements), or off"),
 	}
 }
 

@@ -26,19 +26,11 @@ func bootstrapCommand() *cli.Command {
 			"commands that need SCION do the same, and refresh the result. An administrator's " +
 			"configuration always wins.\n\n" + exitCodes,
 		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:  "bootstrap",
-				Value: "auto",
-				Usage: "ask the discovery server at `URL`, such as http://192.0.2.1:8041; auto " +
-					"asks the network for one",
-			},
-			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be kept, and write nothing"},
-			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
-			&cli.BoolFlag{
-				Name:    "verbose",
-				Aliases: []string{"v"},
-				Usage:   "log what happens on standard error; twice for all of it",
-			},
+			stringFlag("bootstrap", "auto", "ask the discovery server at `URL`, such as "+
+				"http://192.0.2.1:8041; auto asks the network for one"),
+			boolFlag("dry-run", "show what would be kept, and write nothing"),
+			boolFlag("json", "print the result as a JSON object"),
+			verboseFlag(),
 		},
 		Action: runBootstrap,
 	}

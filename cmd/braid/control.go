@@ -30,12 +30,9 @@ func controlFlags() []cli.Flag {
 			Usage: "the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL (default: the user's " +
 				"daemon, or else the system's)",
 		},
-		&cli.StringFlag{
-			Name: "password-file",
-			Usage: "`FILE` with the daemon's password, which TCP may need (default: the " +
-				"environment variable BRAID_PASSWORD)",
-		},
-		&cli.BoolFlag{Name: "json", Usage: "print JSON, one object a line"},
+		stringFlag("password-file", "", "`FILE` with the daemon's password, which TCP may need "+
+			"(default: the environment variable BRAID_PASSWORD)"),
+		boolFlag("json", "print JSON, one object a line"),
 	}
 }
 
@@ -256,7 +253,7 @@ func each(what string, do torrentAction) action {
 	}
 }
 
-func allFlag() cli.Flag { return &cli.BoolFlag{Name: "all", Usage: "all torrents"} }
+func allFlag() cli.Flag { return boolFlag("all", "all torrents") }
 
 func pauseCommand() *cli.Command {
 	return controlling(&cli.Command{
@@ -281,7 +278,7 @@ func resumeCommand() *cli.Command {
 		Description: howToName,
 		Flags: []cli.Flag{
 			allFlag(),
-			&cli.BoolFlag{Name: "now", Usage: "do not wait in the queue"},
+			boolFlag("now", "do not wait in the queue"),
 		},
 	}, each("resumed", resume))
 }
@@ -296,7 +293,7 @@ func removeCommand() *cli.Command {
 		Usage:       "remove torrents from the daemon; their data stays",
 		ArgsUsage:   torrentsUsage,
 		Description: howToName,
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "data", Usage: "delete their data, too"}},
+		Flags:       []cli.Flag{boolFlag("data", "delete their data, too")},
 	}, each("removed", remove))
 }
 
@@ -358,11 +355,8 @@ func moveCommand() *cli.Command {
 				Required: true,
 				Usage:    "move to `DIR`, of the daemon's machine",
 			},
-			&cli.BoolFlag{
-				Name: "no-data",
-				Usage: "the data is there already: check it there, and leave the old directory " +
-					"alone",
-			},
+			boolFlag("no-data", "the data is there already: check it there, and leave the old "+
+				"directory alone"),
 		},
 	}, each("moving", move))
 }

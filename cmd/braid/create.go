@@ -30,54 +30,26 @@ func createCommand() *cli.Command {
 			"files are left out. Other programs make the same info hash of the same data, if " +
 			"name, piece length, private and source are equal.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{
-				Name:    "output",
-				Aliases: []string{"o"},
-				Usage:   "write the torrent to `FILE` (default: the name of PATH with .torrent)",
-			},
-			&sizeFlag{
-				Name: "piece-length",
-				Usage: "`SIZE` of a piece, a power of two such as 256KiB (default: chosen from " +
-					"the size)",
-			},
-			&cli.StringSliceFlag{
-				Name: "tracker",
-				Usage: "announce `URL[,URL...]`: one tier, of which a client uses the first " +
-					"that works (repeatable; each is a tier)",
-			},
-			&cli.StringSliceFlag{
-				Name: "web-seed",
-				Usage: "`URL` of an HTTP server with the same data: http, https, or on SCION " +
-					"scion://1-ff00:0:110,[127.0.0.1]:31080/PATH/; for other clients also ftp " +
-					"(repeatable)",
-			},
-			&cli.StringFlag{Name: "comment", Usage: "`TEXT` for people"},
-			&cli.BoolFlag{
-				Name:    "private",
-				Aliases: []string{"p"},
-				Usage:   "peers come from the trackers only (BEP 27)",
-			},
-			&cli.StringFlag{
-				Name: "source",
-				Usage: "`TEXT` that says where the torrent is published: the same data gets " +
-					"another info hash there",
-			},
-			&cli.StringFlag{
-				Name: "name",
-				Usage: "`NAME` of the file or directory that downloads make (default: that of " +
-					"PATH)",
-			},
-			&cli.StringSliceFlag{
-				Name: "exclude",
-				Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or " +
-					"'docs/draft' (repeatable)",
-			},
-			&cli.BoolFlag{
-				Name: "offline",
-				Usage: "do not ask the trackers whether they are also on the other kind of " +
-					"network (IP, SCION)",
-			},
-			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
+			stringFlag("output", "", "write the torrent to `FILE` (default: the name of PATH with "+
+				".torrent)", "o"),
+			bytesFlag("piece-length", 0, "`SIZE` of a piece, a power of two such as 256KiB "+
+				"(default: chosen from the size)"),
+			listFlag("tracker", "announce `URL[,URL...]`: one tier, of which a client uses the "+
+				"first that works (repeatable; each is a tier)"),
+			listFlag("web-seed", "`URL` of an HTTP server with the same data: http, https, or on "+
+				"SCION scion://1-ff00:0:110,[127.0.0.1]:31080/PATH/; for other clients also ftp "+
+				"(repeatable)"),
+			stringFlag("comment", "", "`TEXT` for people"),
+			boolFlag("private", "peers come from the trackers only (BEP 27)", "p"),
+			stringFlag("source", "", "`TEXT` that says where the torrent is published: the same "+
+				"data gets another info hash there"),
+			stringFlag("name", "", "`NAME` of the file or directory that downloads make (default: "+
+				"that of PATH)"),
+			patternFlag("exclude", "leave out files and directories that match `GLOB`, such as "+
+				"'*.tmp' or 'docs/draft' (repeatable)"),
+			boolFlag("offline", "do not ask the trackers whether they are also on the other kind "+
+				"of network (IP, SCION)"),
+			boolFlag("json", "print the result as a JSON object"),
 		}, scionFlags()...),
 		Action: create,
 	}

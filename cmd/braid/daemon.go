@@ -28,31 +28,17 @@ import (
 
 func daemonCommand() *cli.Command {
 	own := []cli.Flag{
-		&cli.StringFlag{
-			Name: "state",
-			Usage: "keep torrents, settings and the key in `DIR` (default: STATE_DIRECTORY, or " +
-				"braid in the user's state directory)",
-		},
-		&cli.StringSliceFlag{
-			Name:   "api",
-			Config: cli.StringConfig{TrimSpace: true},
-			Usage: "answer commands, programs and browsers at `ADDR`: unix:PATH, or HOST:PORT; " +
-				"hosts other than 127.0.0.1 need a password, see braid password (repeatable; " +
-				"the daemon always answers on a unix socket, too, by default one that only " +
-				"this user can open)",
-		},
-		&cli.StringSliceFlag{
-			Name: "allow-host",
-			Usage: "answer browsers that use the name `HOST`, or *.HOST for all names below it; " +
-				"IP addresses and localhost need no permission (repeatable)",
-		},
-		&cli.StringFlag{
-			Name:    "directory",
-			Aliases: []string{"o"},
-			Usage: "keep data in `DIR` unless a torrent names another one; kept as a setting " +
-				"(default: downloads in the directory of --state)",
-		},
-		&cli.BoolFlag{Name: "json", Usage: "print one JSON object when the daemon is ready"},
+		stringFlag("state", "", "keep torrents, settings and the key in `DIR` (default: "+
+			"STATE_DIRECTORY, or braid in the user's state directory)"),
+		listFlag("api", "answer commands, programs and browsers at `ADDR`: unix:PATH, or "+
+			"HOST:PORT; hosts other than 127.0.0.1 need a password, see braid password "+
+			"(repeatable; the daemon always answers on a unix socket, too, by default one that "+
+			"only this user can open)"),
+		listFlag("allow-host", "answer browsers that use the name `HOST`, or *.HOST for all names "+
+			"below it; IP addresses and localhost need no permission (repeatable)"),
+		stringFlag("directory", "", "keep data in `DIR` unless a torrent names another one; kept "+
+			"as a setting (default: downloads in the directory of --state)", "o"),
+		boolFlag("json", "print one JSON object when the daemon is ready"),
 		debugFlag(),
 	}
 	return &cli.Command{

@@ -33,63 +33,34 @@ func dhtCommand() *cli.Command {
 			"prints {\"event\":\"ready\",\"listen\":[...],\"item\":KEY}, and then its state " +
 			"every --sample.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{
-				Name: "listen",
-				Usage: "run a node at `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, or host:port for " +
-					"UDP on IP (repeatable)",
-				Config: cli.StringConfig{TrimSpace: true},
-			},
+			listFlag("listen", "run a node at `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, or "+
+				"host:port for UDP on IP (repeatable)"),
 			dhtNodeFlag(),
 			dhtItemFlag(),
-			&cli.StringFlag{
-				Name: "publish",
-				Usage: "with a node on SCION and one on IP: publish the addresses of nodes on " +
-					"SCION in the DHT over IP, signed with the private key in `FILE`, which is " +
-					"created if it is missing; others find them with --dht-item",
-			},
-			&cli.StringFlag{
-				Name: "data",
-				Usage: "keep the nodes that were found in `FILE` (default: they are forgotten " +
-					"when the node ends)",
-			},
-			&cli.BoolFlag{
-				Name:  "json",
-				Usage: "print events on standard output, one JSON object a line",
-			},
-			&durationFlag{
-				Name:  "sample",
-				Value: 10 * time.Second,
-				Usage: "with --json: print the state every `TIME`",
-			},
+			stringFlag("publish", "", "with a node on SCION and one on IP: publish the addresses "+
+				"of nodes on SCION in the DHT over IP, signed with the private key in `FILE`, "+
+				"which is created if it is missing; others find them with --dht-item"),
+			stringFlag("data", "", "keep the nodes that were found in `FILE` (default: they are "+
+				"forgotten when the node ends)"),
+			eventsFlag(),
+			timeFlag("sample", 10*time.Second, "with --json: print the state every `TIME`"),
 			debugFlag(),
 			forceFlag(),
-			&cli.BoolFlag{
-				Name:    "verbose",
-				Aliases: []string{"v"},
-				Usage:   "log what happens on standard error; twice for all of it",
-			},
+			verboseFlag(),
 		}, scionFlags()...),
 		Action: working(true, runDHT),
 	}
 }
 
 func dhtNodeFlag() cli.Flag {
-	return &cli.StringSliceFlag{
-		Name: "dht-node",
-		Usage: "`ADDR` of a node of the DHT, through which others are found: " +
-			"1-ff00:0:110,[127.0.0.1]:31000 or IP:port (repeatable)",
-		Config: cli.StringConfig{TrimSpace: true},
-	}
+	return listFlag("dht-node", "`ADDR` of a node of the DHT, through which others are found: "+
+		"1-ff00:0:110,[127.0.0.1]:31000 or IP:port (repeatable)")
 }
 
 func dhtItemFlag() cli.Flag {
-	return &cli.StringSliceFlag{
-		Name: "dht-item",
-		Usage: "find the first nodes on SCION in the DHT over IP, where braid dht --publish has " +
-			"published them: `KEY` is the 64 hexadecimal digits that it prints; needs --dht on, " +
-			"or a node on IP (repeatable)",
-		Config: cli.StringConfig{TrimSpace: true},
-	}
+	return listFlag("dht-item", "find the first nodes on SCION in the DHT over IP, where braid "+
+		"dht --publish has published them: `KEY` is the 64 hexadecimal digits that it prints; "+
+		"needs --dht on, or a node on IP (repeatable)")
 }
 
 // dhtItems reads --dht-item.

@@ -25,22 +25,11 @@ and its result; if something is wrong, also why that matters and what to do. The
 packets to the AS's routers, to core ASes and to the target. The exit code is 1 if something is
 wrong.`,
 		Flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "print a JSON object with all findings"},
-			&cli.StringFlag{
-				Name: "listen",
-				Usage: "check that braid can listen on `ADDR`, such as " +
-					"1-ff00:0:110,[192.0.2.1]:31000",
-			},
-			&cli.StringFlag{
-				Name:  "tracker",
-				Usage: "check that the tracker with the announce `URL` answers",
-			},
-			&cli.StringFlag{
-				Name:    "output",
-				Aliases: []string{"o"},
-				Value:   ".",
-				Usage:   "check the space in `DIR`, into which you download",
-			},
+			boolFlag("json", "print a JSON object with all findings"),
+			stringFlag("listen", "", "check that braid can listen on `ADDR`, such as "+
+				"1-ff00:0:110,[192.0.2.1]:31000"),
+			stringFlag("tracker", "", "check that the tracker with the announce `URL` answers"),
+			stringFlag("output", ".", "check the space in `DIR`, into which you download", "o"),
 		}, scionFlags()...),
 		Action: runDoctor,
 	}

@@ -24,37 +24,17 @@ func downloadCommand() *cli.Command {
 			"at least one of its pieces is right. Otherwise it writes nothing: see --overwrite " +
 			"and --rename.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{
-				Name:    "output",
-				Aliases: []string{"o"},
-				Value:   ".",
-				Usage:   "download into `DIR`",
-			},
-			&cli.StringSliceFlag{
-				Name: "peer",
-				Usage: "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, " +
-					"scion://name:31000, or host:port for TCP or QUIC (repeatable)",
-				Config: cli.StringConfig{TrimSpace: true},
-			},
+			stringFlag("output", ".", "download into `DIR`", "o"),
+			listFlag("peer", "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, "+
+				"scion://name:31000, or host:port for TCP or QUIC (repeatable)"),
 			webSeedFlag(),
-			&cli.BoolFlag{
-				Name:  "piece-events",
-				Usage: "with --json: print an event for each verified piece",
-			},
-			&cli.StringFlag{
-				Name: "trace",
-				Usage: "write the views and decisions of path selection to `FILE`, one JSON " +
-					"object a line, compressed if its name ends in .gz",
-			},
-			&durationFlag{
-				Name:  "stop-timeout",
-				Usage: "give up a torrent after `TIME` without data, and say why (default: never)",
-			},
-			&cli.BoolFlag{
-				Name: "seed-after",
-				Usage: "after the download, serve others until interrupted, or until --ratio or " +
-					"--seed-time, which imply it",
-			},
+			boolFlag("piece-events", "with --json: print an event for each verified piece"),
+			stringFlag("trace", "", "write the views and decisions of path selection to `FILE`, "+
+				"one JSON object a line, compressed if its name ends in .gz"),
+			timeFlag("stop-timeout", 0, "give up a torrent after `TIME` without data, and say why "+
+				"(default: never)"),
+			boolFlag("seed-after", "after the download, serve others until interrupted, or until "+
+				"--ratio or --seed-time, which imply it"),
 		}, slices.Concat(seedGoalFlags(), keepFlags(), writeFlags(), sessionFlags())...),
 		Action: session(false, download),
 	}

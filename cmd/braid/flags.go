@@ -6,6 +6,55 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
+// These functions make flags of a name, a default, a usage text, and further names of one letter.
+// Backquotes in the usage text name the flag's value.
+
+func stringFlag(name, value, usage string, short ...string) cli.Flag {
+	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Aliases: short}
+}
+
+func boolFlag(name, usage string, short ...string) cli.Flag {
+	return &cli.BoolFlag{Name: name, Usage: usage, Aliases: short}
+}
+
+func intFlag(name string, value int, usage string) cli.Flag {
+	return &cli.IntFlag{Name: name, Value: value, Usage: usage}
+}
+
+// floatFlag has the default 0, which the help does not show.
+func floatFlag(name, usage string) cli.Flag {
+	return &cli.FloatFlag{Name: name, Usage: usage, HideDefault: true}
+}
+
+// listFlag is repeatable. It drops white space around values.
+func listFlag(name, usage string) cli.Flag {
+	return &cli.StringSliceFlag{
+		Name: name, Usage: usage, Config: cli.StringConfig{TrimSpace: true},
+	}
+}
+
+// patternFlag is repeatable. It keeps white space, which file names may contain.
+func patternFlag(name, usage string) cli.Flag {
+	return &cli.StringSliceFlag{Name: name, Usage: usage}
+}
+
+// inCategory puts flags under a heading of the help.
+func inCategory(heading string, flags ...cli.Flag) []cli.Flag {
+	for _, f := range flags {
+		f.(cli.CategorizableFlag).SetCategory(heading)
+	}
+	return flags
+}
+
+// eventsFlag is for commands that work for a while.
+func eventsFlag() cli.Flag {
+	return boolFlag("json", "print events on standard output, one JSON object a line")
+}
+
+func verboseFlag() cli.Flag {
+	return boolFlag("verbose", "log what happens on standard error; twice for all of it", "v")
+}
+
 // flags reads the flags of a command. It keeps the first error, so that a command checks for errors
 // once, after it has read all flags. After an error the values mean nothing.
 type flags struct {

@@ -26,60 +26,26 @@ import (
 
 func gatewayCommand() *cli.Command {
 	own := []cli.Flag{
-		&cli.StringSliceFlag{
-			Name:   "tracker-listen",
-			Config: cli.StringConfig{TrimSpace: true},
-			Usage: "answer announces on `URL`: http://0.0.0.0:8080, udp://0.0.0.0:8080, " +
-				"ws://0.0.0.0:8000 for browsers, scion://1-ff00:0:110,[127.0.0.1]:31080, or " +
-				"stats://127.0.0.1:8081 for operators (repeatable)",
-		},
-		&cli.StringSliceFlag{
-			Name:   "public",
-			Config: cli.StringConfig{TrimSpace: true},
-			Usage: "clients on IP reach the gateway at `IP:PORT` (repeatable; default: the " +
-				"addresses of --listen that name a host)",
-		},
-		&cli.StringSliceFlag{
-			Name:   "fellow",
-			Config: cli.StringConfig{TrimSpace: true},
-			Usage: "name another gateway to clients, too, while it lives: its tracker is at " +
-				"`URL`, http://HOST:PORT (repeatable; name each gateway to the other)",
-		},
-		&cli.StringFlag{
-			Name: "collection",
-			Usage: "allow the torrents in `FILE`, too: a .torrent file, a URL of one, or a " +
-				"directory of them on each line; a tab and comma-separated labels may follow",
-		},
-		&cli.StringSliceFlag{
-			Name: "label",
-			Usage: "allow only lines of --collection with `LABEL` (repeatable: one of them is " +
-				"enough)",
-		},
-		&cli.StringFlag{
-			Name:  "cache",
-			Value: "gateway-cache",
-			Usage: "keep data in `DIR`, which belongs to the gateway",
-		},
-		&sizeFlag{
-			Name:  "cache-size",
-			Value: 10 << 30,
-			Usage: "keep at most `SIZE` of data; a larger torrent is left out",
-		},
-		&durationFlag{
-			Name:  "idle",
-			Value: 15 * time.Minute,
-			Usage: "leave a torrent that nobody has asked for or downloaded in the last `TIME`, " +
-				"at least twice --interval",
-		},
-		&durationFlag{
-			Name:  "interval",
-			Value: 5 * time.Minute,
-			Usage: "tell clients to ask again every `TIME`",
-		},
-		&cli.BoolFlag{
-			Name:  "json",
-			Usage: "print events on standard output, one JSON object a line",
-		},
+		listFlag("tracker-listen", "answer announces on `URL`: http://0.0.0.0:8080, "+
+			"udp://0.0.0.0:8080, ws://0.0.0.0:8000 for browsers, "+
+			"scion://1-ff00:0:110,[127.0.0.1]:31080, or stats://127.0.0.1:8081 for operators "+
+			"(repeatable)"),
+		listFlag("public", "clients on IP reach the gateway at `IP:PORT` (repeatable; default: "+
+			"the addresses of --listen that name a host)"),
+		listFlag("fellow", "name another gateway to clients, too, while it lives: its tracker is "+
+			"at `URL`, http://HOST:PORT (repeatable; name each gateway to the other)"),
+		stringFlag("collection", "", "allow the torrents in `FILE`, too: a .torrent file, a URL "+
+			"of one, or a directory of them on each line; a tab and comma-separated labels may "+
+			"follow"),
+		patternFlag("label", "allow only lines of --collection with `LABEL` (repeatable: one of "+
+			"them is enough)"),
+		stringFlag("cache", "gateway-cache", "keep data in `DIR`, which belongs to the gateway"),
+		bytesFlag("cache-size", 10<<30, "keep at most `SIZE` of data; a larger torrent is left "+
+			"out"),
+		timeFlag("idle", 15*time.Minute, "leave a torrent that nobody has asked for or "+
+			"downloaded in the last `TIME`, at least twice --interval"),
+		timeFlag("interval", 5*time.Minute, "tell clients to ask again every `TIME`"),
+		eventsFlag(),
 		debugFlag(),
 	}
 	return &cli.Command{

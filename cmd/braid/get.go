@@ -28,25 +28,12 @@ func getCommand() *cli.Command {
 			"other users of this host cannot see it. Ctrl-C stops cleanly, and the same command " +
 			"resumes; it waits for a sender that is away.\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{
-				Name:    "output",
-				Aliases: []string{"o"},
-				Value:   ".",
-				Usage:   "download into `DIR`",
-			},
-			&cli.BoolFlag{
-				Name: "follow",
-				Usage: "if the sender runs with --watch: keep running and fetch each change. " +
-					"It overwrites changed files, and deletes none",
-			},
-			&durationFlag{
-				Name:  "stop-timeout",
-				Usage: "give up after `TIME` without data, and say why (default: never)",
-			},
-			&cli.BoolFlag{
-				Name:  "piece-events",
-				Usage: "with --json: print an event for each verified piece",
-			},
+			stringFlag("output", ".", "download into `DIR`", "o"),
+			boolFlag("follow", "if the sender runs with --watch: keep running and fetch each "+
+				"change. It overwrites changed files, and deletes none"),
+			timeFlag("stop-timeout", 0, "give up after `TIME` without data, and say why (default: "+
+				"never)"),
+			boolFlag("piece-events", "with --json: print an event for each verified piece"),
 		}, withoutFlags(keepFlags(), "list"), writeFlags(), groupFlags()),
 		Action: session(false, runGet),
 	}

@@ -20,8 +20,8 @@ func infoCommand() *cli.Command {
 		Description: "Hides the key that a private tracker has put into its announce URL, so " +
 			"that you can show the output to others. --json hides nothing.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "show-keys", Usage: "show announce URLs with their keys"},
-			&cli.BoolFlag{Name: "json", Usage: "print a JSON object"},
+			boolFlag("show-keys", "show announce URLs with their keys"),
+			boolFlag("json", "print a JSON object"),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() != 1 {

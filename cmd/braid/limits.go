@@ -12,28 +12,20 @@ import (
 )
 
 func limitFlags() []cli.Flag {
-	const category = "Limits (of the peers' messages; packet headers come on top)"
-	return []cli.Flag{
+	return inCategory("Limits (of the peers' messages; packet headers come on top)",
 		&rateFlag{
-			Name:     "upload-rate",
-			Category: category,
+			Name: "upload-rate",
 			Usage: "send at most `RATE` to all peers together, such as 10Mbit/s or 1.5MB/s; " +
 				"shared fairly between networks, their hosts, and peers",
 		},
 		&rateFlag{
-			Name:     "download-rate",
-			Category: category,
-			Usage:    "receive at most `RATE` from all peers together",
+			Name:  "download-rate",
+			Usage: "receive at most `RATE` from all peers together",
 		},
-		&cli.StringSliceFlag{
-			Name:     "rate-limit",
-			Category: category,
-			Config:   cli.StringConfig{TrimSpace: true},
-			Usage: "limit all connections together, in each direction, whose path has an " +
-				"interface that matches: `PATTERN=RATE` such as '1-ff00:0:110#2=10mbit', " +
-				"'1-ff00:0:110=20mbit', or '1=50mbit' for an ISD (repeatable)",
-		},
-	}
+		listFlag("rate-limit", "limit all connections together, in each direction, whose path has "+
+			"an interface that matches: `PATTERN=RATE` such as '1-ff00:0:110#2=10mbit', "+
+			"'1-ff00:0:110=20mbit', or '1=50mbit' for an ISD (repeatable)"),
+	)
 }
 
 // limits reads the flags.

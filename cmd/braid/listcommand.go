@@ -156,7 +156,7 @@ func showCommand() *cli.Command {
 		Usage:       "show everything about torrents of the daemon",
 		ArgsUsage:   torrentsUsage,
 		Description: howToName,
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "files", Usage: "list the files, too"}},
+		Flags:       []cli.Flag{boolFlag("files", "list the files, too")},
 	}, show)
 }
 

@@ -18,10 +18,7 @@ func manualCommand() *cli.Command {
 		Name:   "manual",
 		Usage:  "print the manual, in Markdown: the help of every command",
 		Hidden: true,
-		Flags: []cli.Flag{&cli.StringFlag{
-			Name:  "man",
-			Usage: "write a man page for each command into `DIR`",
-		}},
+		Flags:  []cli.Flag{stringFlag("man", "", "write a man page for each command into `DIR`")},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if dir := c.String("man"); dir != "" {
 				return writeManPages(c.Root(), dir)

@@ -25,59 +25,27 @@ import (
 
 func mirrorCommand() *cli.Command {
 	own := []cli.Flag{
-		&cli.StringFlag{
-			Name:    "output",
-			Aliases: []string{"o"},
-			Value:   ".",
-			Usage:   "keep the copy in `DIR`",
-		},
-		&cli.StringSliceFlag{
-			Name: "include",
-			Usage: "take only torrents whose title matches `GLOB`, such as '*netinst*' " +
-				"(repeatable)",
-		},
-		&cli.StringSliceFlag{
-			Name:  "exclude",
-			Usage: "leave out torrents whose title matches `GLOB` (repeatable)",
-		},
-		&sizeFlag{
-			Name:  "max-size",
-			Usage: "leave out torrents larger than `SIZE` (default: no limit)",
-		},
-		&sizeFlag{Name: "max-total", Usage: "keep at most `SIZE` of data (default: no limit)"},
-		&cli.IntFlag{Name: "max-torrents", Value: 1000, Usage: "keep at most `N` torrents"},
-		&sizeFlag{Name: "keep-free", Value: 1 << 30, Usage: "leave `SIZE` of the disk free"},
-		&cli.BoolFlag{
-			Name: "delete",
-			Usage: "delete the data of torrents that are no longer offered (default: they are " +
-				"kept)",
-		},
-		&durationFlag{
-			Name:  "interval",
-			Usage: "look for changes every `TIME`, at least 10s (default: 15m; 10s in a directory)",
-		},
-		&cli.BoolFlag{Name: "once", Usage: "look once, wait for the downloads, and end, for cron"},
-		&durationFlag{
-			Name: "stop-timeout",
-			Usage: "give up a torrent after `TIME` without data, until the next look (default: " +
-				"never; 10m with --once)",
-		},
-		&cli.IntFlag{Name: "downloads", Value: 8, Usage: "download at most `N` torrents at a time"},
-		&cli.StringFlag{
-			Name: "state",
-			Usage: "remember torrents and offers in `DIR` (default: a directory for this source " +
-				"and --output in $XDG_STATE_HOME/braid or ~/.local/state/braid)",
-		},
-		&cli.StringSliceFlag{
-			Name: "peer",
-			Usage: "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, " +
-				"scion://name:31000, or host:port for TCP or QUIC (repeatable)",
-			Config: cli.StringConfig{TrimSpace: true},
-		},
-		&cli.BoolFlag{
-			Name:  "json",
-			Usage: "print events on standard output, one JSON object a line",
-		},
+		stringFlag("output", ".", "keep the copy in `DIR`", "o"),
+		patternFlag("include", "take only torrents whose title matches `GLOB`, such as "+
+			"'*netinst*' (repeatable)"),
+		patternFlag("exclude", "leave out torrents whose title matches `GLOB` (repeatable)"),
+		bytesFlag("max-size", 0, "leave out torrents larger than `SIZE` (default: no limit)"),
+		bytesFlag("max-total", 0, "keep at most `SIZE` of data (default: no limit)"),
+		intFlag("max-torrents", 1000, "keep at most `N` torrents"),
+		bytesFlag("keep-free", 1<<30, "leave `SIZE` of the disk free"),
+		boolFlag("delete", "delete the data of torrents that are no longer offered (default: they "+
+			"are kept)"),
+		timeFlag("interval", 0, "look for changes every `TIME`, at least 10s (default: 15m; 10s "+
+			"in a directory)"),
+		boolFlag("once", "look once, wait for the downloads, and end, for cron"),
+		timeFlag("stop-timeout", 0, "give up a torrent after `TIME` without data, until the next "+
+			"look (default: never; 10m with --once)"),
+		intFlag("downloads", 8, "download at most `N` torrents at a time"),
+		stringFlag("state", "", "remember torrents and offers in `DIR` (default: a directory for "+
+			"this source and --output in $XDG_STATE_HOME/braid or ~/.local/state/braid)"),
+		listFlag("peer", "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, "+
+			"scion://name:31000, or host:port for TCP or QUIC (repeatable)"),
+		eventsFlag(),
 	}
 	return &cli.Command{
 		Name:      "mirror",

@@ -20,7 +20,7 @@ func passwordCommand() *cli.Command {
 		Description: "Reads the password from the terminal or, if there is none, from the first " +
 			"line of standard input. Works only over the daemon's unix socket. Ends all sessions " +
 			"of browsers.",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "remove", Usage: "remove the password"}},
+		Flags: []cli.Flag{boolFlag("remove", "remove the password")},
 	}, setPassword)
 }
 

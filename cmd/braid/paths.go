@@ -28,57 +28,25 @@ request to the host or, if DST is an ISD-AS, a request to the last router on the
 policy, the list has only the allowed paths, in the policy's order. The exit code is 1 if there is
 no path, or if paths were probed and none is alive.`,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.BoolFlag{
-				Name:    "json",
-				Aliases: []string{"j"},
-				Usage: "write one JSON object, with the keys of 'scion showpaths --format json' " +
-					"and more",
-			},
-			&cli.BoolFlag{
-				Name:    "extended",
-				Aliases: []string{"e"},
-				Usage:   "show each path's full fingerprint, sequence and expiry",
-			},
-			&cli.BoolFlag{
-				Name:  "probe",
-				Usage: "send a packet over each path and wait for the answer",
-			},
-			&cli.BoolFlag{
-				Name:    "refresh",
-				Aliases: []string{"r"},
-				Usage: "ask the control service again, instead of using paths in the daemon's " +
-					"cache",
-			},
-			&cli.StringFlag{
-				Name: "status",
-				Usage: "show the torrents and paths of a running download or seed that writes " +
-					"its --status to `FILE`, instead of the paths to DST",
-			},
-			&cli.StringFlag{
-				Name: "torrent",
-				Usage: "show the paths of `TORRENT` of the daemon, by its number, name or the " +
-					"beginning of its info hash, instead of the paths to DST",
-			},
+			boolFlag("json", "write one JSON object, with the keys of 'scion showpaths --format "+
+				"json' and more", "j"),
+			boolFlag("extended", "show each path's full fingerprint, sequence and expiry", "e"),
+			boolFlag("probe", "send a packet over each path and wait for the answer"),
+			boolFlag("refresh", "ask the control service again, instead of using paths in the "+
+				"daemon's cache", "r"),
+			stringFlag("status", "", "show the torrents and paths of a running download or seed "+
+				"that writes its --status to `FILE`, instead of the paths to DST"),
+			stringFlag("torrent", "", "show the paths of `TORRENT` of the daemon, by its number, "+
+				"name or the beginning of its info hash, instead of the paths to DST"),
 			&cli.StringFlag{
 				Name:    "api",
 				Sources: cli.EnvVars("BRAID_API"),
 				Usage:   "with --torrent: the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL",
 			},
-			&cli.StringFlag{
-				Name:  "password-file",
-				Usage: "with --torrent: `FILE` with the daemon's password",
-			},
-			&cli.BoolFlag{
-				Name:    "verbose",
-				Aliases: []string{"v"},
-				Usage: "with --torrent: show reasons; with --status: show whole addresses, and " +
-					"fingerprints of paths",
-			},
-			&durationFlag{
-				Name:  "timeout",
-				Value: 5 * time.Second,
-				Usage: "give up after `TIME`, for everything together",
-			},
+			stringFlag("password-file", "", "with --torrent: `FILE` with the daemon's password"),
+			boolFlag("verbose", "with --torrent: show reasons; with --status: show whole "+
+				"addresses, and fingerprints of paths", "v"),
+			timeFlag("timeout", 5*time.Second, "give up after `TIME`, for everything together"),
 		}, policyFlags(), scionFlags()),
 		Action: runPaths,
 	}

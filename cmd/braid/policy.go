@@ -22,45 +22,18 @@ import (
 // Policies restrict the paths that any selector may use.
 
 func policyFlags() []cli.Flag {
-	const category = "Path policy (for connections that this braid opens)"
-	return []cli.Flag{
-		&cli.StringFlag{
-			Name:     "sequence",
-			Category: category,
-			Usage: "only paths whose hops match `SEQUENCE`, such as '1-ff00:0:110#1 0* " +
-				"1-ff00:0:112'",
-		},
-		&cli.StringSliceFlag{
-			Name:     "acl",
-			Category: category,
-			Usage: "allow or deny paths by `ENTRIES`, of which the first that matches an " +
-				"interface decides: '- 1-ff00:0:110#2, +' (repeatable; the last one is the " +
-				"default)",
-		},
-		&cli.StringFlag{
-			Name:     "preference",
-			Category: category,
-			Usage: "try paths in the order of `CRITERIA`: latency, bandwidth, hops, mtu, as " +
-				"announced, with commas between them",
-		},
-		&durationFlag{
-			Name:     "max-latency",
-			Category: category,
-			Usage: "only paths with at most `TIME` of announced one-way latency; links without " +
-				"an announced latency count as 0",
-		},
-		&cli.IntFlag{
-			Name:     "min-mtu",
-			Category: category,
-			Usage:    "only paths that carry SCION packets of `BYTES`",
-		},
-		&cli.BoolFlag{
-			Name:     "interactive",
-			Aliases:  []string{"i"},
-			Category: category,
-			Usage:    "list the paths and ask which ones to use",
-		},
-	}
+	return inCategory("Path policy (for connections that this braid opens)",
+		stringFlag("sequence", "", "only paths whose hops match `SEQUENCE`, such as "+
+			"'1-ff00:0:110#1 0* 1-ff00:0:112'"),
+		listFlag("acl", "allow or deny paths by `ENTRIES`, of which the first that matches an "+
+			"interface decides: '- 1-ff00:0:110#2, +' (repeatable; the last one is the default)"),
+		stringFlag("preference", "", "try paths in the order of `CRITERIA`: latency, bandwidth, "+
+			"hops, mtu, as announced, with commas between them"),
+		timeFlag("max-latency", 0, "only paths with at most `TIME` of announced one-way latency; "+
+			"links without an announced latency count as 0"),
+		intFlag("min-mtu", 0, "only paths that carry SCION packets of `BYTES`"),
+		boolFlag("interactive", "list the paths and ask which ones to use", "i"),
+	)
 }
 
 // policy reads the flags. The paths that the user chooses with --interactive are added later, when

@@ -15,64 +15,29 @@ import (
 
 // scionFlags say where the SCION configuration is. They have the names of the scion tool's flags.
 func scionFlags() []cli.Flag {
-	const category = "SCION"
-	return []cli.Flag{
-		&cli.StringFlag{
-			Name:     "config-dir",
-			Category: category,
-			Usage: "`DIR` with topology.json and certs/ (default /etc/scion on Linux); ignored " +
-				"with --sciond or SCION_DAEMON",
-		},
-		&cli.StringFlag{
-			Name:     "sciond",
-			Category: category,
-			Usage:    "use the SCION daemon at `HOST:PORT`, or \"default\" for 127.0.0.1:30255",
-		},
-		&cli.StringFlag{
-			Name:     "local",
-			Aliases:  []string{"l"},
-			Category: category,
-			Usage:    "local `IP` address to send from (also SCION_LOCAL_ADDR)",
-		},
-		&cli.StringFlag{
-			Name:     "nat",
-			Value:    "auto",
-			Category: category,
-			Usage: "whether to ask the routers of the AS for the address that a NAT has given " +
-				"this host: `MODE` is auto (ask once; if there is a NAT, repeatedly), on (always " +
-				"ask repeatedly), or off",
-		},
-		&cli.BoolFlag{
-			Name:     "epic",
-			Category: category,
-			Usage: "send with EPIC along paths that offer it (see braid paths --json): the " +
-				"routers of their last two ASes then check each packet. The clock must be right " +
-				"to a second",
-		},
-		&cli.StringFlag{
-			Name:     "bootstrap",
-			Value:    "auto",
-			Category: category,
-			Usage: "where a host without SCION configuration gets one: `SERVER` is the URL of a " +
-				"discovery server, auto (ask the network for one, as braid bootstrap does), or " +
-				"off",
-		},
-		&cli.StringFlag{
-			Name:     "isd-as",
-			Category: category,
-			Usage:    "the local `ISD-AS`, if the environment file names several",
-		},
-	}
+	return inCategory("SCION",
+		stringFlag("config-dir", "", "`DIR` with topology.json and certs/ (default /etc/scion on "+
+			"Linux); ignored with --sciond or SCION_DAEMON"),
+		stringFlag("sciond", "", "use the SCION daemon at `HOST:PORT`, or \"default\" for "+
+			"127.0.0.1:30255"),
+		stringFlag("local", "", "local `IP` address to send from (also SCION_LOCAL_ADDR)", "l"),
+		stringFlag("nat", "auto", "whether to ask the routers of the AS for the address that a "+
+			"NAT has given this host: `MODE` is auto (ask once; if there is a NAT, repeatedly), "+
+			"on (always ask repeatedly), or off"),
+		boolFlag("epic", "send with EPIC along paths that offer it (see braid paths --json): the "+
+			"routers of their last two ASes then check each packet. The clock must be right to a "+
+			"second"),
+		stringFlag("bootstrap", "auto", "where a host without SCION configuration gets one: "+
+			"`SERVER` is the URL of a discovery server, auto (ask the network for one, as braid "+
+			"bootstrap does), or off"),
+		stringFlag("isd-as", "", "the local `ISD-AS`, if the environment file names several"),
+	)
 }
 
 // forceFlag is for the commands that listen on SCION.
 func forceFlag() cli.Flag {
-	return &cli.BoolFlag{
-		Name:     "force",
-		Category: "SCION",
-		Usage: "allow SCION ports to which the AS does not deliver packets: for hosts with a " +
-			"shim dispatcher",
-	}
+	return inCategory("SCION", boolFlag("force", "allow SCION ports to which the AS does not "+
+		"deliver packets: for hosts with a shim dispatcher"))[0]
 }
 
 // environment reads the SCION configuration from the flags, the environment and /etc/scion.

@@ -31,20 +31,12 @@ func seedCommand() *cli.Command {
 			"standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" +
 			exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{
-				Name:  "data",
-				Value: ".",
-				Usage: "`DIR` that holds the torrents' files or directories",
-			},
+			stringFlag("data", ".", "`DIR` that holds the torrents' files or directories"),
 			storageFlag(),
-			&cli.StringFlag{
-				Name:  "super-seeding",
-				Value: "off",
-				Usage: "offer each piece to one peer first, so that each is sent once before one " +
-					"is sent twice: `WHEN` is auto (until another peer has everything), on or " +
-					"off. Use it if many peers know each other; a single peer downloads more " +
-					"slowly",
-			},
+			stringFlag("super-seeding", "off", "offer each piece to one peer first, so that each "+
+				"is sent once before one is sent twice: `WHEN` is auto (until another peer has "+
+				"everything), on or off. Use it if many peers know each other; a single peer "+
+				"downloads more slowly"),
 			recheckFlag(),
 			debugFlag(),
 		}, slices.Concat(seedGoalFlags(), sessionFlags())...),

@@ -11,17 +11,10 @@ import (
 
 func seedGoalFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.FloatFlag{
-			Name:        "ratio",
-			HideDefault: true,
-			Usage: "stop serving a torrent when this run has sent `N` times its size (default: " +
-				"no limit)",
-		},
-		&durationFlag{
-			Name: "seed-time",
-			Usage: "stop serving a torrent `TIME` after it is complete, such as 30m or 24h " +
-				"(default: no limit)",
-		},
+		floatFlag("ratio", "stop serving a torrent when this run has sent `N` times its size "+
+			"(default: no limit)"),
+		timeFlag("seed-time", 0, "stop serving a torrent `TIME` after it is complete, such as 30m "+
+			"or 24h (default: no limit)"),
 	}
 }
 

@@ -35,31 +35,15 @@ func sendCommand() *cli.Command {
 					"characters that nobody can guess (default: a random key; also BRAID_KEY, "+
 					"which other users of this host cannot see)", send.MinPhrase),
 			},
-			&cli.StringSliceFlag{
-				Name: "address",
-				Usage: "add `ADDR` to the line, such as the host:port of a port forwarding " +
-					"(repeatable)",
-				Config: cli.StringConfig{TrimSpace: true},
-			},
-			&cli.StringSliceFlag{
-				Name: "exclude",
-				Usage: "leave out files and directories that match `GLOB`, such as '*.tmp' or " +
-					"'docs/draft' (repeatable)",
-			},
-			&cli.StringFlag{
-				Name: "state",
-				Usage: "remember keys in `DIR` (default: $XDG_STATE_HOME/braid or " +
-					"~/.local/state/braid)",
-			},
-			&cli.BoolFlag{
-				Name: "watch",
-				Usage: "publish changes: braid get --follow fetches new and changed files as " +
-					"soon as nothing has changed for two seconds",
-			},
-			&cli.BoolFlag{
-				Name:  "recheck",
-				Usage: "hash all data, even if no file has changed since the last time",
-			},
+			listFlag("address", "add `ADDR` to the line, such as the host:port of a port "+
+				"forwarding (repeatable)"),
+			patternFlag("exclude", "leave out files and directories that match `GLOB`, such as "+
+				"'*.tmp' or 'docs/draft' (repeatable)"),
+			stringFlag("state", "", "remember keys in `DIR` (default: $XDG_STATE_HOME/braid or "+
+				"~/.local/state/braid)"),
+			boolFlag("watch", "publish changes: braid get --follow fetches new and changed files "+
+				"as soon as nothing has changed for two seconds"),
+			boolFlag("recheck", "hash all data, even if no file has changed since the last time"),
 		}, seedGoalFlags(), groupFlags()),
 		Action: session(true, runSend),
 	}

@@ -28,19 +28,11 @@ func serveCommand() *cli.Command {
 			"until it is interrupted. When it is ready it says so on standard error, and with " +
 			"--json as " + `{"event":"ready","listen":[...],"http":[...]}.` + "\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{
-				Name:  "data",
-				Value: ".",
-				Usage: "`DIR` that holds the torrents' files or directories",
-			},
+			stringFlag("data", ".", "`DIR` that holds the torrents' files or directories"),
 		}, filesFlags(), []cli.Flag{
 			storageFlag(),
-			&cli.StringSliceFlag{
-				Name: "peer",
-				Usage: "download missing data from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, " +
-					"scion://name:31000, or host:port for TCP or QUIC (repeatable)",
-				Config: cli.StringConfig{TrimSpace: true},
-			},
+			listFlag("peer", "download missing data from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, "+
+				"scion://name:31000, or host:port for TCP or QUIC (repeatable)"),
 			webSeedFlag(),
 			recheckFlag(),
 		}, sessionFlags()),
@@ -51,17 +43,10 @@ func serveCommand() *cli.Command {
 // filesFlags say where files are served.
 func filesFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{
-			Name:   "http",
-			Config: cli.StringConfig{TrimSpace: true},
-			Usage: "serve the files of torrents at `ADDR`: HOST:PORT for HTTP, or " +
-				"1-ff00:0:110,[127.0.0.1]:31080 for HTTP/3 on SCION (repeatable)",
-		},
-		&cli.BoolFlag{
-			Name: "http-private",
-			Usage: "with --http: also serve private torrents, to everybody who knows their info " +
-				"hash",
-		},
+		listFlag("http", "serve the files of torrents at `ADDR`: HOST:PORT for HTTP, or "+
+			"1-ff00:0:110,[127.0.0.1]:31080 for HTTP/3 on SCION (repeatable)"),
+		boolFlag("http-private", "with --http: also serve private torrents, to everybody who "+
+			"knows their info hash"),
 	}
 }
 
@@ -165,12 +150,8 @@ func (f *flags) filesOnSCION() (out []scionnet.Addr) {
 
 // webSeedFlag names servers with the data.
 func webSeedFlag() cli.Flag {
-	return &cli.StringSliceFlag{
-		Name:   "web-seed",
-		Config: cli.StringConfig{TrimSpace: true},
-		Usage: "download also from the HTTP server at `URL`, which may be on the local network: " +
-			"http, https, or scion://1-ff00:0:110,[127.0.0.1]:31080/PATH (repeatable)",
-	}
+	return listFlag("web-seed", "download also from the HTTP server at `URL`, which may be on the "+
+		"local network: http, https, or scion://1-ff00:0:110,[127.0.0.1]:31080/PATH (repeatable)")
 }
 
 // webSeeds reads --web-seed.

@@ -21,16 +21,10 @@ import (
 // sessionFlags are common to the commands that talk to peers and end.
 func sessionFlags() []cli.Flag {
 	output := []cli.Flag{
-		&cli.BoolFlag{
-			Name:  "json",
-			Usage: "print events on standard output, one JSON object a line",
-		},
+		eventsFlag(),
 		statusFlag(),
-		&durationFlag{
-			Name:  "sample",
-			Value: time.Second,
-			Usage: "with --json: print the progress every `TIME`, at least 10ms",
-		},
+		timeFlag("sample", time.Second, "with --json: print the progress every `TIME`, at least "+
+			"10ms"),
 	}
 	return slices.Concat(selectorFlags(), peerFlags(), output, limitFlags(), policyFlags(),
 		announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
@@ -40,84 +34,39 @@ func sessionFlags() []cli.Flag {
 func peerFlags() []cli.Flag {
 	return append([]cli.Flag{
 		transportFlag(),
-		&cli.StringSliceFlag{
-			Name: "listen",
-			Usage: "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port for " +
-				"TCP or QUIC (repeatable)",
-			Config: cli.StringConfig{TrimSpace: true},
-		},
-		&cli.StringFlag{
-			Name:  "pex",
-			Value: "on",
-			Usage: "exchange addresses of peers with connected peers, over SCION and IP, except " +
-				"in private torrents: `WHETHER` is on or off",
-		},
-		&cli.StringFlag{
-			Name:  "lsd",
-			Value: "off",
-			Usage: "announce torrents that are not private to the local network, and find peers " +
-				"there: `WHETHER` is on or off",
-		},
-		&cli.IntFlag{
-			Name:  "max-paths",
-			Value: client.DefaultMaxPaths,
-			Usage: "use at most `N` paths to each peer",
-		},
-		&cli.IntFlag{
-			Name: "max-requests",
-			Usage: "keep at most `N` requests outstanding on each connection (default: as many " +
-				"as are useful)",
-		},
+		listFlag("listen", "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port "+
+			"for TCP or QUIC (repeatable)"),
+		stringFlag("pex", "on", "exchange addresses of peers with connected peers, over SCION and "+
+			"IP, except in private torrents: `WHETHER` is on or off"),
+		stringFlag("lsd", "off", "announce torrents that are not private to the local network, "+
+			"and find peers there: `WHETHER` is on or off"),
+		intFlag("max-paths", client.DefaultMaxPaths, "use at most `N` paths to each peer"),
+		intFlag("max-requests", 0, "keep at most `N` requests outstanding on each connection "+
+			"(default: as many as are useful)"),
 		congestionFlag(),
-		&cli.StringFlag{
-			Name: "tcp-congestion",
-			Usage: "`NAME` of the congestion controller of TCP connections, one of the kernel's, " +
-				"such as cubic or bbr (default: the system's)",
-		},
-		&cli.IntFlag{
-			Name: "max-uploads",
-			Usage: "serve at most `N` peers of each torrent at a time, over all of their paths; " +
-				"the others take turns, by network and host (default: all)",
-		},
-		&cli.StringFlag{
-			Name: "identity",
-			Usage: "`FILE` with the private key that identifies this client to peers; created " +
-				"if missing (default: identity.pem in the user's configuration directory)",
-		},
-		&cli.BoolFlag{
-			Name:    "verbose",
-			Aliases: []string{"v"},
-			Usage:   "log what happens on standard error; twice for all of it",
-		},
+		stringFlag("tcp-congestion", "", "`NAME` of the congestion controller of TCP connections, "+
+			"one of the kernel's, such as cubic or bbr (default: the system's)"),
+		intFlag("max-uploads", 0, "serve at most `N` peers of each torrent at a time, over all of "+
+			"their paths; the others take turns, by network and host (default: all)"),
+		stringFlag("identity", "", "`FILE` with the private key that identifies this client to "+
+			"peers; created if missing (default: identity.pem in the user's configuration "+
+			"directory)"),
+		verboseFlag(),
 	}, iceFlags()...)
 }
 
 // selectorFlags choose a selector.
 func selectorFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{
-			Name:  "path-selection",
-			Value: "adaptive",
-			Usage: "which paths to a peer to use: `NAME` is adaptive (paths that add bandwidth), " +
-				"all, first, or slots (the published algorithm)",
-		},
-		&durationFlag{
-			Name:  "initial-deadline",
-			Value: 2 * time.Second,
-			Usage: "slots: wait at most `TIME` for handshakes before the first selection",
-		},
-		&durationFlag{Name: "slot", Value: time.Second, Usage: "slots: select every `TIME`"},
-		&cli.IntFlag{
-			Name:  "min-weight",
-			Value: 25,
-			Usage: "slots: keep paths with at least `PERCENT` of the best one's weight",
-		},
-		&cli.StringSliceFlag{
-			Name: "without",
-			Usage: "select paths without `WHAT`, to measure its effect: handshake, bandwidth, " +
-				"disjointness or exploration (repeatable)",
-			Config: cli.StringConfig{TrimSpace: true},
-		},
+		stringFlag("path-selection", "adaptive", "which paths to a peer to use: `NAME` is "+
+			"adaptive (paths that add bandwidth), all, first, or slots (the published algorithm)"),
+		timeFlag("initial-deadline", 2*time.Second, "slots: wait at most `TIME` for handshakes "+
+			"before the first selection"),
+		timeFlag("slot", time.Second, "slots: select every `TIME`"),
+		intFlag("min-weight", 25, "slots: keep paths with at least `PERCENT` of the best one's "+
+			"weight"),
+		listFlag("without", "select paths without `WHAT`, to measure its effect: handshake, "+
+			"bandwidth, disjointness or exploration (repeatable)"),
 	}
 }
 

@@ -21,70 +21,29 @@ func setCommand() *cli.Command {
 			" Only the given settings change. Changes take effect at once, and last.",
 		Flags: []cli.Flag{
 			allFlag(),
-			&cli.StringFlag{
-				Name: "name",
-				Usage: "show the torrent as `NAME` in lists; empty: its own name. braid rename " +
-					"renames its files",
-			},
-			&cli.StringFlag{Name: "priority", Usage: "`LEVEL` in the queue: low, normal or high"},
-			&cli.IntFlag{Name: "position", Usage: "place `N` in the queue, from 0"},
-			&cli.StringFlag{
-				Name:  "labels",
-				Usage: "`WORDS` with commas between them; empty: no labels",
-			},
-			&cli.StringSliceFlag{
-				Name: "file",
-				Usage: "`NUMBER=LEVEL`: download that file (see braid show --files) first " +
-					"(high), normal, last (low), or not (skip) (repeatable)",
-			},
-			&cli.BoolFlag{
-				Name:  "sequential",
-				Usage: "download in the order of the data; --sequential=false: rare pieces first",
-			},
-			&cli.StringFlag{
-				Name:  "upload-rate",
-				Usage: "send at most `RATE`, such as 10Mbit/s; 0: no limit",
-			},
-			&cli.StringFlag{Name: "download-rate", Usage: "receive at most `RATE`; 0: no limit"},
-			&cli.BoolFlag{
-				Name: "honour-global",
-				Usage: "obey the limits of all torrents together, too; --honour-global=false: " +
-					"only its own",
-			},
-			&cli.FloatFlag{
-				Name:        "ratio",
-				HideDefault: true,
-				Usage: "stop serving when `N` times the size is sent; 0: as the daemon's " +
-					"settings say; -1: never",
-			},
-			&durationFlag{Name: "seed-time", Usage: "stop serving `TIME` after it is complete"},
-			&durationFlag{
-				Name:  "idle-time",
-				Usage: "stop serving when nothing was sent for `TIME`",
-			},
-			&cli.StringSliceFlag{
-				Name:   "tracker",
-				Usage:  "replace its trackers by `URL` (repeatable)",
-				Config: cli.StringConfig{TrimSpace: true},
-			},
-			&cli.IntFlag{
-				Name:  "peer-limit",
-				Usage: "dial at most `N` peers; 0: as the daemon's settings say",
-			},
-			&cli.StringSliceFlag{
-				Name:   "peer",
-				Usage:  "try the peer at `ADDR`, too (repeatable)",
-				Config: cli.StringConfig{TrimSpace: true},
-			},
-			&cli.StringFlag{
-				Name:  "sequence",
-				Usage: "only paths whose hops match `SEQUENCE`; empty: any",
-			},
-			&cli.StringFlag{
-				Name: "acl",
-				Usage: "allow and deny paths by `ENTRIES`, such as '- 1-ff00:0:110#2, +'; " +
-					"empty: any",
-			},
+			stringFlag("name", "", "show the torrent as `NAME` in lists; empty: its own name. "+
+				"braid rename renames its files"),
+			stringFlag("priority", "", "`LEVEL` in the queue: low, normal or high"),
+			intFlag("position", 0, "place `N` in the queue, from 0"),
+			stringFlag("labels", "", "`WORDS` with commas between them; empty: no labels"),
+			listFlag("file", "`NUMBER=LEVEL`: download that file (see braid show --files) first "+
+				"(high), normal, last (low), or not (skip) (repeatable)"),
+			boolFlag("sequential", "download in the order of the data; --sequential=false: rare "+
+				"pieces first"),
+			stringFlag("upload-rate", "", "send at most `RATE`, such as 10Mbit/s; 0: no limit"),
+			stringFlag("download-rate", "", "receive at most `RATE`; 0: no limit"),
+			boolFlag("honour-global", "obey the limits of all torrents together, too; "+
+				"--honour-global=false: only its own"),
+			floatFlag("ratio", "stop serving when `N` times the size is sent; 0: as the daemon's "+
+				"settings say; -1: never"),
+			timeFlag("seed-time", 0, "stop serving `TIME` after it is complete"),
+			timeFlag("idle-time", 0, "stop serving when nothing was sent for `TIME`"),
+			listFlag("tracker", "replace its trackers by `URL` (repeatable)"),
+			intFlag("peer-limit", 0, "dial at most `N` peers; 0: as the daemon's settings say"),
+			listFlag("peer", "try the peer at `ADDR`, too (repeatable)"),
+			stringFlag("sequence", "", "only paths whose hops match `SEQUENCE`; empty: any"),
+			stringFlag("acl", "", "allow and deny paths by `ENTRIES`, such as '- 1-ff00:0:110#2, "+
+				"+'; empty: any"),
 		},
 	}, each("changed", set))
 }

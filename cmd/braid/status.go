@@ -17,11 +17,8 @@ import (
 // shows it.
 
 func statusFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name: "status",
-		Usage: "write the state of torrents and paths to `FILE` every second; braid paths " +
-			"--status FILE shows it",
-	}
+	return stringFlag("status", "", "write the state of torrents and paths to `FILE` every "+
+		"second; braid paths --status FILE shows it")
 }
 
 const (

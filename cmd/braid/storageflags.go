@@ -18,19 +18,12 @@ import (
 )
 
 func storageFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name:  "storage",
-		Value: "file",
-		Usage: "`KIND` of storage: file, mmap (files mapped into memory), or bolt (a database in " +
-			".braid; see braid export)",
-	}
+	return stringFlag("storage", "file", "`KIND` of storage: file, mmap (files mapped into "+
+		"memory), or bolt (a database in .braid; see braid export)")
 }
 
 func recheckFlag() cli.Flag {
-	return &cli.BoolFlag{
-		Name:  "recheck",
-		Usage: "hash all existing data, even if braid has recorded it as verified",
-	}
+	return boolFlag("recheck", "hash all existing data, even if braid has recorded it as verified")
 }
 
 func (f *flags) storageKind() storage.Kind { return read(f, "storage", storage.ParseKind) }
@@ -38,20 +31,11 @@ func (f *flags) storageKind() storage.Kind { return read(f, "storage", storage.P
 // writeFlags say what a download may do to existing files.
 func writeFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{
-			Name: "overwrite",
-			Usage: "delete existing files that have a name of the torrent but none of its data, " +
-				"unless they are write-protected",
-		},
-		&cli.BoolFlag{
-			Name: "rename",
-			Usage: "rename existing files and directories that have a name of the torrent but " +
-				"none of its data: add .before-download",
-		},
-		&cli.BoolFlag{
-			Name:  "allow-dotfiles",
-			Usage: "accept a torrent whose name begins with a dot",
-		},
+		boolFlag("overwrite", "delete existing files that have a name of the torrent but none of "+
+			"its data, unless they are write-protected"),
+		boolFlag("rename", "rename existing files and directories that have a name of the torrent "+
+			"but none of its data: add .before-download"),
+		boolFlag("allow-dotfiles", "accept a torrent whose name begins with a dot"),
 	}
 }
 
@@ -103,38 +87,20 @@ func (d *display) moved(path, aside string) {
 func keepFlags() []cli.Flag {
 	return []cli.Flag{
 		storageFlag(),
-		&cli.StringSliceFlag{
-			Name: "select",
-			Usage: "download only files that match `GLOB`: a name (*.iso), directory (docs) or " +
-				"path (docs/*.pdf), or the numbers of --list (#3,7-9) (repeatable)",
-		},
-		&cli.StringSliceFlag{
-			Name: "priority",
-			Usage: "give files that match GLOB (as in --select) a priority: `GLOB=LEVEL`, with " +
-				"high, normal, low or skip; the last match counts (repeatable)",
-		},
-		&cli.BoolFlag{
-			Name:  "sequential",
-			Usage: "download pieces in the order of the data; without it, rare pieces come first",
-		},
-		&cli.StringFlag{
-			Name:  "request-strategy",
-			Value: "fastest",
-			Usage: "`NAME` of the order of pieces: fastest (rare ones first, the fastest " +
-				"connection has first choice), strict (in the order of the data), or fuzzy " +
-				"(nearly in that order)",
-		},
-		&cli.BoolFlag{
-			Name: "list",
-			Usage: "list the files with their numbers and the priorities that --select and " +
-				"--priority give them, and exit",
-		},
+		patternFlag("select", "download only files that match `GLOB`: a name (*.iso), directory "+
+			"(docs) or path (docs/*.pdf), or the numbers of --list (#3,7-9) (repeatable)"),
+		patternFlag("priority", "give files that match GLOB (as in --select) a priority: "+
+			"`GLOB=LEVEL`, with high, normal, low or skip; the last match counts (repeatable)"),
+		boolFlag("sequential", "download pieces in the order of the data; without it, rare pieces "+
+			"come first"),
+		stringFlag("request-strategy", "fastest", "`NAME` of the order of pieces: fastest (rare "+
+			"ones first, the fastest connection has first choice), strict (in the order of the "+
+			"data), or fuzzy (nearly in that order)"),
+		boolFlag("list", "list the files with their numbers and the priorities that --select and "+
+			"--priority give them, and exit"),
 		recheckFlag(),
-		&cli.StringFlag{
-			Name: "on-done",
-			Usage: "run `CMD` with the shell when a torrent is complete; BRAID_NAME, " +
-				"BRAID_INFO_HASH, BRAID_DIR and BRAID_BYTES are set",
-		},
+		stringFlag("on-done", "", "run `CMD` with the shell when a torrent is complete; "+
+			"BRAID_NAME, BRAID_INFO_HASH, BRAID_DIR and BRAID_BYTES are set"),
 	}
 }
 

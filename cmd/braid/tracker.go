@@ -34,73 +34,37 @@ func trackerCommand() *cli.Command {
 			"it prints its addresses on standard error. With --json it prints " +
 			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringSliceFlag{
-				Name: "listen",
-				Usage: "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, " +
-					"scion://1-ff00:0:110,[127.0.0.1]:31080, ws://127.0.0.1:8082 for browsers " +
-					"(WebRTC; a reverse proxy makes it wss://), or for operators " +
-					"stats://127.0.0.1:8081 (repeatable)",
-			},
-			&cli.StringSliceFlag{
-				Name: "announce-url",
-				Usage: "tell peers to reach the tracker at `URL`, scion://… or http://… " +
-					"(repeatable; default: the addresses of --listen that name a host)",
-			},
-			&cli.StringFlag{
-				Name: "data",
-				Usage: "keep peers in a journal in `DIR` (default: they are forgotten when the " +
-					"tracker ends)",
-			},
-			&cli.StringFlag{
-				Name: "store",
-				Usage: "keep peers in the Valkey or Redis server at `URL`, such as " +
-					"redis://user@host:6379/0, which several trackers may share",
-			},
-			&cli.StringFlag{
-				Name:  "store-password-file",
-				Usage: "read the password for --store from `FILE`",
-			},
-			&cli.StringFlag{
-				Name:  "config",
-				Usage: "read the configuration `FILE` (TOML); flags override it",
-			},
-			&cli.BoolFlag{
-				Name: "print-config",
-				Usage: "print and check the configuration that results from file and flags, and " +
-					"exit",
-			},
-			&durationFlag{
-				Name:  "interval",
-				Usage: "ask peers to announce every `TIME` (default: 20m)",
-			},
-			&durationFlag{
-				Name:  "min-interval",
-				Usage: "ask peers to wait at least `TIME` between announces (default: 15s)",
-			},
-			&durationFlag{Name: "sync", Usage: "write the journal every `TIME` (default: 1s)"},
+			listFlag("listen", "answer on `URL`: http://127.0.0.1:8080, udp://127.0.0.1:8080, "+
+				"scion://1-ff00:0:110,[127.0.0.1]:31080, ws://127.0.0.1:8082 for browsers "+
+				"(WebRTC; a reverse proxy makes it wss://), or for operators "+
+				"stats://127.0.0.1:8081 (repeatable)"),
+			listFlag("announce-url", "tell peers to reach the tracker at `URL`, scion://… or "+
+				"http://… (repeatable; default: the addresses of --listen that name a host)"),
+			stringFlag("data", "", "keep peers in a journal in `DIR` (default: they are forgotten "+
+				"when the tracker ends)"),
+			stringFlag("store", "", "keep peers in the Valkey or Redis server at `URL`, such as "+
+				"redis://user@host:6379/0, which several trackers may share"),
+			stringFlag("store-password-file", "", "read the password for --store from `FILE`"),
+			stringFlag("config", "", "read the configuration `FILE` (TOML); flags override it"),
+			boolFlag("print-config", "print and check the configuration that results from file "+
+				"and flags, and exit"),
+			timeFlag("interval", 0, "ask peers to announce every `TIME` (default: 20m)"),
+			timeFlag("min-interval", 0, "ask peers to wait at least `TIME` between announces "+
+				"(default: 15s)"),
+			timeFlag("sync", 0, "write the journal every `TIME` (default: 1s)"),
 			&cli.BoolFlag{
 				Name:  "path-knowledge",
 				Value: true,
 				Usage: "accept path measurements from peers on SCION, and tell them near peers " +
 					"and good paths",
 			},
-			&cli.StringFlag{Name: "allow", Usage: "serve only the info hashes in `FILE`"},
-			&cli.StringFlag{Name: "deny", Usage: "do not serve the info hashes in `FILE`"},
-			&cli.StringFlag{
-				Name:  "keys",
-				Usage: "private tracker: serve only peers with a key in `FILE`",
-			},
-			&cli.BoolFlag{
-				Name:  "json",
-				Usage: "print events on standard output, one JSON object a line",
-			},
+			stringFlag("allow", "", "serve only the info hashes in `FILE`"),
+			stringFlag("deny", "", "do not serve the info hashes in `FILE`"),
+			stringFlag("keys", "", "private tracker: serve only peers with a key in `FILE`"),
+			eventsFlag(),
 			debugFlag(),
 			forceFlag(),
-			&cli.BoolFlag{
-				Name:    "verbose",
-				Aliases: []string{"v"},
-				Usage:   "log what happens on standard error; twice for all of it",
-			},
+			verboseFlag(),
 		}, scionFlags()...),
 		Action: working(true, runTracker),
 	}

@@ -29,17 +29,10 @@ func transportFlag() cli.Flag {
 // iceFlags say how WebRTC connections get through NATs.
 func iceFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{
-			Name: "ice",
-			Usage: "webrtc: ask the server at `URL`, stun:HOST:PORT or " +
-				"turn:USER:PASSWORD@HOST:PORT, for a way through NATs (repeatable; default: none)",
-			Config: cli.StringConfig{TrimSpace: true},
-		},
-		&cli.BoolFlag{
-			Name: "ice-local",
-			Usage: "webrtc: tell peers this host's addresses on local networks, and contact " +
-				"peers at such addresses",
-		},
+		listFlag("ice", "webrtc: ask the server at `URL`, stun:HOST:PORT or "+
+			"turn:USER:PASSWORD@HOST:PORT, for a way through NATs (repeatable; default: none)"),
+		boolFlag("ice-local", "webrtc: tell peers this host's addresses on local networks, and "+
+			"contact peers at such addresses"),
 	}
 }
 
@@ -71,10 +64,6 @@ func (f *flags) transports() (t transports) {
 }
 
 func congestionFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name:  "congestion",
-		Value: string(scionnet.DefaultCongestion),
-		Usage: "`NAME` of the congestion controller of connections over SCION and QUIC: bbr or " +
-			"newreno",
-	}
+	return stringFlag("congestion", string(scionnet.DefaultCongestion), "`NAME` of the congestion "+
+		"controller of connections over SCION and QUIC: bbr or newreno")
 }

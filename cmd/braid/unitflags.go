@@ -16,6 +16,14 @@ type (
 	durationFlag = cli.FlagBase[time.Duration, cli.NoConfig, unitValue[time.Duration, timeUnit]]
 )
 
+func timeFlag(name string, value time.Duration, usage string) cli.Flag {
+	return &durationFlag{Name: name, Value: value, Usage: usage}
+}
+
+func bytesFlag(name string, value int64, usage string) cli.Flag {
+	return &sizeFlag{Name: name, Value: value, Usage: usage}
+}
+
 type rateUnit struct{}
 
 func (rateUnit) parse(s string) (int64, error) { return units.ParseRate(s) }

@@ -25,18 +25,11 @@ func verifyCommand() *cli.Command {
 			"serve for the pieces that they share. What is in a magnet link is known from its " +
 			"download.\n\n" + exitCodes,
 		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:  "data",
-				Value: ".",
-				Usage: "`DIR` that holds the torrent's file or directory",
-			},
+			stringFlag("data", ".", "`DIR` that holds the torrent's file or directory"),
 			storageFlag(),
-			&cli.StringSliceFlag{
-				Name: "select",
-				Usage: "check only files that match `GLOB`, as in braid download (repeatable; " +
-					"default: what the last download has selected; '*' is all)",
-			},
-			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
+			patternFlag("select", "check only files that match `GLOB`, as in braid download "+
+				"(repeatable; default: what the last download has selected; '*' is all)"),
+			boolFlag("json", "print the result as a JSON object"),
 		},
 		Action: verify,
 	}
