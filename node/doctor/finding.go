@@ -100,30 +100,33 @@ type Facts struct {
 }
 
 // checks are in the order in which users see them. Checks on which others depend come first.
-var checks = []func(Facts) []Finding{
+var checks = []func(Facts, *findings){
 	checkSetup, checkLocalIP, checkTRCs, checkCertificates, checkClock, checkControl, checkPorts,
 	checkDispatcher, checkRouters, checkCore, checkName, checkTarget, checkMTU, checkBuffers,
 	checkTracker, checkDisk,
 }
 
 // Examine turns facts into findings.
-func Examine(f Facts) (out []Finding) {
-	for _, c := range checks {
-		out = append(out, c(f)...)
+func Examine(f Facts) []Finding {
+	var all findings
+	for _, check := range checks {
+		check(f, &all)
 	}
-	return out
+	return all
 }
 
-// fine is the finding that nothing is wrong.
-func fine(check, format string, args ...any) Finding {
-	return Finding{Check: check, Status: OK, Found: fmt.Sprintf(format, args...)}
+type findings []Finding
+
+// ok adds the finding that nothing is wrong.
+func (all *findings) ok(check, format string, args ...any) {
+	all.add(check, OK, fmt.Sprintf(format, args...), "", "")
 }
 
-func one(check string, s Status, found, why, do string) []Finding {
-	return []Finding{{check, s, found, why, do}}
+func (all *findings) add(check string, s Status, found, why, do string) {
+	*all = append(*all, Finding{check, s, found, why, do})
 }
 
-func checkSetup(f Facts) []Finding {
+func checkSetup(f Facts, all *findings) {
 	const check, why = "SCION setup", "without it braid knows neither routers nor paths"
 	from := "topology.json in " + f.ConfigDir
 	if f.Daemon != "" {
@@ -131,33 +134,34 @@ func checkSetup(f Facts) []Finding {
 	}
 	switch {
 	case f.OpenErr == nil:
-		return []Finding{fine(check, "AS %s, from %s", f.IA, from)}
+		all.ok(check, "AS %s, from %s", f.IA, from)
 	case errors.Is(f.OpenErr, scionnet.ErrOtherAS):
-		return one(check, Fail, f.OpenErr.Error(), why,
+		all.add(check, Fail, f.OpenErr.Error(), why,
 			"leave out --isd-as, or name the configuration of that AS")
 	case f.Daemon != "":
-		return one(check, Fail, f.OpenErr.Error(), why,
+		all.add(check, Fail, f.OpenErr.Error(), why,
 			"start the daemon (systemctl start scion-daemon), or check --sciond and SCION_DAEMON")
 	case errors.Is(f.OpenErr, fs.ErrNotExist),
 		strings.Contains(f.OpenErr.Error(), "no such file"):
-		return one(check, Fail, "there is no "+from, why,
+		all.add(check, Fail, "there is no "+from, why,
 			"ask your AS for its bootstrap server, or name the directory with --config-dir")
+	default:
+		all.add(check, Fail, f.OpenErr.Error(), why,
+			"repair "+from+", or fetch it from your AS again")
 	}
-	return one(check, Fail, f.OpenErr.Error(), why,
-		"repair "+from+", or fetch it from your AS again")
 }
 
-func checkLocalIP(f Facts) []Finding {
-	if !f.LocalIP.IsValid() {
-		return nil
-	}
+func checkLocalIP(f Facts, all *findings) {
 	const check = "local address"
-	if f.ForeignIP {
-		return one(check, Fail, fmt.Sprintf("no interface of this host has %s", f.LocalIP),
+	switch {
+	case !f.LocalIP.IsValid():
+	case f.ForeignIP:
+		all.add(check, Fail, fmt.Sprintf("no interface of this host has %s", f.LocalIP),
 			"packets cannot be sent from there, and answers go elsewhere",
 			"name an address of this host with --local, or leave --local out")
+	default:
+		all.ok(check, "%s", f.LocalIP)
 	}
-	return []Finding{fine(check, "%s", f.LocalIP)}
 }
 
 // fault is the status of a finding about a bad file. It is only a warning if there is a SCION
@@ -169,7 +173,7 @@ func (f Facts) fault() Status {
 	return Fail
 }
 
-func checkTRCs(f Facts) (out []Finding) {
+func checkTRCs(f Facts, all *findings) {
 	const check, why = "trust roots", "paths are believed only if their signatures lead to a valid TRC"
 	const renew = "fetch the present TRC from your AS, or correct the clock"
 	home := false
@@ -178,47 +182,41 @@ func checkTRCs(f Facts) (out []Finding) {
 		name := f.named(v)
 		switch {
 		case v.Err != nil:
-			found := fmt.Sprintf("%s cannot be read: %v", name, v.Err)
-			out = append(out, Finding{check, f.fault(), found, why, "fetch it again from your AS"})
+			all.add(check, f.fault(), fmt.Sprintf("%s cannot be read: %v", name, v.Err), why,
+				"fetch it again from your AS")
 		case v.Foreign:
-			out = append(out, Finding{
-				check, f.fault(),
-				fmt.Sprintf("%s is not the TRC of ISD %d that the control service has",
-					name, v.ISD),
-				"it is of another network with the same ISD number, or the control service is " +
+			all.add(check, f.fault(),
+				fmt.Sprintf("%s is not the TRC of ISD %d that the control service has", name, v.ISD),
+				"it is of another network with the same ISD number, or the control service is "+
 					"not that of your AS",
-				"remove the file if your AS does not use it, and fetch the TRCs from your AS",
-			})
+				"remove the file if your AS does not use it, and fetch the TRCs from your AS")
 		case f.Now.After(v.To):
-			found := fmt.Sprintf("%s expired on %s", name, day(v.To))
-			out = append(out, Finding{check, f.fault(), found, why, renew})
+			all.add(check, f.fault(), fmt.Sprintf("%s expired on %s", name, day(v.To)), why, renew)
 		case f.Now.Before(v.From):
-			found := fmt.Sprintf("%s is valid from %s on", name, day(v.From))
-			out = append(out, Finding{check, f.fault(), found, why, renew})
+			all.add(check, f.fault(), fmt.Sprintf("%s is valid from %s on", name, day(v.From)),
+				why, renew)
 		default:
-			out = append(out, fine(check, "%s, valid until %s", name, day(v.To)))
+			all.ok(check, "%s, valid until %s", name, day(v.To))
 		}
 	}
 	switch {
 	case home || f.IA == 0:
 	case f.Daemon == "":
-		found := fmt.Sprintf("there is no TRC of ISD %d in %s/certs", f.IA.ISD(), f.ConfigDir)
-		out = append(out, Finding{check, Fail, found, why, "fetch the TRCs from your AS"})
+		all.add(check, Fail,
+			fmt.Sprintf("there is no TRC of ISD %d in %s/certs", f.IA.ISD(), f.ConfigDir), why,
+			"fetch the TRCs from your AS")
 	default:
 		what := "TRCs"
 		if len(f.Certs) == 0 {
 			what = "TRCs and certificates"
 		}
-		out = append(out, Finding{
-			check, Warn,
+		all.add(check, Warn,
 			fmt.Sprintf("%s were not checked: the daemon at %s does not show its own, "+
 				"and %s has no TRC of ISD %d", what, f.Daemon, f.filesDir(), f.IA.ISD()),
 			why,
-			"run braid doctor where the daemon runs, and name the config_dir of its " +
-				"configuration with --config-dir",
-		})
+			"run braid doctor where the daemon runs, and name the config_dir of its "+
+				"configuration with --config-dir")
 	}
-	return out
 }
 
 // named names a TRC or certificate. If there is a daemon, which may use other files, it adds the
@@ -238,7 +236,7 @@ func (f Facts) filesDir() string {
 	return f.ConfigDir
 }
 
-func checkCertificates(f Facts) (out []Finding) {
+func checkCertificates(f Facts, all *findings) {
 	const (
 		check = "certificates"
 		why   = "control services refuse signatures with certificates that are not valid"
@@ -248,26 +246,23 @@ func checkCertificates(f Facts) (out []Finding) {
 		name := f.named(v)
 		switch {
 		case v.Err != nil:
-			found := fmt.Sprintf("%s cannot be read: %v", name, v.Err)
-			out = append(out, Finding{check, Warn, found, why, do})
+			all.add(check, Warn, fmt.Sprintf("%s cannot be read: %v", name, v.Err), why, do)
 		case f.Now.After(v.To):
-			found := fmt.Sprintf("%s expired on %s", name, day(v.To))
-			out = append(out, Finding{check, f.fault(), found, why, do})
+			all.add(check, f.fault(), fmt.Sprintf("%s expired on %s", name, day(v.To)), why, do)
 		case f.Now.Before(v.From):
-			found := fmt.Sprintf("%s is valid from %s on", name, day(v.From))
-			out = append(out, Finding{check, f.fault(), found, why, "correct the clock"})
+			all.add(check, f.fault(), fmt.Sprintf("%s is valid from %s on", name, day(v.From)), why,
+				"correct the clock")
 		default:
-			out = append(out, fine(check, "%s, valid until %s", name, day(v.To)))
+			all.ok(check, "%s, valid until %s", name, day(v.To))
 		}
 	}
-	return out
 }
 
 // mostLife is the longest lifetime of a hop field (SCION control plane specification).
 const mostLife = 24 * time.Hour
 
 // checkClock compares the clock with the lifetimes of paths and TRCs, which others have written.
-func checkClock(f Facts) []Finding {
+func checkClock(f Facts, all *findings) {
 	const (
 		check = "clock"
 		why   = "paths and certificates seem to have expired, or not to be valid yet"
@@ -275,11 +270,7 @@ func checkClock(f Facts) []Finding {
 	)
 	now := f.Now.UTC().Format(time.DateTime) + " UTC"
 	paths, ahead, behind := 0, 0, 0
-	reaches := f.Core
-	if f.Target != nil {
-		reaches = append(reaches[:len(reaches):len(reaches)], *f.Target)
-	}
-	for _, r := range reaches {
+	for _, r := range f.reaches() {
 		for _, p := range r.Paths {
 			if p.Expiry.IsZero() || p.Dst == p.Src {
 				continue
@@ -306,52 +297,52 @@ func checkClock(f Facts) []Finding {
 	}
 	switch {
 	case behind > 0 || young > 0 && young == usable:
-		return one(check, Fail, now+" is too early: paths or TRCs are from the future", why, do)
+		all.add(check, Fail, now+" is too early: paths or TRCs are from the future", why, do)
 	case paths > 0 && ahead == paths || old > 0 && old == usable && paths > 0:
-		return one(check, Fail,
+		all.add(check, Fail,
 			now+" is too late: the control service hands out paths that would have expired", why, do)
+	default:
+		all.ok(check, "%s", now)
 	}
-	return []Finding{fine(check, "%s", now)}
 }
 
-func checkControl(f Facts) []Finding {
-	if f.OpenErr != nil {
-		return nil
-	}
+func checkControl(f Facts, all *findings) {
 	const check = "control service"
-	if f.Control != nil {
-		return one(check, Fail, f.Control.Error(), "it knows the paths to other ASes",
+	switch {
+	case f.OpenErr != nil:
+	case f.Control != nil:
+		all.add(check, Fail, f.Control.Error(), "it knows the paths to other ASes",
 			"check the network to it and the firewall (TCP and UDP), or ask your AS whether it runs")
+	default:
+		all.ok(check, "answers")
 	}
-	return []Finding{fine(check, "answers")}
 }
 
-func checkPorts(f Facts) []Finding {
-	if f.OpenErr != nil {
-		return nil
-	}
+func checkPorts(f Facts, all *findings) {
 	const check = "port"
 	ports := fmt.Sprintf("AS %s delivers to ports %d-%d", f.IA, f.From, f.To)
 	switch {
+	case f.OpenErr != nil:
 	case f.To == 0:
-		return one(check, Warn, fmt.Sprintf("AS %s names no range of ports", f.IA),
+		all.add(check, Warn, fmt.Sprintf("AS %s names no range of ports", f.IA),
 			"its routers deliver to port 30041 only, where a dispatcher passes packets on",
 			"ask your AS for dispatched_ports in its topology")
 	case f.Port != 0 && (f.Port < f.From || f.Port > f.To):
-		return one(check, Fail, fmt.Sprintf("%s, not to port %d", ports, f.Port),
+		all.add(check, Fail, fmt.Sprintf("%s, not to port %d", ports, f.Port),
 			"nobody can connect to a port outside of it", "choose a port of the range")
 	case f.PortErr != nil:
-		return one(check, Fail, f.PortErr.Error(), "braid cannot accept connections there",
+		all.add(check, Fail, f.PortErr.Error(), "braid cannot accept connections there",
 			"choose another port, or end the program that has it (ss -ulpn)")
+	default:
+		all.ok(check, "%s", ports)
 	}
-	return []Finding{fine(check, "%s", ports)}
 }
 
-func checkDispatcher(f Facts) []Finding {
+func checkDispatcher(f Facts, all *findings) {
 	if f.OpenErr != nil || !f.Dispatcher {
-		return nil
+		return
 	}
-	return one("port 30041", Warn, "something listens there: a dispatcher, or a shim for one",
+	all.add("port 30041", Warn, "something listens there: a dispatcher, or a shim for one",
 		"a dispatcher older than scionproto 0.12 takes packets for other programs away; "+
 			"while it runs, this host answers echo requests only if the dispatcher does",
 		"stop the dispatcher unless a program needs it (systemctl stop scion-dispatcher)")
