@@ -51,43 +51,49 @@ func (t *Torrent) Log() []LogEntry {
 	return append([]LogEntry{}, t.events.entries...)
 }
 
-// logger returns a log that writes to the node's log and to the torrent's.
+// logger returns a log that writes to the node's log and to the torrent's, which leaves out the
+// torrent's name.
 func (t *Torrent) logger() *slog.Logger {
-	return slog.New(slog.NewMultiHandler(t.node.log.Handler(), recorder{log: t.events}))
+	text := func(a slog.Attr) string {
+		if a.Key == "torrent" {
+			return ""
+		}
+		return fmt.Sprintf(" %s=%v", a.Key, a.Value)
+	}
+	own := LogHandler{Keep: t.events.add, Text: text}
+	return slog.New(slog.NewMultiHandler(t.node.log.Handler(), own))
 }
 
-// recorder is a handler that keeps records of level Info and above.
-type recorder struct {
-	log   *torrentLog
+// LogHandler is a handler that hands over records of level Info and above. It ignores groups, which
+// braid does not use.
+type LogHandler struct {
+	Keep func(LogEntry)
+	Text func(slog.Attr) string // of an attribute; it follows the message
+
 	attrs string
 }
 
-func (r recorder) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+// Enabled implements slog.Handler.
+func (LogHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-func (r recorder) Handle(_ context.Context, x slog.Record) error {
-	var b strings.Builder
-	b.WriteString(x.Message + r.attrs)
+// Handle implements slog.Handler.
+func (h LogHandler) Handle(_ context.Context, x slog.Record) error {
+	text := x.Message + h.attrs
 	x.Attrs(func(a slog.Attr) bool {
-		b.WriteString(attrText(a))
-		return b.Len() < maxEntry
+		text += h.Text(a)
+		return true
 	})
-	r.log.add(LogEntry{Time: x.Time, Level: x.Level, Text: b.String()})
+	h.Keep(LogEntry{Time: x.Time, Level: x.Level, Text: text})
 	return nil
 }
 
-// attrText leaves out the torrent's name, since all entries are about one torrent.
-func attrText(a slog.Attr) string {
-	if a.Key == "torrent" {
-		return ""
-	}
-	return fmt.Sprintf(" %s=%v", a.Key, a.Value)
-}
-
-func (r recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
+// WithAttrs implements slog.Handler.
+func (h LogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
-		r.attrs += attrText(a)
+		h.attrs += h.Text(a)
 	}
-	return r
+	return h
 }
 
-func (r recorder) WithGroup(string) slog.Handler { return r }
+// WithGroup implements slog.Handler.
+func (h LogHandler) WithGroup(string) slog.Handler { return h }

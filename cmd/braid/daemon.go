@@ -75,7 +75,7 @@ func runDaemon(ctx context.Context, t *task) error {
 		return err
 	}
 	journal := v1.NewJournal()
-	t.log = slog.New(slog.NewMultiHandler(t.log.Handler(), journal))
+	t.log = slog.New(slog.NewMultiHandler(t.log.Handler(), journal.Handler()))
 	access, err := web.OpenAccess(filepath.Join(state, "password"), t.StringSlice("allow-host"))
 	if err != nil {
 		return err

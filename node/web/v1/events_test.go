@@ -3,6 +3,7 @@ package v1
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -128,9 +129,9 @@ func TestMap(t *testing.T) {
 func TestJournal(t *testing.T) {
 	j := NewJournal()
 	for i := range 2 * maxJournal {
-		j.Logger().With("torrent", "x").Info("line", "n", i, "url", "http://t.example/0123456789abcdef0123456789abcdef/announce")
+		slog.New(j.Handler()).With("torrent", "x").Info("line", "n", i, "url", "http://t.example/0123456789abcdef0123456789abcdef/announce")
 	}
-	j.Logger().Debug("not this")
+	slog.New(j.Handler()).Debug("not this")
 	j.add(LogEntry{Text: strings.Repeat("é", maxEntry)})
 	all := j.Entries()
 	if len(all) != maxJournal {

@@ -1,23 +1,18 @@
 package v1
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
+	"braid/node"
 	"braid/tracker"
 )
 
-// Journal keeps the last lines of a log. It is an slog.Handler; keys of announce URLs are hidden.
+// Journal keeps the last lines of a log. It hides keys of announce URLs.
 type Journal struct {
-	attrs string // of a logger with some
-	*kept
-}
-
-type kept struct {
 	mu      sync.Mutex
 	entries []LogEntry
 	report  func(LogEntry) // gets each new entry; may be nil
@@ -29,10 +24,17 @@ const (
 )
 
 // NewJournal returns an empty journal.
-func NewJournal() *Journal { return &Journal{kept: &kept{}} }
+func NewJournal() *Journal { return &Journal{} }
 
-// Logger writes to the journal only.
-func (j *Journal) Logger() *slog.Logger { return slog.New(j) }
+// Handler writes to the journal.
+func (j *Journal) Handler() slog.Handler {
+	return node.LogHandler{
+		Keep: func(e node.LogEntry) {
+			j.add(LogEntry{Time: e.Time, Level: levelName(e.Level), Text: e.Text})
+		},
+		Text: func(a slog.Attr) string { return fmt.Sprintf("  %s: %s", a.Key, a.Value) },
+	}
+}
 
 // tell names the function that gets each new entry.
 func (j *Journal) tell(f func(LogEntry)) {
@@ -65,22 +67,6 @@ func (j *Journal) add(e LogEntry) {
 	}
 }
 
-// Enabled tells whether lines of that level are kept.
-func (j *Journal) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
-
-// Handle keeps a line.
-func (j *Journal) Handle(_ context.Context, r slog.Record) error {
-	text := r.Message + j.attrs
-	r.Attrs(func(a slog.Attr) bool {
-		text += attrText(a)
-		return true
-	})
-	j.add(LogEntry{Time: r.Time, Level: levelName(r.Level), Text: text})
-	return nil
-}
-
-func attrText(a slog.Attr) string { return fmt.Sprintf("  %s: %s", a.Key, a.Value) }
-
 func levelName(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:
@@ -92,18 +78,6 @@ func levelName(l slog.Level) string {
 	}
 	return "debug"
 }
-
-// WithAttrs returns a handler that writes these attributes in each line.
-func (j *Journal) WithAttrs(attrs []slog.Attr) slog.Handler {
-	next := &Journal{j.attrs, j.kept}
-	for _, a := range attrs {
-		next.attrs += attrText(a)
-	}
-	return next
-}
-
-// WithGroup leaves names of attributes as they are: braid uses no groups.
-func (j *Journal) WithGroup(string) slog.Handler { return j }
 
 func entryOf(infoHash, level, text string) LogEntry {
 	return LogEntry{Time: time.Now(), Level: level, InfoHash: infoHash, Text: text}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"path/filepath"
@@ -457,7 +458,7 @@ func (a *API) addTorrent(ctx context.Context, in AddTorrent) (Added, error) {
 	if err := in.apply(&o, a.Node.Dir()); err != nil {
 		return Added{}, err
 	}
-	o.Trackers = append(o.Trackers, node.ParseTrackers(src, a.Journal.Logger())...)
+	o.Trackers = append(o.Trackers, node.ParseTrackers(src, slog.New(a.Journal.Handler()))...)
 	added := Added{InfoHash: src.InfoHash.HexString(), Name: cmp.Or(in.Name, src.Name)}
 	// The client may go: what it asked for is done.
 	if _, err = a.Node.Add(context.WithoutCancel(ctx), o); errors.Is(err, node.ErrExists) {
