@@ -44,13 +44,11 @@ func TestEveryNameIsUnderstood(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, group := range sessionSettings {
-		for _, s := range group {
-			if got := canonical(classic.key(s.name, s.style)); got != s.name || seen[s.name] {
-				t.Errorf("%s comes back as %s (again: %t)", s.name, got, seen[s.name])
-			}
-			seen[s.name] = true
+	for _, s := range sessionSettings {
+		if got := canonical(classic.key(s.name, s.style)); got != s.name || seen[s.name] {
+			t.Errorf("%s comes back as %s (again: %t)", s.name, got, seen[s.name])
 		}
+		seen[s.name] = true
 	}
 }
 

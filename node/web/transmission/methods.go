@@ -258,24 +258,20 @@ func (c *call) freeSpace() (any, error) {
 
 func (c *call) sessionStats() (any, error) {
 	n, k := c.server.node, c.dialect.key
-	var active, paused int
-	var down, up float64
+	paused := 0
 	all := n.Statuses()
 	for _, s := range all {
 		if s.State == node.Paused || s.State == node.Served || s.State == node.Failed {
 			paused++
-		} else {
-			active++
 		}
-		down, up = down+s.ReadRate, up+s.WriteRate
 	}
 	now, ever := n.Stats(), n.Totals()
 	return map[string]any{
-		k("active_torrent_count", camel): active,
+		k("active_torrent_count", camel): len(all) - paused,
 		k("paused_torrent_count", camel): paused,
 		k("torrent_count", camel):        len(all),
-		k("download_speed", camel):       int64(down / 8),
-		k("upload_speed", camel):         int64(up / 8),
+		k("download_speed", camel):       int64(now.ReadRate / 8),
+		k("upload_speed", camel):         int64(now.WriteRate / 8),
 		k("current_stats", kebab): statisticsFields.object(c.dialect, statistics{
 			uploaded: now.Sent, downloaded: now.Fetched, sessions: 1,
 			seconds: foreign.Seconds(time.Since(c.server.since)),

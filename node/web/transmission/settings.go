@@ -139,9 +139,8 @@ func (l limit) edited(r *reader, now float64, off values) float64 {
 	return number
 }
 
-// sessionSettings are the fields of session_get, grouped by subject. docs/rpc.md lists the fields
-// that braid lacks.
-var sessionSettings = [][]setting{
+// sessionSettings are the fields of session_get. docs/rpc.md lists the fields that braid lacks.
+var sessionSettings = slices.Concat(
 	rate("speed_limit_down", "speed_limit_down_enabled",
 		func(r *node.Settings) (*int64, *bool) { return &r.Rates.Download, &r.Rates.DownloadOff }),
 	rate("speed_limit_up", "speed_limit_up_enabled",
@@ -162,7 +161,7 @@ var sessionSettings = [][]setting{
 	directories,
 	about,
 	lacking,
-}
+)
 
 func kilobytes(bits int64) float64 { return float64(bits) / kB }
 
@@ -403,11 +402,9 @@ func (c *call) sessionGet() (any, error) {
 		}
 	}
 	x, out := c.session(c.settings()), map[string]any{}
-	for _, group := range sessionSettings {
-		for _, s := range group {
-			if names == nil || wanted[s.name] {
-				out[c.dialect.key(s.name, s.style)] = s.get(x)
-			}
+	for _, s := range sessionSettings {
+		if names == nil || wanted[s.name] {
+			out[c.dialect.key(s.name, s.style)] = s.get(x)
 		}
 	}
 	return out, nil
@@ -431,18 +428,16 @@ func (c *call) sessionSet() (any, error) {
 
 // edit changes the settings that the request names.
 func (x *session) edit(r *reader) {
-	for _, group := range sessionSettings {
-		for _, s := range group {
-			raw, named := r.args[s.name]
-			switch {
-			case !named:
-			case s.lacks != "":
-				if !sameJSON(raw, s.get(x)) && r.err == nil {
-					r.err = lackingError(s.lacks)
-				}
-			case s.put != nil:
-				s.put(x, r)
+	for _, s := range sessionSettings {
+		raw, named := r.args[s.name]
+		switch {
+		case !named:
+		case s.lacks != "":
+			if !sameJSON(raw, s.get(x)) && r.err == nil {
+				r.err = lackingError(s.lacks)
 			}
+		case s.put != nil:
+			s.put(x, r)
 		}
 	}
 }
