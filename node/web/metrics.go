@@ -28,11 +28,10 @@ const (
 func metrics(n *node.Node) http.Handler {
 	r := prometheus.NewRegistry()
 	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
-	r.MustRegister(figures{n}, collectors.NewGoCollector(), process)
+	figures := prometheus.CollectorFunc(func(out chan<- prometheus.Metric) { collect(n, out) })
+	r.MustRegister(figures, collectors.NewGoCollector(), process)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
-
-type figures struct{ node *node.Node }
 
 func figure(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("braid_"+name, help, labels, nil)
@@ -67,9 +66,6 @@ var (
 		"Packets lost on a path in use.", "torrent", "peer", "path")
 )
 
-// Describe names nothing beforehand, since labels come and go.
-func (figures) Describe(chan<- *prometheus.Desc) {}
-
 // shown is a torrent as it is when the figures are collected.
 type shown struct {
 	hash     string
@@ -78,24 +74,24 @@ type shown struct {
 
 func (s shown) rate() float64 { return s.progress.ReadRate + s.progress.WriteRate }
 
-// Collect looks at all torrents.
-func (f figures) Collect(out chan<- prometheus.Metric) {
+// collect looks at all torrents.
+func collect(n *node.Node, out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	stats := f.node.Stats()
-	for state, n := range stats.Torrents {
-		gauge(torrentsFigure, float64(n), string(state))
+	stats := n.Stats()
+	for state, count := range stats.Torrents {
+		gauge(torrentsFigure, float64(count), string(state))
 	}
 	gauge(peersFigure, float64(stats.Peers))
-	totals := f.node.Totals()
+	totals := n.Totals()
 	counter(receivedFigure, float64(totals.Fetched))
 	counter(sentFigure, float64(totals.Sent))
 	var all []shown
-	for _, t := range f.node.Torrents() {
+	for _, t := range n.Torrents() {
 		all = append(all, shown{t.InfoHash(), t.Progress()})
 	}
 	slices.SortStableFunc(all, func(a, b shown) int { return cmp.Compare(b.rate(), a.rate()) })
@@ -108,8 +104,8 @@ func (f figures) Collect(out chan<- prometheus.Metric) {
 		counter(torrentSent, float64(p.Sent), t.hash)
 	}
 	paths, open := pathsOf(all)
-	for transport, n := range open {
-		gauge(pathsFigure, float64(n), transport)
+	for transport, count := range open {
+		gauge(pathsFigure, float64(count), transport)
 	}
 	for _, p := range paths {
 		counter(pathReceived, float64(p.read), p.labels[:]...)
