@@ -101,8 +101,9 @@ func (t *Torrent) beat(now time.Time) {
 		r.tellHungry(isHungry(p))
 		return
 	}
+	global := t.node.Settings().Goal
 	t.mu.Lock()
-	g := t.options.Goal.or(t.node.goal())
+	g := t.options.Goal.or(global)
 	p.Sent += t.past.Sent
 	t.mu.Unlock()
 	if g.IsZero() {
@@ -146,13 +147,6 @@ func (r *run) tellHungry(hungry bool) {
 	for _, x := range r.searches {
 		x.Hungry(hungry)
 	}
-}
-
-// goal returns the seeding goal in the node's settings.
-func (n *Node) goal() Goal {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.settings.Goal
 }
 
 // conduct starts and stops the torrents of a service according to the queue.

@@ -30,15 +30,6 @@ type shape struct {
 	Done    int   `json:"done"`
 }
 
-// describe fills in the progress of a torrent that has not run in this process yet.
-func (c counters) describe(p *client.Progress) {
-	s := c.Shape
-	if s == (shape{}) {
-		return
-	}
-	p.Total, p.Have, p.Missing, p.Pieces, p.Done = s.Total, s.Have, s.Missing, s.Pieces, s.Done
-}
-
 // countersLocked returns the counters of earlier runs, with the times of the present run added.
 func (t *Torrent) countersLocked(p client.Progress, now time.Time) counters {
 	c := t.past

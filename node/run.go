@@ -52,20 +52,24 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 	if n.ctx.Err() != nil {
 		return errClosed
 	}
+	defer func() {
+		if err != nil {
+			t.mu.Lock()
+			t.state = Paused
+			t.mu.Unlock()
+		}
+	}()
 	if o.Storage.Complete && o.Storage.Recheck {
 		if ok, err := IsComplete(ctx, src, o.Storage, o.Checking); err != nil || !ok {
-			t.setState(Paused)
 			return errors.Join(fmt.Errorf("verify %s: its data is not complete", src.Name), err)
 		}
 	}
 	store, err := n.stores.open(o, t.setAside, n.log)
 	if err != nil {
-		t.setState(Paused)
 		return err
 	}
 	defer func() {
 		if err != nil {
-			t.setState(Paused)
 			err = errors.Join(err, n.stores.release(store, t.hash))
 		}
 	}()
@@ -148,12 +152,6 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-func (t *Torrent) setState(s State) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.state = s
 }
 
 // transferOptions returns the options of a transfer. offset is added to the times in its events,

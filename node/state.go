@@ -205,9 +205,10 @@ func (n *Node) Restore(ctx context.Context) error {
 			continue
 		}
 		if c, ok := known[t.InfoHash()]; ok {
-			t.past = c
-			c.describe(&t.last)
-			t.past.Shape = shape{}
+			if s, p := c.Shape, &t.last; s != (shape{}) {
+				p.Total, p.Have, p.Missing, p.Pieces, p.Done = s.Total, s.Have, s.Missing, s.Pieces, s.Done
+			}
+			t.past, t.past.Shape = c, shape{}
 		}
 		all = append(all, t)
 	}
@@ -325,16 +326,11 @@ func ReplaceFile(name string, b []byte, lasting bool) error {
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(b)
-	if e := f.Chmod(0o644); err == nil {
-		err = e
+	err = errors.Join(err, f.Chmod(0o644))
+	if lasting {
+		err = errors.Join(err, f.Sync())
 	}
-	if lasting && err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
+	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), name)
 	}
 	if err == nil && lasting {
