@@ -82,7 +82,7 @@ func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
 		return err
 	}
 	if command := t.String("on-done"); command != "" {
-		if err := onDone(ctx, t.out, command, t.String("output"), torrents); err != nil {
+		if err := onDone(ctx, t.out, command, torrents); err != nil {
 			return err
 		}
 	}

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strconv"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
 	"braid/node"
+	"braid/node/daemon"
 	"braid/node/event"
 	"braid/storage"
 )
@@ -162,19 +160,13 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 }
 
 // onDone runs the user's command for each transfer that is complete, and waits for it.
-func onDone(
-	ctx context.Context, out *display, command, dir string, torrents []*node.Torrent,
-) error {
+func onDone(ctx context.Context, out *display, command string, torrents []*node.Torrent) error {
 	for _, t := range torrents {
-		p := t.Progress()
-		c := exec.CommandContext(ctx, "sh", "-c", command)
-		c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-		c.WaitDelay = 5 * time.Second
+		s := t.Status()
+		c := daemon.Command(ctx, s, "sh", "-c", command)
 		out.people.lend(c) // standard output is for braid's results
-		c.Env = append(os.Environ(), "BRAID_NAME="+p.Name, "BRAID_INFO_HASH="+t.InfoHash(),
-			"BRAID_DIR="+dir, "BRAID_BYTES="+strconv.FormatInt(p.Total, 10))
 		if err := c.Run(); err != nil {
-			return fmt.Errorf("--on-done for %s: %w", p.Name, err)
+			return fmt.Errorf("--on-done for %s: %w", s.Name, err)
 		}
 	}
 	return nil

@@ -105,28 +105,28 @@ func (s *scripts) start(settings node.Settings, t node.Status) {
 	}
 }
 
-// environment describes the torrent to the program. Names come from strangers, so they are never
-// part of a command line.
-func environment(t node.Status) []string {
+// Command returns a command that a user wants to be run for a complete torrent. The end of the
+// context interrupts it. Its environment describes the torrent: names come from strangers, so they
+// are never part of a command line.
+func Command(ctx context.Context, t node.Status, program string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = 5 * time.Second
 	clean := func(s string) string { return strings.ReplaceAll(s, "\x00", "") }
-	return []string{
-		"BRAID_NAME=" + clean(t.Name),
-		"BRAID_INFO_HASH=" + t.InfoHash,
-		"BRAID_DIR=" + clean(t.Storage.Dir),
-		"BRAID_BYTES=" + strconv.FormatInt(t.Total, 10),
-		"BRAID_LABELS=" + clean(strings.Join(t.Labels, ",")),
-	}
+	c.Env = append(os.Environ(),
+		"BRAID_NAME="+clean(t.Name),
+		"BRAID_INFO_HASH="+t.InfoHash,
+		"BRAID_DIR="+clean(t.Storage.Dir),
+		"BRAID_BYTES="+strconv.FormatInt(t.Total, 10),
+		"BRAID_LABELS="+clean(strings.Join(t.Labels, ",")))
+	return c
 }
 
 // run runs the program to its end.
 func (s *scripts) run(ctx context.Context, program string, t node.Status) {
 	ctx, cancel := context.WithTimeout(ctx, scriptTime)
 	defer cancel()
-	c := exec.CommandContext(ctx, program)
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	c.WaitDelay = 5 * time.Second
-	c.Env = append(os.Environ(), environment(t)...)
-	out := &tail{}
+	c, out := Command(ctx, t, program), &tail{}
 	c.Stdout, c.Stderr = out, out
 	err := c.Run()
 	switch {
