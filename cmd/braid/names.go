@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v3"
-
 	"braid/client"
 	"braid/scionnet"
 )
@@ -35,26 +33,18 @@ func (f *flags) peers(ctx context.Context) (out []client.Peer) {
 			f.wrong("--peer: peer %q: want a port from 1 to 65535", text)
 			continue
 		}
-		found, err := lookUp(ctx, f.Command, host, uint16(n))
-		f.note(err)
+		c, err := scionConfig(f.Command, nil)
+		if err != nil {
+			f.note(err)
+			continue
+		}
+		found, err := c.Names().Lookup(ctx, host, uint16(n))
+		if err != nil {
+			f.note(fmt.Errorf("--peer: %w", err))
+		}
 		for _, a := range found {
 			out = append(out, client.SCIONPeer(a))
 		}
 	}
 	return out
-}
-
-// lookUp returns the SCION addresses of a host name, with a port.
-func lookUp(
-	ctx context.Context, cmd *cli.Command, host string, port uint16,
-) ([]scionnet.Addr, error) {
-	c, err := scionConfig(cmd, nil)
-	if err != nil {
-		return nil, err
-	}
-	found, err := c.Names().Lookup(ctx, host, port)
-	if err != nil {
-		return nil, fmt.Errorf("--peer: %w", err)
-	}
-	return found, nil
 }

@@ -219,19 +219,17 @@ func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionne
 			Bandwidth:       p.Bandwidth,
 		}
 		if p.LatencyKnown {
-			ms := milliseconds(p.Latency)
-			r.LatencyMS = &ms
+			latency := ms(p.Latency)
+			r.LatencyMS = &latency
 		}
 		if probes != nil {
 			x := probes[i]
-			r.Status, r.StatusInfo, r.RTTMS = string(x.Status), x.Info, milliseconds(x.RTT)
+			r.Status, r.StatusInfo, r.RTTMS = string(x.Status), x.Info, ms(x.RTT)
 			r.LocalIP = &l.LocalIP
 		}
 		l.Paths = append(l.Paths, r)
 	}
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // sequence writes a path as a hop sequence: ISD-AS#in,out for each AS, with 0 at the path's ends.
 func sequence(p pathsel.Path) string {

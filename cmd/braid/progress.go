@@ -87,9 +87,9 @@ const maxBehind = 1 << 17
 // follow calls show for each event of a node until the node is closed. The returned function waits
 // for the last one.
 func follow(n *node.Node, show func(any)) (shown func()) {
-	events, done := n.Subscribe(maxBehind), make(chan struct{})
-	go func() {
-		defer close(done)
+	events := n.Subscribe(maxBehind)
+	var showing sync.WaitGroup
+	showing.Go(func() {
 		for {
 			e, err := events.Next(context.Background())
 			if err != nil {
@@ -97,8 +97,8 @@ func follow(n *node.Node, show func(any)) (shown func()) {
 			}
 			show(e)
 		}
-	}()
-	return func() { <-done }
+	})
+	return showing.Wait
 }
 
 // event shows one event of a node.

@@ -16,13 +16,12 @@ func reach(listen []client.Peer, ip client.IPTransport, torrents []node.Options)
 	if ip == client.QUIC {
 		onIP = "QUIC"
 	}
-	isSCION := func(p client.Peer) bool { _, ok := p.SCION(); return ok }
-	isIP := func(p client.Peer) bool { return !isSCION(p) }
+	isIP := func(p client.Peer) bool { return !onSCION(p) }
 	var out []string
 	switch {
 	case !slices.ContainsFunc(listen, isIP):
 		out = append(out, "SCION peers only: other clients cannot connect (add --listen HOST:PORT)")
-	case !slices.ContainsFunc(listen, isSCION):
+	case !anyOnSCION(listen):
 		out = append(out,
 			onIP+" peers only: SCION peers cannot connect (add --listen ISD-AS,[IP]:PORT)")
 	default:

@@ -75,9 +75,9 @@ func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 // showing runs watch in the background until the returned function is called.
 func (d *display) showing(ctx context.Context, torrents []*node.Torrent) (hide func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { defer close(done); d.watch(ctx, torrents) }()
-	return func() { cancel(); <-done }
+	var watching sync.WaitGroup
+	watching.Go(func() { d.watch(ctx, torrents) })
+	return func() { cancel(); watching.Wait() }
 }
 
 // nextState waits until the files have another stamp and no longer change, and makes a torrent of

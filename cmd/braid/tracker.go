@@ -287,20 +287,19 @@ func (l *trackerListeners) openTCP(ctx context.Context, scheme, at string) error
 		return err
 	}
 	address := scheme + "://" + c.Addr().String()
-	switch scheme {
-	case "stats":
+	if scheme == "stats" {
 		l.add(address, c.Close, func(ctx context.Context) error {
 			return l.server.ServeStats(ctx, c)
 		})
-	case "ws":
-		l.add(address+"/announce", c.Close, func(ctx context.Context) error {
-			return l.server.ServeWebSocket(ctx, c, l.maxConns)
-		})
-	default:
-		l.add(address+"/announce", c.Close, func(ctx context.Context) error {
-			return l.server.ServeHTTP1(ctx, c, l.maxConns)
-		})
+		return nil
 	}
+	serve := l.server.ServeHTTP1
+	if scheme == "ws" {
+		serve = l.server.ServeWebSocket
+	}
+	l.add(address+"/announce", c.Close, func(ctx context.Context) error {
+		return serve(ctx, c, l.maxConns)
+	})
 	return nil
 }
 
