@@ -28,7 +28,7 @@ func (c *call) torrentAdd() (any, error) {
 	if t, err := c.server.node.Torrent(src.InfoHash.HexString()); err == nil {
 		return c.added("torrent_duplicate", t), nil
 	}
-	hold := c.settings().AddPaused
+	hold := c.settings().AddPaused // do not start the torrent
 	if paused != nil {
 		hold = *paused
 	}

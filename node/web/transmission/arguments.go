@@ -8,8 +8,8 @@ import (
 	"braid/node/web/foreign"
 )
 
-// reader reads the arguments of a method. The first argument of a wrong type sets err; nil means
-// that the client has not named an argument.
+// reader reads the arguments of a method. Its methods return nil for an argument that the client has
+// not sent. The first argument of a wrong type sets err.
 type reader struct {
 	args arguments
 	err  error
@@ -44,7 +44,7 @@ func (r *reader) texts(name string) *[]string {
 	return get(r, name, "a list of strings", parseAs[[]string])
 }
 
-// within reads a number that has bounds.
+// within reads a whole number from least to most. want describes the bounds for the error.
 func (r *reader) within(name string, least, most int, want string) *int {
 	n := r.whole(name)
 	if n != nil && (*n < least || *n > most) {
@@ -54,14 +54,14 @@ func (r *reader) within(name string, least, most int, want string) *int {
 	return n
 }
 
-// set changes a value if the client has named it.
+// set changes a value if the client has sent a new one.
 func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// wholes reads a list of numbers. The error names what they should be.
+// wholes reads a list of whole numbers.
 func (r *reader) wholes(name string) *[]int {
 	return get(r, name, "a list of whole numbers", func(b json.RawMessage) ([]int, bool) {
 		var all []json.RawMessage
@@ -84,7 +84,7 @@ func parseAs[T any](b json.RawMessage) (v T, ok bool) {
 	return v, string(b) != "null" && json.Unmarshal(b, &v) == nil
 }
 
-// parseFlag takes 0 and 1 too, which older clients send.
+// parseFlag accepts 0 and 1 as well, which older clients send.
 func parseFlag(b json.RawMessage) (bool, bool) {
 	switch string(b) {
 	case "1":
@@ -95,23 +95,23 @@ func parseFlag(b json.RawMessage) (bool, bool) {
 	return parseAs[bool](b)
 }
 
-// parseWhole takes 1.0 too, since JSON has one kind of number.
+// parseWhole accepts 1.0 as well, since JSON has only one kind of number.
 func parseWhole(b json.RawMessage) (int, bool) {
 	f, ok := parseAs[float64](b)
 	return int(f), ok && f == math.Trunc(f) && math.Abs(f) < 1<<53
 }
 
-// maxIDs bounds how many torrents a request may name.
+// maxIDs bounds the torrents that a request may name.
 const maxIDs = 100_000
 
-// selection is the argument ids of a request.
+// selection is the argument ids, which chooses torrents.
 type selection struct {
 	all, recent bool
 	named       map[any]bool // numbers and info hashes
 }
 
-// ids reads which torrents are meant. All are meant only if the argument is missing: an empty list
-// names none, so that a client's mistake does not remove everything.
+// ids reads the argument ids. All torrents are chosen only if it is missing. An empty list chooses
+// none, so that a client's mistake does not remove everything.
 func (r *reader) ids() selection {
 	raw, ok := r.args["ids"]
 	if !ok {

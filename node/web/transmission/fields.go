@@ -51,7 +51,9 @@ var torrentFields = table[*view]{
 		return mapped(v.files(), func(f node.File) any { return f.Have })
 	}},
 	{"comment", camel, func(v *view) any { return v.status.Source.Comment }},
-	{"corrupt_ever", camel, func(v *view) any { return v.status.Dropped * v.status.Source.Layout.PieceLength }},
+	{"corrupt_ever", camel, func(v *view) any {
+		return v.status.Dropped * v.status.Source.Layout.PieceLength
+	}},
 	{"creator", camel, func(v *view) any { return v.status.Source.Creator }},
 	{"date_created", camel, func(v *view) any { return stamp(v.status.Source.Created) }},
 	{"desired_available", camel, func(v *view) any { return desiredAvailable(v) }},
@@ -95,7 +97,9 @@ var torrentFields = table[*view]{
 	{"peers_from", camel, func(v *view) any { return peersFrom.object(v.dialect, v.peers()) }},
 	{"peers_getting_from_us", camel, func(v *view) any { return v.status.Getting }},
 	{"peers_sending_to_us", camel, func(v *view) any { return v.status.Sending }},
-	{"percent_complete", camel, func(v *view) any { return share(v.have(), v.status.Source.Layout.Length) }},
+	{"percent_complete", camel, func(v *view) any {
+		return share(v.have(), v.status.Source.Layout.Length)
+	}},
 	{"percent_done", camel, func(v *view) any { return share(v.status.Have, v.status.Total) }},
 	{"piece_count", camel, func(v *view) any { return v.status.Source.Layout.Pieces() }},
 	{"piece_size", camel, func(v *view) any { return v.status.Source.Layout.PieceLength }},
@@ -185,8 +189,8 @@ var peerFields = table[client.PeerProgress]{
 	{"rate_to_peer", camel, func(p client.PeerProgress) any { return int64(p.WriteRate / 8) }},
 }
 
-// peersFrom counts peers by how they became known. Those that the user or the torrent names count
-// as from the cache, for which Transmission has no other place.
+// peersFrom counts peers by the source of their address. Transmission has no counter for peers that
+// the user or the torrent names, so they count as peers from the cache.
 var peersFrom = table[[]client.PeerProgress]{
 	{"from_cache", camel, from(client.FromUser, client.FromEarlier)},
 	{"from_dht", camel, from(client.FromDHT)},
@@ -215,8 +219,8 @@ var trackerFields = table[numberedTracker]{
 	{"tier", camel, func(t numberedTracker) any { return t.Tier }},
 }
 
-// trackerStats says nothing of scrapes, which braid does not do: trackers tell the numbers of a
-// swarm when braid announces.
+// trackerStats has fixed values for scrapes, which braid does not send: it learns the numbers of a
+// swarm when it announces.
 var trackerStats = append(table[numberedTracker]{
 	{"announce_state", camel, func(t numberedTracker) any { return boolToInt(!t.Last.IsZero()) }},
 	{"download_count", camel, func(numberedTracker) any { return -1 }},
@@ -274,7 +278,7 @@ func boolToInt(b bool) int {
 
 func boolToFloat(b bool) float64 { return float64(boolToInt(b)) }
 
-// availability is how many connected peers have each piece; -1 for pieces that are here.
+// availability returns for each piece how many connected peers have it, or -1 if it is on disk.
 func availability(v *view) []int {
 	p := v.pieces()
 	out := make([]int, v.status.Source.Layout.Pieces())
@@ -288,7 +292,7 @@ func availability(v *view) []int {
 	return out
 }
 
-// bitfield has a bit for each piece, the first one is the highest bit of the first byte.
+// bitfield has a bit for each piece. The first piece is the highest bit of the first byte.
 func bitfield(v *view) string {
 	n := v.status.Source.Layout.Pieces()
 	b := make([]byte, (n+7)/8)
@@ -300,7 +304,8 @@ func bitfield(v *view) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// has tells whether a piece is here. A torrent that does not run knows only whether all are.
+// has tells whether a piece is on disk. If the torrent does not run, only the number of missing bytes
+// is known.
 func (v *view) has(piece int) bool {
 	if state := v.pieces().State; len(state) > 0 {
 		return piece < len(state) && state[piece] == client.PieceRight
@@ -329,7 +334,7 @@ func priority(p client.Priority) int {
 	return 0
 }
 
-// primaryType is the media type of the largest file, by its name.
+// primaryType returns the media type of the largest file, by its name.
 func primaryType(files []node.File) string {
 	var largest node.File
 	for _, f := range files {
@@ -344,7 +349,8 @@ func primaryType(files []node.File) string {
 	return kind
 }
 
-// scrapeURL follows the convention: the last part of the path starts with announce.
+// scrapeURL returns the URL for scrapes. By convention, the last part of the path begins with scrape
+// instead of announce.
 func scrapeURL(announce string) string {
 	i := strings.LastIndex(announce, "/announce")
 	if i < 0 || strings.Contains(announce[i+1:], "/") {
@@ -360,7 +366,7 @@ func hostOf(announce string) string {
 	return announce
 }
 
-// hostOfPeer is the host of a peer's address. That of a SCION address is ISD-AS,IP.
+// hostOfPeer returns the host of a peer's address: of a SCION address, ISD-AS,IP.
 func hostOfPeer(address string) string {
 	host, _ := foreign.SplitPeer(address)
 	return strings.NewReplacer("[", "", "]", "").Replace(host)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// maxBatch bounds how many requests one body may hold.
+// maxBatch bounds the requests in one body.
 const maxBatch = 100
 
 // request is one call. Names are in snake_case, whatever the client has sent.
@@ -17,10 +17,10 @@ type request struct {
 	args    arguments
 	id      json.RawMessage // of JSON-RPC; nil: a notification, which gets no answer
 	tag     json.RawMessage // of the classic dialect; nil: none
-	err     error           // it cannot be carried out
+	err     error           // why it cannot be carried out
 }
 
-// arguments are what a method is called with.
+// arguments are the arguments of a method, by their names in snake_case.
 type arguments map[string]json.RawMessage
 
 // code is an error code of JSON-RPC with its message: negative ones are of its specification,
@@ -85,7 +85,7 @@ func parse(body []byte) (requests []request, batch bool) {
 	return requests, true
 }
 
-// broken is a request that cannot be read. JSON-RPC answers it with the id null.
+// broken returns a request that cannot be read. In JSON-RPC, its answer has the id null.
 func broken(d dialect, err error) request {
 	r := request{dialect: d, err: err}
 	if d == jsonrpc {
@@ -127,7 +127,7 @@ func parseJSONRPC(m map[string]json.RawMessage, version json.RawMessage) request
 	}
 	r.method, r.args, r.err = readCall(m["method"], m["params"])
 	if f := (*failure)(nil); errors.As(r.err, &f) && f.code == invalidRequest && r.id == nil {
-		r.id = json.RawMessage("null") // it was no valid notification
+		r.id = json.RawMessage("null") // only a valid request without an id is a notification
 	}
 	return r
 }
@@ -157,7 +157,7 @@ func readCall(method, args json.RawMessage) (name string, out arguments, err err
 	return name, out, nil
 }
 
-// answer is what a client gets for a request; nil for a notification.
+// answer returns the object that a client gets for a request, or nil for a notification.
 func (r request) answer(result any, err error) any {
 	if r.dialect == jsonrpc {
 		return r.answerJSONRPC(result, err)

@@ -23,7 +23,7 @@ type call struct {
 	settings func() node.Settings
 }
 
-// methods are all methods, by their names in snake_case.
+// methods has all methods, by their names in snake_case.
 var methods = map[string]func(*call) (any, error){
 	"blocklist_update": func(*call) (any, error) { return nil, lackingError("blocklist") },
 	"free_space":       (*call).freeSpace,
@@ -55,6 +55,7 @@ var methods = map[string]func(*call) (any, error){
 	"torrent_verify":       (*call).torrentVerify,
 }
 
+// carryOut calls the method of a request. It may return both a result and an error.
 func (s *server) carryOut(ctx context.Context, q request) (any, error) {
 	if q.err != nil {
 		return nil, q.err
@@ -72,17 +73,17 @@ func (s *server) carryOut(ctx context.Context, q request) (any, error) {
 	})
 }
 
-// lackingError is the answer if braid has nothing of the kind.
+// lackingError says that braid does not have a feature.
 func lackingError(what string) error { return fail(systemError, "braid has no %s", what) }
 
-// selected is a torrent with what is remembered of it.
+// selected is a torrent that a request names, with the memory of it.
 type selected struct {
 	*node.Torrent
 	known
 }
 
-// torrents are those that the request names, in the order of their numbers. It passes over unknown
-// ones, as Transmission does.
+// torrents returns the torrents that the request names, in the order of the queue. It ignores unknown
+// numbers and hashes, as Transmission does.
 func (c *call) torrents() ([]selected, error) {
 	which := c.ids()
 	if c.err != nil {
@@ -104,7 +105,7 @@ func (c *call) torrents() ([]selected, error) {
 	return out, nil
 }
 
-// each does something with all torrents that the request names, and joins the errors.
+// each calls do for all torrents that the request names, and joins the errors.
 func (c *call) each(do func(*node.Torrent) error) (any, error) {
 	all, err := c.torrents()
 	if err != nil {
@@ -113,7 +114,7 @@ func (c *call) each(do func(*node.Torrent) error) (any, error) {
 	return nil, c.failed(foreign.Each(all, func(t selected) error { return do(t.Torrent) }))
 }
 
-// failed gives an error of the node its code.
+// failed gives the code systemError to an error that has no code yet.
 func (c *call) failed(err error) error {
 	if f := (*failure)(nil); err == nil || errors.As(err, &f) {
 		return err
@@ -140,7 +141,7 @@ func (c *call) torrentRemove() (any, error) {
 	out, err := c.each(func(t *node.Torrent) error {
 		return c.server.node.Remove(t.InfoHash(), data != nil && *data)
 	})
-	// If they are added again, they are other torrents to clients.
+	// Forget the numbers now: a torrent that is added again gets another one.
 	c.server.memory.look(c.server.node.Torrents(), time.Now())
 	return out, err
 }
@@ -154,7 +155,7 @@ func (c *call) torrentSetLocation() (any, error) {
 	return c.each(func(t *node.Torrent) error { return t.Move(dir, move != nil && *move) })
 }
 
-// directory reads the path of a directory on this machine.
+// directory checks the path of a directory on this machine.
 func (c *call) directory(path *string) (string, error) {
 	switch {
 	case c.err != nil:
@@ -198,7 +199,7 @@ func (c *call) torrentGet() (any, error) {
 	return out, nil
 }
 
-// rows are the torrents as lists of values, below a list of names.
+// rows returns the torrents in the format "table": a list of names, then a list of values for each.
 func (c *call) rows(wanted table[*view], all []selected) [][]any {
 	var head []any
 	for _, f := range wanted {
@@ -215,7 +216,7 @@ func (c *call) rows(wanted table[*view], all []selected) [][]any {
 	return out
 }
 
-// groupGet says that there are no bandwidth groups.
+// groupGet returns no bandwidth groups, since braid does not have any.
 func (c *call) groupGet() (any, error) { return map[string]any{"group": []any{}}, nil }
 
 func (c *call) moveInQueue(how foreign.Direction) (any, error) {
@@ -234,7 +235,7 @@ func (c *call) sessionClose() (any, error) {
 	return nil, nil
 }
 
-// freeSpace tells how much room a directory has, or its nearest parent that exists.
+// freeSpace returns the free space in a directory or, if it does not exist, in its nearest parent.
 func (c *call) freeSpace() (any, error) {
 	path := c.text("path")
 	dir, err := c.directory(path)
@@ -283,7 +284,7 @@ func (c *call) sessionStats() (any, error) {
 	}, nil
 }
 
-// torrentRenamePath gives a file or directory of one torrent another last name.
+// torrentRenamePath renames a file or directory of one torrent. It stays in its directory.
 func (c *call) torrentRenamePath() (any, error) {
 	all, err := c.torrents()
 	from, name := c.text("path"), c.text("name")

@@ -14,12 +14,12 @@ const (
 type style int
 
 const (
-	camel style = iota
-	kebab
+	kebab style = iota
+	camel
 	snake // names that are newer than the classic dialect
 )
 
-// key spells a name, which is in snake_case, for an answer.
+// key spells a name, which is given in snake_case, for an answer.
 func (d dialect) key(name string, s style) string {
 	switch {
 	case d == jsonrpc || s == snake:
@@ -36,8 +36,8 @@ func (d dialect) key(name string, s style) string {
 	return strings.Join(words, "")
 }
 
-// canonical is the name in snake_case that a client may have spelled in any style. Transmission 4.1
-// accepts all of them in both dialects, too.
+// canonical returns a name in snake_case. The client may have spelled it in any style: Transmission
+// 4.1 accepts all styles in both dialects, too.
 func canonical(key string) string {
 	var b strings.Builder
 	upper := true // no underscore at the start, and none inside a run of capital letters
@@ -65,7 +65,7 @@ type column[T any] struct {
 	get   func(T) any
 }
 
-// table is the description of a kind of object. It serves both dialects.
+// table describes a kind of object, in both dialects.
 type table[T any] []column[T]
 
 func (t table[T]) object(d dialect, v T) map[string]any {
@@ -84,8 +84,8 @@ func (t table[T]) list(d dialect, all []T) []map[string]any {
 	return out
 }
 
-// pick returns the columns with these names, each once. It passes over unknown names, as
-// Transmission does.
+// pick returns the columns with these names, each once. It ignores unknown names, as Transmission
+// does.
 func (t table[T]) pick(names []string) table[T] {
 	var out table[T]
 	seen := map[string]bool{}

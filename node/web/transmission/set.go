@@ -14,7 +14,7 @@ import (
 	"braid/tracker"
 )
 
-// maxTrackers bounds the trackers that a client may give a torrent.
+// maxTrackers bounds the trackers of a torrent in a request.
 const maxTrackers = 256
 
 // torrentSet changes torrents. Each torrent gets all changes or, if one is impossible, none.
@@ -64,13 +64,13 @@ func (e edit) apply(t *node.Torrent, off values) error {
 	return err
 }
 
-// limitEdit changes a limit, which is a value and a switch.
+// limitEdit has the arguments that change a limit. nil: the client has not sent the argument.
 type limitEdit struct {
 	value *float64
 	on    *bool
 }
 
-// modeEdit changes a seeding limit.
+// modeEdit has the arguments that change a seeding limit.
 type modeEdit struct {
 	value *float64
 	mode  *int
@@ -114,7 +114,7 @@ func (c *call) readMode(value, mode string) modeEdit {
 
 func (e limitEdit) any() bool { return e.value != nil || e.on != nil }
 
-// apply changes a rate in bit/s and its switch. A rate of 0 is no limit, to a node.
+// apply changes a rate in bit/s and its switch. To a node, a rate of 0 means no limit.
 func (e limitEdit) apply(name string, rate *int64, off *bool) error {
 	on := *rate > 0 && !*off
 	if e.value != nil {
@@ -133,7 +133,8 @@ func (e limitEdit) apply(name string, rate *int64, off *bool) error {
 	return nil
 }
 
-// of is the part of a goal after the change.
+// of returns a part of a torrent's goal after the change. If the torrent has no limit of its own, a
+// value that the client has sent is remembered in off.
 func (e modeEdit) of(name string, now float64, off values) float64 {
 	l := seedLimitOf(now, 0, off.number(name))
 	set(&l.value, e.value)
@@ -150,15 +151,15 @@ func (e modeEdit) of(name string, now float64, off values) float64 {
 	return -1
 }
 
-// fileEdit changes the priority of files, by their numbers from 0. An empty list stands for all
-// files.
+// fileEdit changes the priorities of files.
 type fileEdit struct {
-	files []int
+	files []int // indices from 0; none: all files
 	to    func(now client.Priority) client.Priority
 }
 
-// readFiles reads edits in the order in which they are carried out. A file that is not wanted stays
-// so, whatever its priority: to braid that is the lowest one, 0.
+// readFiles reads the edits in the order in which they are carried out. To Transmission, a file has
+// a priority even if it is not wanted. To braid, such a file has the priority client.Skip. So the
+// priorities high, normal and low apply only to wanted files.
 func (c *call) readFiles() (out []fileEdit) {
 	ifWanted := func(to client.Priority) func(client.Priority) client.Priority {
 		return func(now client.Priority) client.Priority {
@@ -210,9 +211,9 @@ func changeFiles(o *node.Options, edits []fileEdit) error {
 	return o.SetFiles(maps.Collect(slices.All(now)))
 }
 
-// trackerEdit changes the announce URLs.
+// trackerEdit has the arguments that change the trackers.
 type trackerEdit struct {
-	list    *string // all of them: one on each line, an empty line between tiers
+	list    *string // all announce URLs: one on each line, an empty line between tiers
 	add     *[]string
 	remove  *[]int
 	replace map[int]string
@@ -231,8 +232,8 @@ func (c *call) readTrackers() trackerEdit {
 	}
 }
 
-// replacements reads numbers of trackers with their new URLs: in one list, where they take turns,
-// or as pairs.
+// replacements reads numbers of trackers and their new URLs. Clients send either one list, number,
+// URL, number, URL, or a list of pairs.
 func (c *call) replacements() map[int]string {
 	raw, ok := c.args["tracker_replace"]
 	if !ok {

@@ -14,12 +14,12 @@ import (
 	"braid/storage"
 )
 
-// session has the node's settings during one request.
+// session has the node's settings during one request, and what else its fields show.
 type session struct {
 	*server
 	node.Settings
 	dialect     dialect
-	alternative bool // those rates hold now
+	alternative bool // the alternative rates hold now
 	off         values
 }
 
@@ -28,27 +28,29 @@ type setting struct {
 	name  string
 	style style
 	get   func(*session) any
-	// put changes the settings by the arguments of session_set; nil: the field is read only.
+	// put reads the field from the arguments of session_set, and changes the settings. nil: the field
+	// is read-only, and put is not called.
 	put func(*session, *reader)
-	// lacks, if not empty, says what braid lacks. The field then refuses every value but its own.
+	// lacks names a feature that braid does not have. If it is not empty, session_set accepts only
+	// the value that the field has already.
 	lacks string
 }
 
 func lacks(name string, value any, what string) setting {
-	return setting{name: name, style: kebab, get: func(*session) any { return value }, lacks: what}
+	return setting{name: name, get: func(*session) any { return value }, lacks: what}
 }
 
 func readOnly(name string, get func(*session) any) setting {
-	return setting{name: name, style: kebab, get: get}
+	return setting{name: name, get: get}
 }
 
-// value is a setting of one field.
+// value makes a setting whose new value depends on one argument only.
 func value[T any](
 	name string, read func(*reader, string) *T, get func(*session) T, put func(*session, T),
 ) setting {
 	return setting{
-		name: name, style: kebab,
-		get: func(x *session) any { return get(x) },
+		name: name,
+		get:  func(x *session) any { return get(x) },
 		put: func(x *session, r *reader) {
 			if v := read(r, name); v != nil {
 				put(x, *v)
@@ -57,14 +59,14 @@ func value[T any](
 	}
 }
 
-// flag is a switch that the node has, too: as it is, or as its opposite.
+// flag makes a setting for a switch of the node. If same is false, the node's switch is the opposite.
 func flag(name string, same bool, of func(*session) *bool) setting {
 	return value(name, (*reader).flag,
 		func(x *session) bool { return *of(x) == same },
 		func(x *session, v bool) { *of(x) = v == same })
 }
 
-// bounded is a number from 0 to a largest one.
+// bounded makes a setting for a number from 0 to most.
 func bounded(name string, most int, get func(*session) int, put func(*session, int)) setting {
 	read := func(r *reader, name string) *int {
 		return r.within(name, 0, most, "a number within its bounds")
@@ -72,14 +74,14 @@ func bounded(name string, most int, get func(*session) int, put func(*session, i
 	return value(name, read, get, put)
 }
 
-// minuteOfDay is a time of the day.
+// minuteOfDay makes a setting for a time of the day, in minutes.
 func minuteOfDay(name string, of func(*session) *int) setting {
 	return bounded(name, 24*60-1,
 		func(x *session) int { return *of(x) },
 		func(x *session, v int) { *of(x) = v })
 }
 
-// speed is a limit without a switch, in kB/s; 0 is none.
+// speed makes a setting for a limit without a switch, in kB/s; 0 is no limit.
 func speed(name string, of func(*session) *int64) setting {
 	read := func(r *reader, name string) *float64 {
 		v := r.real(name)
@@ -93,8 +95,8 @@ func speed(name string, of func(*session) *int64) setting {
 		func(x *session, v float64) { *of(x) = bits(v) })
 }
 
-// limit is a setting of two fields: a value and a switch. To the node it is one number, which is 0
-// if the limit is off.
+// limit is a limit that clients see as two fields, a value and a switch. The node has one number,
+// which is 0 if the limit is off.
 type limit struct {
 	value, on string
 	style     style
@@ -115,7 +117,8 @@ func (l limit) settings() []setting {
 	}
 }
 
-// edited returns the limit after the change.
+// edited returns the node's number after the request. If the limit is off, it remembers the value in
+// off.
 func (l limit) edited(r *reader, now float64, off values) float64 {
 	number, is := now, now > 0
 	if !is {
@@ -167,7 +170,7 @@ func kilobytes(bits int64) float64 { return float64(bits) / kB }
 
 func bits(kilobytes float64) int64 { return int64(math.Round(kilobytes * kB)) }
 
-// rate is the two fields of a limit in kB/s.
+// rate makes the two fields of a limit in kB/s, which is a value and a switch in the node, too.
 func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []setting {
 	put := func(x *session, r *reader) {
 		rate, off := of(&x.Settings)
@@ -178,16 +181,14 @@ func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []
 	}
 	return []setting{
 		{
-			name:  value,
-			style: kebab,
-			put:   put,
-			get:   func(x *session) any { r, _ := of(&x.Settings); return kilobytes(*r) },
+			name: value,
+			put:  put,
+			get:  func(x *session) any { r, _ := of(&x.Settings); return kilobytes(*r) },
 		},
 		{
-			name:  on,
-			style: kebab,
-			put:   put,
-			get:   func(x *session) any { r, off := of(&x.Settings); return *r > 0 && !*off },
+			name: on,
+			put:  put,
+			get:  func(x *session) any { r, off := of(&x.Settings); return *r > 0 && !*off },
 		},
 	}
 }
@@ -221,32 +222,30 @@ var alternativeRates = []setting{
 // Transmission downloads into incomplete_dir, if that is enabled, and moves complete data to
 // download_dir. A node downloads into Dir, and moves complete data to CompleteDir, if that is set.
 var directories = []setting{
-	{name: "download_dir", style: kebab, put: putDirectories, get: func(x *session) any {
+	{name: "download_dir", put: putDirectories, get: func(x *session) any {
 		return foreign.Final(x.Settings)
 	}},
-	{name: "incomplete_dir", style: kebab, put: putDirectories, get: func(x *session) any {
+	{name: "incomplete_dir", put: putDirectories, get: func(x *session) any {
 		if x.CompleteDir != "" {
 			return x.Dir
 		}
 		return x.off.text("incomplete_dir")
 	}},
 	{
-		name:  "incomplete_dir_enabled",
-		style: kebab,
-		get:   func(x *session) any { return x.CompleteDir != "" },
-		put:   putDirectories,
+		name: "incomplete_dir_enabled",
+		get:  func(x *session) any { return x.CompleteDir != "" },
+		put:  putDirectories,
 	},
 	{
-		name:  "script_torrent_done_filename",
-		style: kebab,
-		put:   putScript,
-		get:   func(x *session) any { return x.Script },
+		name: "script_torrent_done_filename",
+		put:  putScript,
+		get:  func(x *session) any { return x.Script },
 	},
-	{name: "script_torrent_done_enabled", style: kebab, put: putScript, get: func(x *session) any {
+	{name: "script_torrent_done_enabled", put: putScript, get: func(x *session) any {
 		return x.Script != "" && !x.ScriptOff
 	}},
 	flag("start_added_torrents", false, func(x *session) *bool { return &x.AddPaused }),
-	// It applies to the files in the watched directory.
+	// To braid, it is about the files in the watched directory.
 	value("trash_original_torrent_files", (*reader).flag,
 		func(x *session) bool { return x.Watch.Then == "delete" },
 		func(x *session, on bool) {
@@ -269,7 +268,7 @@ var directories = []setting{
 		func(x *session, v float64) { x.Queue.Stalled = foreign.Minutes(v) }),
 }
 
-// defaultStalled is the node's: see node.Queue.
+// defaultStalled is the node's default: see node.Queue.
 const defaultStalled = 2 * time.Minute
 
 func putDirectories(x *session, r *reader) {
@@ -313,7 +312,7 @@ func (r *reader) directory(name string, to *string) {
 	*to = dir
 }
 
-// about are fields that describe the server.
+// about has the fields that describe the server.
 var about = []setting{
 	readOnly("config_dir", func(x *session) any { return x.options.State }),
 	readOnly("download_dir_free_space", func(x *session) any {
@@ -340,7 +339,6 @@ var about = []setting{
 	readOnly("version", func(x *session) any { return emulated + " (" + x.options.Version + ")" }),
 	{
 		name:  "peer_port",
-		style: kebab,
 		lacks: "another port while it runs: restart it with --listen",
 		get: func(x *session) any {
 			for _, p := range x.node.Listening() {
@@ -351,14 +349,14 @@ var about = []setting{
 	},
 }
 
-// lacking are fields for features that braid lacks.
+// lacking has the fields of features that braid does not have.
 var lacking = []setting{
 	lacks("blocklist_enabled", false, "blocklist"),
 	lacks("blocklist_url", "", "blocklist"),
 	readOnly("blocklist_size", func(*session) any { return 0 }),
 	lacks("cache_size_mb", 0, "cache of its own: the operating system has one"),
 	{
-		name: "dht_enabled", style: kebab,
+		name:  "dht_enabled",
 		get:   func(x *session) any { return x.node.DHT() != nil },
 		lacks: "switch for the DHT while it runs: restart it with another --dht",
 	},
@@ -426,7 +424,7 @@ func (c *call) sessionSet() (any, error) {
 	return nil, nil
 }
 
-// edit changes the settings that the request names.
+// edit changes the settings that the request names. r keeps the first error.
 func (x *session) edit(r *reader) {
 	for _, s := range sessionSettings {
 		raw, named := r.args[s.name]
@@ -442,7 +440,7 @@ func (x *session) edit(r *reader) {
 	}
 }
 
-// sameJSON tells whether a client has sent the value that a field has anyway.
+// sameJSON tells whether a client has sent the value that a field has already.
 func sameJSON(raw json.RawMessage, v any) bool {
 	if want, ok := v.(bool); ok {
 		got, ok := parseFlag(raw)
@@ -453,7 +451,7 @@ func sameJSON(raw json.RawMessage, v any) bool {
 	return err == nil && json.Compact(&got, raw) == nil && bytes.Equal(got.Bytes(), b)
 }
 
-// statistics are the sums of a period.
+// statistics are sums over a session, or over all sessions.
 type statistics struct{ uploaded, downloaded, added, sessions, seconds int64 }
 
 var statisticsFields = table[statistics]{

@@ -23,7 +23,7 @@ func (v *view) have() int64 {
 	return v.status.Source.Layout.Length - v.status.Missing
 }
 
-// peerLimit is the number of peers that the torrent dials.
+// peerLimit returns the number of peers that the torrent dials.
 func (v *view) peerLimit() int {
 	return cmp.Or(v.status.PeerLimit, v.settings.PeerLimit, defaultPeers)
 }
@@ -35,6 +35,7 @@ const (
 	localError   = 3
 )
 
+// trouble returns the fields error and error_string.
 func (v *view) trouble() (code int, text string) {
 	switch s := v.status; {
 	case s.Err != nil:
@@ -45,7 +46,7 @@ func (v *view) trouble() (code int, text string) {
 	return fine, ""
 }
 
-// state is the field status. A torrent that has failed or was served enough is stopped.
+// state returns the field status. A torrent that has failed or reached its goal is stopped.
 func (v *view) state() int {
 	switch s := v.status; s.State {
 	case node.Queued:
@@ -74,7 +75,7 @@ func (v *view) rechecked() float64 {
 	return share(v.status.Checked, v.status.Source.Layout.Length)
 }
 
-// eta is the time until the download is complete, or until a seed has reached its ratio.
+// eta returns the seconds until the download is complete, or until a seed has reached its ratio.
 func (v *view) eta() int64 {
 	switch v.state() {
 	case downloading:
@@ -107,12 +108,12 @@ func (v *view) etaIdle() int64 {
 // seedLimit is a seeding limit of a torrent.
 type seedLimit struct {
 	mode  int
-	value float64 // as a client sees it, also if the mode does not use it
-	limit float64 // that holds, 0: none
+	value float64 // as a client sees it, even if the mode does not use it
+	limit float64 // the limit that applies; 0: none
 }
 
-// seedLimitOf reads a part of a goal: 0 stands for the session's, a negative one for none. Off is
-// the value that a client has named for a limit that does not use it.
+// seedLimitOf returns the limit for a part of a torrent's goal. If own is 0, global applies; if it is
+// below 0, no limit does. off is the value that a client has sent while the limit was not used.
 func seedLimitOf(own, global, off float64) seedLimit {
 	switch {
 	case own > 0:
@@ -145,7 +146,7 @@ type numberedTracker struct {
 	id int
 }
 
-// numbered are the trackers of all tiers, with what is known of those that were asked.
+// numbered returns the trackers of all tiers, with the state of those that were asked.
 func numbered(tiers [][]tracker.URL, known []node.TrackerStatus) (out []numberedTracker) {
 	by := map[string]node.TrackerStatus{}
 	for _, t := range known {
@@ -174,7 +175,7 @@ func (t numberedTracker) result() string {
 	return ""
 }
 
-// ifAnswered is a number of the last answer; -1 if there is none.
+// ifAnswered returns a number of the last answer, or -1 if the tracker has not answered.
 func (t numberedTracker) ifAnswered(n int64) int64 {
 	if !t.Answered {
 		return -1
@@ -187,7 +188,7 @@ func (t numberedTracker) timedOut() bool {
 	return errors.Is(t.Err, context.DeadlineExceeded) || errors.As(t.Err, &timeout) && timeout.Timeout()
 }
 
-// trackerList has a URL on each line, and an empty line between tiers.
+// trackerList returns a URL on each line, and an empty line between tiers.
 func trackerList(all []numberedTracker) string {
 	var b strings.Builder
 	for i, t := range all {
@@ -199,6 +200,6 @@ func trackerList(all []numberedTracker) string {
 	return b.String()
 }
 
-// defaultPeers is how many peers a torrent dials if neither it nor the settings have a limit: see
-// client/peerset.go.
+// defaultPeers is the number of peers that a torrent dials if neither it nor the settings have a
+// limit: see client/peerset.go.
 const defaultPeers = 256

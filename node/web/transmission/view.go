@@ -10,8 +10,8 @@ import (
 	"braid/node"
 )
 
-// view is a torrent as one request sees it. What costs much is looked up once, and only if a field
-// needs it.
+// view is a torrent during one request. Its functions look up what is expensive: only if a field
+// needs it, and once.
 type view struct {
 	known
 	dialect  dialect
@@ -41,21 +41,21 @@ func (c *call) view(t selected) *view {
 	}
 }
 
-// memory is what clients expect a server to know. It forgets at a restart.
+// memory has what clients expect a server to remember and a node does not. A restart clears it.
 type memory struct {
 	mu       sync.Mutex
-	last     int              // number of a torrent
+	last     int              // the highest number of a torrent so far
 	torrents map[string]known // by info hash
-	removed  []removal        // in the order of time
-	session  values           // of limits of the session that are off
+	removed  []removal        // oldest first
+	session  values           // of the session's limits that are off
 }
 
-// known is what is remembered of a torrent.
+// known is the memory of one torrent.
 type known struct {
-	id      int         // the number by which clients know it, which is never given twice
+	id      int         // the number by which clients know it; no other torrent ever gets it
 	off     values      // of its limits that are off
-	status  node.Status // at the last question for recently active torrents
-	changed time.Time   // when the status has last become another one
+	status  node.Status // when a client last asked for recently active torrents
+	changed time.Time   // when the status last changed
 }
 
 type removal struct {
@@ -63,17 +63,18 @@ type removal struct {
 	at time.Time
 }
 
-// values are fields of limits that are off, by their names in snake_case. To Transmission a limit
-// is a value and a switch, to a node it is one value.
+// values are the values of limits that are off, by their names in snake_case. To Transmission, a
+// limit is a value and a switch; a node has one number, and forgets the value of a limit that is off.
 type values map[string]any
 
 func (v values) number(name string) float64 { f, _ := v[name].(float64); return f }
 func (v values) text(name string) string    { s, _ := v[name].(string); return s }
 
-// recently is how long ago a torrent was active, or removed, that a client is told of as recent.
+// recently is the time for which a torrent counts as recently active, or as recently removed.
 const recently = time.Minute
 
-// look numbers new torrents, notes which are gone since the last look, and returns what is known.
+// look gives numbers to new torrents, notes which torrents were removed since the last look, and
+// returns the memory of all torrents.
 func (m *memory) look(all []*node.Torrent, now time.Time) map[string]known {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,8 +110,8 @@ func (m *memory) gone() []int {
 	return out
 }
 
-// recent returns the torrents that have changed recently: clients that ask for recently active
-// torrents want to hear of every change, not only of data.
+// recent returns the torrents whose status has changed recently. Clients that ask for recently active
+// torrents want to hear of every change, not only of transferred data.
 func (m *memory) recent(all []node.Status, now time.Time) map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,8 +131,8 @@ func (m *memory) recent(all []node.Status, now time.Time) map[string]bool {
 	return out
 }
 
-// off returns a copy of the values of limits that are off: of a torrent or, without an info hash,
-// of the session.
+// off returns a copy of the values of limits that are off: those of a torrent or, without an info
+// hash, those of the session.
 func (m *memory) off(hash string) values {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,7 +146,7 @@ func (m *memory) off(hash string) values {
 	return out
 }
 
-// keep replaces them.
+// keep replaces the values of limits that are off.
 func (m *memory) keep(hash string, off values) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
