@@ -127,8 +127,8 @@ func wantsMore(o Options, before client.Selection) bool {
 	return false
 }
 
-// Change calls a function that changes the torrent's options, and checks them. Then they take effect
-// at once, and are kept. An error of the function is returned as it is, and nothing changes.
+// Change calls a function that changes the torrent's options, and checks them. Then they take
+// effect at once, and are kept. An error of the function is returned as it is, and nothing changes.
 //
 // The function may change the name, labels, priority, selection, super-seeding, goal, rates,
 // IgnoreGlobal, policy, peer limit and trackers. It replaces slices rather than changing them in

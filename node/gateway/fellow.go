@@ -11,44 +11,44 @@ import (
 	"braid/tracker/wire"
 )
 
-// Fellows are other gateways for the same torrents. While clients of a gateway use a torrent, it
-// asks its fellows' trackers for that torrent, again and again. So they join it, too, and the
-// answers name their addresses, which the gateway passes on to its clients as long as the fellow
-// answers. A fellow does not ask in turn, so that two gateways do not keep each other in a torrent
-// that nobody uses.
+// Fellows are other gateways for the same torrents. While clients of a gateway use a torrent, the
+// gateway asks the trackers of its fellows for this torrent, again and again. This makes the
+// fellows join the torrent. Their answers name their addresses. The gateway names these addresses
+// to its clients as long as the fellow answers. A fellow that joins for this reason does not ask
+// its own fellows. Otherwise two gateways would keep each other in a torrent that nobody uses.
 
 const (
-	// pulse is the time between two questions to a fellow, which show whether it is alive.
-	// Questions about torrents for which it was never asked come at once.
+	// pulse is the time between two questions to a fellow. They show whether it is alive. The first
+	// question about a torrent does not wait for the pulse.
 	pulse = time.Second
-	// fellowPatience is how long a fellow may take to answer. It may have to join the torrent.
+	// fellowPatience bounds the time for an answer. The fellow may have to join the torrent first.
 	fellowPatience = joinPatience + time.Second
-	// fellowLife is how long a fellow counts as alive after an answer. A dead one is named to
-	// clients that much longer.
+	// fellowLife is the time after an answer for which a fellow counts as alive. Clients still hear
+	// of a dead fellow for that long.
 	fellowLife = pulse + fellowPatience
-	// maxFellowAddrs bounds the addresses that clients learn of one fellow.
+	// maxFellowAddrs bounds the addresses of one fellow that clients learn.
 	maxFellowAddrs = 8
 )
 
 // fellow is another gateway. The lock of the gateway guards its fields.
 type fellow struct {
 	url      tracker.URL
-	id       wire.PeerID // in its last answer
-	asked    time.Time
-	answered time.Time
-	wake     chan struct{} // there is a torrent for which it was never asked
+	id       wire.PeerID   // in its last answer
+	asked    time.Time     // when it was last asked
+	answered time.Time     // when it last answered
+	wake     chan struct{} // there is a torrent about which it was never asked
 }
 
-// contact is what a fellow has said about one torrent.
+// contact is what a gateway knows of a fellow and one torrent.
 type contact struct {
-	at    []wire.Peer
-	asked time.Time
-	first chan struct{} // closed after the first question
+	at    []wire.Peer   // addresses in the fellow's last answer
+	asked time.Time     // when it was last asked about the torrent
+	first chan struct{} // closed when the first question has ended
 }
 
 func (f *fellow) alive(now time.Time) bool { return now.Sub(f.answered) <= fellowLife }
 
-// meetFellows prepares a torrent that joins for its fellows. It needs the lock.
+// meetFellows makes the contacts of a torrent that the gateway joins. The caller holds the lock.
 func (g *Gateway) meetFellows(t *torrent) {
 	t.contacts = make([]contact, len(g.fellows))
 	for i := range t.contacts {
@@ -56,7 +56,7 @@ func (g *Gateway) meetFellows(t *torrent) {
 	}
 }
 
-// wakeFellows has them asked for a new torrent at once.
+// wakeFellows makes the gateway ask all fellows about a new torrent now.
 func (g *Gateway) wakeFellows() {
 	for _, f := range g.fellows {
 		select {
@@ -66,7 +66,7 @@ func (g *Gateway) wakeFellows() {
 	}
 }
 
-// isFellow reports whether a peer ID is that of a fellow's node.
+// isFellow tells whether a peer ID belongs to a fellow's node.
 func (g *Gateway) isFellow(id wire.PeerID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *Gateway) isFellow(id wire.PeerID) bool {
 	})
 }
 
-// follow asks a fellow until the context ends.
+// follow asks one fellow again and again until the context ends.
 func (g *Gateway) follow(ctx context.Context, number int) {
 	f := g.fellows[number]
 	tick := time.NewTicker(pulse)
@@ -99,8 +99,8 @@ func (g *Gateway) follow(ctx context.Context, number int) {
 	}
 }
 
-// nextQuestion returns the torrent for which a fellow is to be asked now, or nil. It needs the
-// lock.
+// nextQuestion returns the torrent about which to ask a fellow now, or nil: the used torrent about
+// which it was not asked for longest. The caller holds the lock.
 func (g *Gateway) nextQuestion(number int, now time.Time) (next *torrent) {
 	f := g.fellows[number]
 	for _, t := range g.torrents {
@@ -119,7 +119,7 @@ func (g *Gateway) nextQuestion(number int, now time.Time) (next *torrent) {
 	return next
 }
 
-// question asks a fellow for a torrent.
+// question asks a fellow about a torrent, and notes the answer.
 func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 	id, _ := g.addresses()
 	f := g.fellows[number]
@@ -144,7 +144,7 @@ func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 		close(c.first)
 	}
 	c.asked = began
-	if err == nil || errors.As(err, new(*wire.Failure)) { // which is an answer, too
+	if err == nil || errors.As(err, new(*wire.Failure)) { // a refusal is an answer, too
 		f.answered = time.Now()
 	}
 	if is := f.alive(time.Now()); is != was {
@@ -172,8 +172,8 @@ func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 	}
 }
 
-// namedFirst returns the addresses of the gateway in an answer of its tracker: those of the first
-// peer.
+// namedFirst returns the addresses of the gateway in an answer of its own tracker, which names the
+// gateway first.
 func namedFirst(peers []wire.Peer) []wire.Peer {
 	if len(peers) == 0 || peers[0].ID == (wire.PeerID{}) {
 		return nil
@@ -184,9 +184,9 @@ func namedFirst(peers []wire.Peer) []wire.Peer {
 	return peers[:min(len(peers), maxFellowAddrs)]
 }
 
-// living returns the addresses of the fellows that serve a torrent. It waits until each fellow that
-// is alive was asked for the torrent, so that the first client learns of all, or until the context
-// ends.
+// living returns the addresses of the live fellows that serve a torrent. So that the first client
+// hears of all fellows, it first waits until each live fellow was asked about the torrent, or until
+// the context ends.
 func (g *Gateway) living(ctx context.Context, hash wire.InfoHash) (out []wire.Peer) {
 	g.mu.Lock()
 	var wait []chan struct{}

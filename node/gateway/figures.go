@@ -13,14 +13,15 @@ import (
 // traffic counts the bytes of a gateway on the connections of one kind of network.
 type traffic struct{ received, sent uint64 }
 
-// flow names what Progress counts: all connections with one peer over one path.
+// flow identifies a counter of Progress: all connections with one peer over one path.
 type flow struct {
 	peer string
 	path pathsel.Fingerprint
 }
 
-// tally adds what the connections of a torrent have carried since the last look, and returns the
-// counters for the next one. Peers are forgotten now and then, so that sums would shrink.
+// tally adds the bytes that the connections of a torrent have carried since the last look to scion
+// and ip. It returns the counters of this look, for the next call. The sum of the counters would
+// not do: it shrinks when a transfer forgets a peer.
 func tally(
 	last map[flow]traffic, paths []client.PathProgress, scion, ip *traffic,
 ) map[flow]traffic {
@@ -42,7 +43,7 @@ func tally(
 	return next
 }
 
-// count looks at what a torrent has carried. It needs the lock.
+// count adds the bytes that a torrent has carried since the last look. The caller holds the lock.
 func (g *Gateway) count(t *torrent, p client.Progress) {
 	t.carried = tally(t.carried, p.Paths, &g.scion, &g.ip)
 	t.complete = p.Phase == client.Complete

@@ -13,14 +13,15 @@ import (
 	"braid/tracker/wire"
 )
 
-// joinPatience is how long an announce waits until the gateway has joined. A client connects as
-// soon as it has its answer, and comes back only after a minute if the torrent is not there yet.
+// joinPatience bounds the time for which an announce waits for the gateway to join. A client
+// connects as soon as it has its answer. If the gateway is not in the torrent then, the client
+// comes back only after a minute.
 const joinPatience = 2 * time.Second
 
 // maxFound is the number of members that the node hears of when it joins.
 const maxFound = 200
 
-// membersOf returns members of a swarm, for the gateway itself.
+// membersOf returns members of a swarm, for the gateway's node.
 func (g *Gateway) membersOf(hash wire.InfoHash) (out []client.Peer) {
 	if g.memory == nil {
 		return nil
@@ -47,14 +48,14 @@ func peerAt(a wire.Addr) (client.Peer, bool) {
 	return p, err == nil
 }
 
-// store is the memory of a tracker whose answers name the gateway.
+// store is the memory of the gateway's tracker. Its answers name the gateway.
 type store struct {
 	swarm.Store // below
 	gateway     *Gateway
 }
 
-// Store returns the memory for the gateway's tracker, with another one below it, which the caller
-// closes. Call it once, before Open.
+// Store returns the memory for the gateway's tracker. It keeps peers in the store below, which the
+// caller closes. Call it once, before Open.
 func (g *Gateway) Store(below swarm.Store) swarm.Store {
 	g.memory = below
 	return store{below, g}
@@ -63,7 +64,7 @@ func (g *Gateway) Store(below swarm.Store) swarm.Store {
 // Waits implements swarm.Waiter: an announce may wait for a join.
 func (store) Waits() {}
 
-// Announce has the gateway join the torrent, and names it before other peers.
+// Announce makes the gateway join the torrent, and names the gateway before other peers.
 func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) {
 	g := s.gateway
 	id, own := g.addresses()
@@ -72,11 +73,11 @@ func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) 
 		named = append(named, wire.Peer{ID: id, Addr: a})
 	}
 	switch {
-	case v.ID == id: // our own node asks, since the torrent names this tracker
+	case v.ID == id: // the gateway's own node asks, since the torrent names this tracker
 		v.Addr.Port, named = 0, nil
 	case v.Event == wire.Stopped:
 		named = nil
-	case !v.Fellow && g.isFellow(v.ID): // its node asks, whether anybody uses the torrent or not
+	case !v.Fellow && g.isFellow(v.ID): // a fellow's node asks, even if no client uses the torrent
 	default:
 		joined, err := g.ask(v.InfoHash, networkOf(v.Addr), v.Fellow, time.Now())
 		if err != nil {
@@ -100,7 +101,7 @@ func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) 
 	return view, nil
 }
 
-// introduce puts gateways before the other peers, as far as the visitor can reach them.
+// introduce puts those gateways before the other peers that the visitor can reach.
 func introduce(gateways []wire.Peer, v swarm.Visit, others []wire.Peer) []wire.Peer {
 	var out []wire.Peer
 	for _, p := range gateways {
@@ -112,7 +113,7 @@ func introduce(gateways []wire.Peer, v swarm.Visit, others []wire.Peer) []wire.P
 	return out[:min(len(out), max(v.Want, 0))]
 }
 
-// Scrape counts the peers of torrents that are allowed.
+// Scrape counts the peers of allowed torrents, and refuses others.
 func (s store) Scrape(ctx context.Context, hashes []wire.InfoHash) ([]wire.Counts, error) {
 	for _, h := range hashes {
 		if !s.gateway.allows(h) {
@@ -137,7 +138,7 @@ func await(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// meet tells the node of a client. Some never connect to others, and seeds not to seeds.
+// meet tells the node of a client, since not all clients connect to the gateway by themselves.
 func (g *Gateway) meet(hash wire.InfoHash, at wire.Addr) {
 	p, ok := peerAt(at)
 	g.mu.Lock()
@@ -147,7 +148,7 @@ func (g *Gateway) meet(hash wire.InfoHash, at wire.Addr) {
 	}
 }
 
-// addresses returns the peer ID of the gateway, and where it is reached.
+// addresses returns the peer ID of the gateway, and the addresses at which peers reach it.
 func (g *Gateway) addresses() (id wire.PeerID, out []wire.Addr) {
 	g.mu.Lock()
 	n := g.node

@@ -9,27 +9,28 @@ import (
 )
 
 const (
-	// hostBurst messages of a host are read at once, and then one in each hostEvery. Several
-	// clients may be on a host. A client sends one message a minute, libtorrent one for each
+	// The server reads hostBurst messages of a host at once, and then one in each hostEvery. A host
+	// may have several clients. A client sends one message a minute; libtorrent sends one for each
 	// torrent.
 	hostBurst = 20
 	hostEvery = 5 * time.Second
-	// allBurst messages of all hosts are read at once, and then one in each allEvery. Whoever can
-	// send here can claim to be any host of the network.
+	// The server reads allBurst messages of all hosts at once, and then one in each allEvery. A
+	// sender on this network can pretend to be any of its hosts, so hostBurst is not enough.
 	allBurst = 200
 	allEvery = 50 * time.Millisecond
-	// maxHosts bounds the senders that are told apart; further ones are not read for a while.
+	// maxHosts bounds the senders in memory. Messages of further senders are dropped.
 	maxHosts = 1024
-	// forgetHost is when a silent sender has its allowance back.
+	// forgetHost is the time after which a silent sender has its whole burst again, so that it can
+	// be forgotten.
 	forgetHost = hostBurst * hostEvery
 )
 
-// admission bounds how many messages are read. Each one costs a handshake with the address that it
-// names.
+// admission bounds the messages that the server reads. Each message costs a handshake with the
+// address in it.
 type admission struct {
 	all    *rate.Limiter
 	hosts  map[netip.Addr]*sender
-	looked time.Time // for hosts to forget, which costs a pass over all of them
+	looked time.Time // when hosts were last forgotten, which takes a pass over all of them
 }
 
 type sender struct {
@@ -37,7 +38,7 @@ type sender struct {
 	last time.Time
 }
 
-// admit tells whether a message of a host is read.
+// admit tells whether to read a message of a host.
 func (g *admission) admit(from netip.Addr, now time.Time) bool {
 	if g.all == nil {
 		g.all, g.hosts = rate.NewLimiter(rate.Every(allEvery), allBurst), map[netip.Addr]*sender{}

@@ -16,13 +16,13 @@ const (
 	messageEvery = time.Minute
 )
 
-// calendar says which torrents the next message names.
+// calendar decides which torrents the next message names.
 type calendar struct {
 	due  map[Hash]time.Time
-	next time.Time // no message before it
+	next time.Time // the earliest time of the next message
 }
 
-// soon has the next message name a torrent.
+// soon makes a torrent due now.
 func (c *calendar) soon(h Hash, now time.Time) {
 	if c.due == nil {
 		c.due = map[Hash]time.Time{}
@@ -32,11 +32,11 @@ func (c *calendar) soon(h Hash, now time.Time) {
 	}
 }
 
-// drop has no message name a torrent any more.
+// drop removes a torrent.
 func (c *calendar) drop(h Hash) { delete(c.due, h) }
 
-// take returns the torrents of a message that is to be sent now, those that have waited longest;
-// none: no message.
+// take returns the torrents for a message to send now: the due ones that have waited longest. It
+// returns none if no message is due.
 func (c *calendar) take(now time.Time) (out []Hash) {
 	if now.Before(c.next) {
 		return nil
@@ -54,7 +54,7 @@ func (c *calendar) take(now time.Time) (out []Hash) {
 	if len(out) > 0 {
 		c.next = now.Add(messageEvery)
 	}
-	// Some clients read the first info hash only: each torrent should be the first now and then.
+	// Some clients read only the first info hash, so a random torrent comes first.
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
 }

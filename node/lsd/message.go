@@ -16,12 +16,12 @@ import (
 type Hash [20]byte
 
 const (
-	// maxMessage is the longest message, in bytes (BEP 14). Longer ones are not read.
+	// maxMessage is the greatest length of a message, in bytes (BEP 14). Longer ones are refused.
 	maxMessage = 1400
-	// maxHashes is how many torrents a message names. With a SCION address on IPv6 it then has at
-	// most 1307 bytes.
+	// maxHashes bounds the torrents in a message. With a SCION address on IPv6, a message then has
+	// at most 1307 bytes.
 	maxHashes = 22
-	// maxCookie is the longest cookie that is read, in bytes.
+	// maxCookie is the greatest length of a cookie that is accepted, in bytes.
 	maxCookie = 64
 )
 
@@ -33,13 +33,13 @@ var (
 
 // Message is an announce: its sender takes part in the swarms of some torrents.
 type Message struct {
-	Port   uint16        // at which the sender accepts peers over TCP; 0: it does not
-	SCION  scionnet.Addr // at which it accepts peers on SCION; zero: it does not
+	Port   uint16        // where the sender accepts peers over TCP; 0: nowhere
+	SCION  scionnet.Addr // where it accepts peers on SCION; zero: nowhere
 	Hashes []Hash
-	Cookie string // by which the sender knows its own messages
+	Cookie string // a random text by which the sender recognizes its own messages
 }
 
-// encode writes the message to a group.
+// encode returns the bytes of the message to a group.
 func (m Message) encode(group netip.AddrPort) []byte {
 	b := fmt.Appendf(nil, "BT-SEARCH * HTTP/1.1\r\nHost: %s\r\n", group)
 	if m.Port != 0 {
@@ -54,7 +54,7 @@ func (m Message) encode(group netip.AddrPort) []byte {
 	return fmt.Appendf(b, "cookie: %s\r\n\r\n\r\n", m.Cookie)
 }
 
-// parse reads a message. Headers that it does not know are ignored.
+// parse reads a message. It ignores unknown headers.
 func parse(b []byte) (m Message, err error) {
 	if len(b) > maxMessage {
 		return m, fmt.Errorf("an announce of %d bytes, at most %d are read", len(b), maxMessage)
@@ -85,7 +85,7 @@ func parse(b []byte) (m Message, err error) {
 	for _, text := range r.Header.Values("Infohash") {
 		var h Hash
 		if len(text) != 2*len(h) {
-			continue // of a kind that this package does not know
+			continue // an unknown kind of hash
 		}
 		if _, err := hex.Decode(h[:], []byte(text)); err != nil {
 			return m, fmt.Errorf("an info hash of an announce: %w", err)

@@ -20,13 +20,13 @@ type link struct {
 type network struct {
 	link
 	from netip.Addr // the source of the announces
-	port uint16     // at which peers are accepted there over TCP; 0: they are not
+	port uint16     // where peers are accepted over TCP; 0: nowhere
 }
 
 func (l link) is6() bool { return l.addrs[0].Addr().Is6() }
 
-// address returns the address that is most useful to others. A link-local address is valid on its
-// link only, so others are better.
+// address returns the address that is most useful to other hosts: not a link-local one, if there is
+// another.
 func (l link) address() netip.Addr {
 	for _, p := range l.addrs {
 		if !p.Addr().IsLinkLocalUnicast() {
@@ -49,17 +49,18 @@ func (l link) has(a netip.Addr) bool {
 	})
 }
 
-// ours tells whether the link has an address. The loopback interface has all of its subnet.
+// ours tells whether an address is one of the link's. The loopback interface has all addresses of
+// its subnet.
 func (l link) ours(a netip.Addr) bool {
 	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool {
 		return p.Addr() == a || l.loopback && p.Contains(a)
 	})
 }
 
-// choose returns the links on which to announce. listening are the addresses at which peers are
-// accepted; those on IP have a zero IA. If there are such addresses, it leaves out links without
-// one of them, and loopback unless it is named. Without any address on IP, it returns all links, to
-// find peers that can be dialled.
+// choose returns the networks on which to announce. listening are the addresses at which peers are
+// accepted; addresses on IP have a zero IA. If some are on IP, choose returns only links with one
+// of them, and the loopback interface only if an address names it. Otherwise it returns all other
+// links, so that we find peers to dial.
 func choose(links []link, listening []scionnet.Addr) (out []network) {
 	named := slices.ContainsFunc(listening, func(a scionnet.Addr) bool {
 		return !a.Host.IsUnspecified() && a.IA == 0
@@ -88,7 +89,7 @@ func choose(links []link, listening []scionnet.Addr) (out []network) {
 	return out
 }
 
-// links are those of this host that carry multicast.
+// links returns this host's links that carry multicast.
 func links() (out []link, err error) {
 	all, err := net.Interfaces()
 	if err != nil {

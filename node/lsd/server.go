@@ -2,16 +2,16 @@
 // announces its torrents to a multicast group, over IPv4 and IPv6. PROTOCOL.md describes the
 // message, and the header in which braid names its address on SCION.
 //
-//	Message   an announce (message.go)
-//	calendar  which torrents the next message names, as a function of time (calendar.go)
-//	admission how many messages are read, by sender and time (admission.go)
-//	choose    on which networks to announce, as a function of interfaces and addresses (networks.go)
-//	sockets   the multicast groups (sockets.go)
-//	Server    one goroutine that announces, and one for each socket that listens (server.go)
+//	Message    an announce (message.go)
+//	calendar   decides which torrents the next message names (calendar.go)
+//	admission  bounds the messages that are read, by sender and time (admission.go)
+//	choose     a function that decides on which networks to announce (networks.go)
+//	sockets    the multicast groups (sockets.go)
+//	Server     one goroutine that announces, and one that listens on each socket (server.go)
 //
-// Everybody on the local network hears which torrents are announced, and may claim to have them.
-// The package does not know which torrents are private: its caller says whether a torrent may be
-// announced.
+// All hosts on the local network hear which torrents are announced, and any of them may claim to
+// have a torrent. The package does not know which torrents are private: its caller says whether a
+// torrent may be announced.
 package lsd
 
 import (
@@ -32,14 +32,14 @@ import (
 // Config describes a server.
 type Config struct {
 	// Listening returns the addresses at which peers are accepted, as hosts of the local network
-	// see them; over TCP with a zero IA.
+	// see them. Those over TCP have a zero IA.
 	Listening func() []scionnet.Addr
-	// TCP and SCION say over what peers can be dialled.
+	// TCP and SCION say how peers can be dialled.
 	TCP, SCION bool
 	Logger     *slog.Logger // may be nil
 }
 
-// lookEvery is how often the host's interfaces are looked at: a laptop changes networks.
+// lookEvery is the time between two looks at the host's interfaces: a laptop changes networks.
 const lookEvery = 30 * time.Second
 
 // Server announces torrents to the local network, and hears of others.
@@ -48,7 +48,7 @@ type Server struct {
 	cookie string
 	stop   context.CancelFunc
 	beater sync.WaitGroup
-	wake   chan struct{} // has room for one: there is something to announce
+	wake   chan struct{} // wakes run; see poke
 
 	mu        sync.Mutex
 	on        bool
@@ -58,8 +58,8 @@ type Server struct {
 	networks  []network
 	sockets   []*socket
 	readers   sync.WaitGroup
-	busy      bool      // at the last look at the interfaces
-	looked    time.Time // when that was
+	busy      bool      // the server had work at the last look at the interfaces
+	looked    time.Time // the time of that look
 
 	announced bool
 }
@@ -70,7 +70,7 @@ type Followed struct {
 	hash   Hash
 	may    func() bool
 	found  func(scionnet.Addr)
-	heard  map[neighbour]time.Time // when its last message came
+	heard  map[neighbour]time.Time // the time of each neighbour's last message
 }
 
 // neighbour identifies the sender of a message.
@@ -83,12 +83,13 @@ type neighbour struct {
 const (
 	// maxHeard bounds the neighbours that are remembered for a torrent.
 	maxHeard = 256
-	// forgetNeighbour is when a silent neighbour is a new one again: it has left out two announces.
+	// forgetNeighbour is the time after which a silent neighbour counts as new again. Two of its
+	// announces are missing then.
 	forgetNeighbour = 2*announceEvery + messageEvery
 )
 
-// isNew notes a message of a neighbour, and tells whether this neighbour may not know us yet. If
-// there are too many neighbours, it returns false.
+// isNew notes a message of a neighbour, and tells whether the neighbour is new, so that it may not
+// know us. It returns false if there are too many neighbours.
 func (f *Followed) isNew(n neighbour, now time.Time) bool {
 	last, known := f.heard[n]
 	if !known && len(f.heard) == maxHeard {
@@ -136,8 +137,8 @@ func (s *Server) Switch(on bool) {
 
 var errFollowed = errors.New("the torrent is announced already")
 
-// Follow announces a torrent while may returns true, and hands the addresses of its peers to found,
-// those over TCP with a zero IA. Neither may call the server.
+// Follow announces a torrent while may returns true, and calls found for each address of a peer.
+// Addresses over TCP have a zero IA. Neither function may call the server.
 func (s *Server) Follow(h Hash, may func() bool, found func(scionnet.Addr)) (*Followed, error) {
 	f := &Followed{s, h, may, found, map[neighbour]time.Time{}}
 	s.mu.Lock()
@@ -169,6 +170,7 @@ func (f *Followed) Close() {
 	}
 }
 
+// poke makes run look for work now.
 func (s *Server) poke() {
 	select {
 	case s.wake <- struct{}{}:
@@ -245,7 +247,8 @@ func (s *Server) send(m Message, sockets []*socket) {
 	s.mu.Unlock()
 }
 
-// look opens sockets on the networks that are there now, if they are not those of the last look.
+// look opens sockets on the host's present networks, unless they are the same as at the last look.
+// Without work it closes all sockets.
 func (s *Server) look(busy bool, now time.Time) {
 	var networks []network
 	var err error
@@ -299,7 +302,7 @@ func (s *Server) read(x *socket) {
 	}
 }
 
-// hear takes a message of a neighbour.
+// hear handles a message of a neighbour.
 func (s *Server) hear(from netip.Addr, b []byte, now time.Time) {
 	s.mu.Lock()
 	admitted := s.admission.admit(from, now)
@@ -324,7 +327,7 @@ func (s *Server) hear(from netip.Addr, b []byte, now time.Time) {
 			continue
 		}
 		if to = append(to, f); f.isNew(neighbour{from, m.Port, m.SCION}, now) {
-			s.calendar.soon(h, now) // it may have to dial us: we may be a seed, which dials nobody
+			s.calendar.soon(h, now) // it must hear of us, too: if we are a seed, we dial nobody
 		}
 	}
 	s.mu.Unlock()
@@ -335,7 +338,7 @@ func (s *Server) hear(from netip.Addr, b []byte, now time.Time) {
 	}
 }
 
-// peersOf are the addresses at which the sender of a message can be dialled.
+// peersOf returns the addresses at which the sender of a message can be dialled.
 func (s *Server) peersOf(from netip.Addr, m Message) (out []scionnet.Addr) {
 	if s.cfg.TCP && m.Port != 0 {
 		out = append(out, scionnet.Addr{Host: from, Port: m.Port})

@@ -10,25 +10,25 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// socket is in the group of one family, on some networks.
+// socket is a member of the multicast group for IPv4 or IPv6, on some networks.
 type socket struct {
 	net.PacketConn
 	group    netip.AddrPort
 	networks []network
-	four     *ipv4.PacketConn // one of the two
-	six      *ipv6.PacketConn
+	four     *ipv4.PacketConn // nil for IPv6
+	six      *ipv6.PacketConn // nil for IPv4
 }
 
-// datagram is what has come from a network.
+// datagram is a received datagram.
 type datagram struct {
 	from  netip.AddrPort
-	index int // of the interface; 0: unknown
-	group bool
+	index int  // of the interface; 0: unknown
+	group bool // it was sent to the group
 	bytes []byte
 }
 
-// openSockets joins the groups on all networks. It returns what it could open, and errors about the
-// rest.
+// openSockets joins the groups on all networks. It returns the sockets that it could open, and the
+// errors about all others.
 func openSockets(networks []network) (out []*socket, errs error) {
 	var families [2][]network
 	for _, n := range networks {
@@ -50,7 +50,7 @@ func openSockets(networks []network) (out []*socket, errs error) {
 	return out, errs
 }
 
-// openSocket joins a group on networks. Other programs may have the port, too.
+// openSocket joins a group on some networks. Other programs may use the same port.
 func openSocket(group netip.AddrPort, networks []network) (*socket, error) {
 	at, name := net.UDPAddrFromAddrPort(group), "udp4"
 	if group.Addr().Is6() {
@@ -83,8 +83,8 @@ func openSocket(group netip.AddrPort, networks []network) (*socket, error) {
 	return s, errs
 }
 
-// prepare makes the socket report where datagrams come from, and deliver its own datagrams to
-// programs of this host, too.
+// prepare makes the socket report the interface and the destination of each datagram, and deliver
+// its own datagrams to other programs of this host.
 func (s *socket) prepare() error {
 	if s.group.Addr().Is6() {
 		s.six = ipv6.NewPacketConn(s.PacketConn)
@@ -109,11 +109,11 @@ func (s *socket) send(n network, b []byte) (err error) {
 	return err
 }
 
-// receive waits for the next datagram. The bytes are those of the buffer.
+// receive waits for the next datagram, whose bytes it puts into the buffer.
 func (s *socket) receive(b []byte) (d datagram, err error) {
 	var n int
 	var from net.Addr
-	d.group = true // unless the system says something else
+	d.group = true // if the system does not tell the destination
 	if s.six != nil {
 		var c *ipv6.ControlMessage
 		if n, c, from, err = s.six.ReadFrom(b); c != nil {
@@ -136,8 +136,8 @@ func (s *socket) receive(b []byte) (d datagram, err error) {
 	return d, nil
 }
 
-// isFromNeighbour tells whether a datagram came to the group from a host of the network on which it
-// arrived. Anybody else can send to the port, but has nothing to say about this network.
+// isFromNeighbour tells whether a datagram was sent to the group, by a host of the network on which
+// it arrived. Other hosts can send to the port as well, but are no neighbours.
 func (s *socket) isFromNeighbour(d datagram) bool {
 	return d.group && slices.ContainsFunc(s.networks, func(n network) bool {
 		return (d.index == 0 || d.index == n.index) && n.has(d.from.Addr())

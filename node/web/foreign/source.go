@@ -1,5 +1,5 @@
-// Package foreign has what the interfaces of other clients share: moves in the queue, reading the
-// torrents that a user names, and the room on a disk.
+// Package foreign is shared by the interfaces of other clients: transmission and qbittorrent. It
+// moves torrents in the queue, reads torrents that a user names, and converts values.
 package foreign
 
 import (

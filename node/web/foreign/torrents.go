@@ -15,10 +15,10 @@ import (
 	"braid/node"
 )
 
-// atOnce bounds the torrents that are changed at the same time: a change may wait for the disk.
+// atOnce bounds the torrents that Each changes at the same time. A change may wait for the disk.
 const atOnce = 16
 
-// Each does something with all of these torrents, and joins the errors.
+// Each calls do for all torrents, some of them at the same time, and joins the errors.
 func Each[T any](all []T, do func(T) error) error {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
@@ -33,8 +33,8 @@ func Each[T any](all []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// Start starts a torrent that is stopped or, if it is to start now, waits in the queue. Others go
-// on.
+// Start starts a stopped torrent. If now is true, the torrent does not wait in the queue. Running
+// torrents stay as they are.
 func Start(ctx context.Context, t *node.Torrent, now bool) error {
 	switch s := t.State(); {
 	case s == node.Queued && !now, s == node.Starting, s == node.Running, s == node.Removed:
@@ -45,7 +45,7 @@ func Start(ctx context.Context, t *node.Torrent, now bool) error {
 	return t.Resume(ctx)
 }
 
-// Stop stops a torrent.
+// Stop stops a torrent. A paused one stays as it is.
 func Stop(t *node.Torrent) error {
 	if t.State() == node.Paused {
 		return nil
@@ -53,18 +53,18 @@ func Stop(t *node.Torrent) error {
 	return t.Pause()
 }
 
-// Announce has the trackers of a torrent asked.
+// Announce asks the trackers of a torrent now.
 func Announce(t *node.Torrent) error {
 	t.Announce()
 	return nil
 }
 
-// IsComplete tells whether all wanted data of a torrent is here.
+// IsComplete tells whether all wanted data of a torrent is on disk.
 func IsComplete(s node.Status) bool {
 	return !s.Source.IsMagnet() && s.Total > 0 && s.Have >= s.Total
 }
 
-// Flags are those of the letters that describe a peer. Both clients have the same ones.
+// Flags returns those of the letters that apply to a peer. They mean the same to both clients.
 func Flags(p client.PeerProgress, letters string) (out []string) {
 	is := map[rune]bool{
 		'D': p.ReadRate > 0, 'd': p.Interested && p.Choked,
@@ -93,14 +93,14 @@ func SplitPeer(address string) (host string, port int) {
 	return host, port
 }
 
-// Switch switches the alternative rates by hand.
+// Switch switches the alternative rates on or off by hand.
 func Switch(a *node.Alternative, on bool) { a.Hand, a.Since = &on, time.Now() }
 
-// Final is the directory where complete data is.
+// Final returns the directory for complete data.
 func Final(s node.Settings) string { return cmp.Or(s.CompleteDir, s.Dir) }
 
-// Minutes is a duration of at most about 190 years.
+// Minutes returns a number of minutes as a duration, at most about 190 years.
 func Minutes(m float64) time.Duration { return time.Duration(min(m, 1e8) * float64(time.Minute)) }
 
-// Seconds is a duration in whole seconds, which is not negative.
+// Seconds returns a duration in whole seconds, at least 0.
 func Seconds(d time.Duration) int64 { return int64(max(d, 0) / time.Second) }

@@ -71,7 +71,7 @@ func (c *call) add() (any, error) {
 			return nil, err
 		}
 	}
-	for _, name := range names { // one after the other: what is fetched may be large
+	for _, name := range names { // one after the other, since a fetched file may be large
 		src, err := foreign.Source(c.r.Context(), name, c.text("cookie"))
 		if err != nil {
 			c.options.Logger.Warn("a torrent cannot be added", "error", err)
@@ -87,7 +87,7 @@ func (c *call) add() (any, error) {
 	return text("Ok."), nil
 }
 
-// newOptions reads what the torrents of a call have in common, and whether they wait for a start.
+// newOptions reads the options for all torrents of a call. hold says that they are not started yet.
 func (c *call) newOptions() (o node.Options, hold bool) {
 	category := c.text("category")
 	tags := split(c.text("tags"), ",")
@@ -135,7 +135,7 @@ func (c *call) newOptions() (o node.Options, hold bool) {
 	return o, hold
 }
 
-// keepLabels remembers what a call has named for new torrents.
+// keepLabels remembers the category and the tags of new torrents.
 func (c *call) keepLabels(category string, tags []string) error {
 	if _, known := c.categories()[category]; category != "" && !known {
 		err := c.labels.change(func(k *keptLabels) error {
@@ -152,8 +152,8 @@ func (c *call) keepLabels(category string, tags []string) error {
 	return c.keepTags(tags)
 }
 
-// readFilePriorities reads a priority for each file of a torrent, with commas between them; nil:
-// none are given.
+// readFilePriorities reads a priority for each file of a torrent, with commas between them. It
+// returns nil if the client has sent none.
 func (c *call) readFilePriorities(src client.Source) (map[int]client.Priority, error) {
 	list := split(c.text("filePriorities"), ",")
 	switch {

@@ -70,14 +70,14 @@ var writes = map[string]func(*call) error{
 	"torrents/setDownloadPath":          lacks("directory for the incomplete data of one torrent"),
 }
 
-// lacks is a write that braid always refuses.
+// lacks returns a write that braid always refuses.
 func lacks(what string) func(*call) error {
 	return func(*call) error { return lacking(what) }
 }
 
 func (c *call) setAutoManagement() error { return c.refuseOn("enable", "automatic management") }
 
-// each does something with all torrents that are named.
+// each calls do for all torrents that the arguments name.
 func (c *call) each(do func(*node.Torrent) error) error {
 	all := c.torrents()
 	if c.err != nil {
@@ -86,7 +86,7 @@ func (c *call) each(do func(*node.Torrent) error) error {
 	return foreign.Each(all, do)
 }
 
-// set changes options of all torrents that are named.
+// set changes options of all torrents that the arguments name.
 func (c *call) set(change func(*node.Options)) error {
 	return c.each(func(t *node.Torrent) error {
 		return t.Change(func(o *node.Options) error {
@@ -96,6 +96,7 @@ func (c *call) set(change func(*node.Options)) error {
 	})
 }
 
+// refuseOn returns an error if the client switches on a feature that braid does not have.
 func (c *call) refuseOn(name, what string) error {
 	if c.on(name) {
 		return lacking(what)
@@ -111,7 +112,7 @@ func (c *call) start() error {
 	})
 }
 
-// setForceStart has torrents pass the queue. Taking that back puts them into the queue again.
+// setForceStart starts torrents without waiting in the queue, or puts them into the queue again.
 func (c *call) setForceStart() error {
 	force := c.on("value")
 	return c.each(func(t *node.Torrent) error {
@@ -202,7 +203,7 @@ func (c *call) alternative(on bool) error {
 	})
 }
 
-// setShareLimits changes when torrents have been served enough: -2 is the global limit, -1 none.
+// setShareLimits changes the seeding goals of torrents. -2 is the global limit, and -1 no limit.
 func (c *call) setShareLimits() error {
 	for _, name := range []string{"ratioLimit", "seedingTimeLimit", "inactiveSeedingTimeLimit"} {
 		c.needed(name)
@@ -212,8 +213,7 @@ func (c *call) setShareLimits() error {
 	return c.set(func(o *node.Options) { o.Goal = goal })
 }
 
-// shareLimitAction says what happens to a torrent that has reached a limit of seeding: it is
-// stopped.
+// shareLimitAction refuses other actions at a share limit than to stop the torrent.
 func (c *call) shareLimitAction() {
 	stops := []string{"", "Default", "Stop", "-1", "0"}
 	if !slices.Contains(stops, c.text("shareLimitAction")) {
@@ -221,7 +221,7 @@ func (c *call) shareLimitAction() {
 	}
 }
 
-// goal reads the limits of seeding. Without arguments they are the global ones.
+// goal reads the share limits. An argument that is missing means the global limit.
 func (c *call) goal() node.Goal {
 	ratio := c.real("ratioLimit", globalLimit)
 	part := func(name string) time.Duration {
@@ -231,7 +231,7 @@ func (c *call) goal() node.Goal {
 		case m < 0:
 			return -1
 		default:
-			return max(foreign.Minutes(float64(m)), 1) // 0 is at once
+			return max(foreign.Minutes(float64(m)), 1) // 0 is at once; to a node, 0 is the global limit
 		}
 	}
 	g := node.Goal{Time: part("seedingTimeLimit"), Idle: part("inactiveSeedingTimeLimit")}
@@ -266,7 +266,7 @@ func (c *call) setLocation() error {
 	return c.each(func(t *node.Torrent) error { return t.Move(dir, true) })
 }
 
-// levels are braid's priorities for those of qBittorrent.
+// levels maps qBittorrent's priorities of files to braid's.
 var levels = map[int]client.Priority{
 	skipped: client.Skip,
 	normal:  client.Normal,
@@ -301,8 +301,8 @@ func (c *call) filePriority() error {
 	return t.Change(func(o *node.Options) error { return o.SetFiles(files) })
 }
 
-// addTrackers adds announce URLs, one on each line. Each is a tier of its own; those that are there
-// already stay where they are.
+// addTrackers adds announce URLs, one on each line. Each is a tier of its own. A tracker that the
+// torrent has already stays in its tier.
 func (c *call) addTrackers() error {
 	t, err := c.torrent()
 	urls := split(c.needed("urls"), "\n")

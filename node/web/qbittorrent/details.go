@@ -20,7 +20,7 @@ const (
 	maximal = 7
 )
 
-// files lists the files. Low priority is shown as normal: qBittorrent has no such one.
+// files lists the files. It shows the priority low as normal, since qBittorrent has no low one.
 func (c *call) files(t *node.Torrent) (any, error) {
 	wanted := split(c.text("indexes"), "|")
 	s := t.Status()
@@ -57,8 +57,8 @@ const (
 	trackerFailing = 4
 )
 
-// trackers lists the trackers, after the three other sources of peers that qBittorrent has and
-// braid lacks.
+// trackers lists the trackers, after the DHT, peer exchange and local discovery. As in qBittorrent,
+// these three have no figures, and the status 0.
 func (*call) trackers(t *node.Torrent) (any, error) {
 	out := []map[string]any{}
 	add := func(url string, tier, state int, message string) map[string]any {
@@ -102,7 +102,7 @@ func (*call) webSeeds(t *node.Torrent) (any, error) {
 	return out, nil
 }
 
-// pieceStates has a number for each piece: 0 missing, 1 some of it is there, 2 it is there.
+// pieceStates has a number for each piece: 0 missing, 1 partly on disk, 2 verified.
 func (*call) pieceStates(t *node.Torrent) (any, error) {
 	out := make([]int, t.Source().Layout.Pieces())
 	complete, states := t.Status().Missing == 0, t.Pieces().State
@@ -129,7 +129,7 @@ func (*call) pieceHashes(t *node.Torrent) (any, error) {
 	return out, nil
 }
 
-// peersOf are the connected peers of a torrent, by their addresses.
+// peersOf returns the connected peers of a torrent, by their addresses.
 func peersOf(t *node.Torrent) map[string]any {
 	out := map[string]any{}
 	for _, p := range t.Peers() {
@@ -147,8 +147,8 @@ func peersOf(t *node.Torrent) map[string]any {
 	return out
 }
 
-// log is the log of the torrents, as far as the node keeps it. The number of an entry is its time
-// in milliseconds, since the entries have none of their own.
+// log returns the newest log entries of all torrents. The id of an entry is its time in
+// milliseconds, since entries of a node have no ids.
 func (c *call) log() (any, error) {
 	last := c.whole("last_known_id", -1)
 	out := []map[string]any{}

@@ -45,9 +45,10 @@ func join(category string, tags []string) []string {
 	return out
 }
 
-// labels are the categories and tags that exist, whether or not a torrent has them.
+// labels has the categories and tags that clients have created. They exist even if no torrent has
+// them.
 type labels struct {
-	file string // keeps them; empty: they are forgotten
+	file string // empty: a restart forgets them
 
 	mu   sync.Mutex
 	kept keptLabels
@@ -83,7 +84,7 @@ func openLabels(dir string) (*labels, error) {
 	return l, nil
 }
 
-// change changes what is kept, and saves it.
+// change changes categories and tags, and saves them.
 func (l *labels) change(f func(*keptLabels) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,13 +114,13 @@ func (l *labels) get() keptLabels {
 	return keptLabels{maps.Clone(l.kept.Categories), slices.Clone(l.kept.Tags)}
 }
 
-// category is what is told of a category.
+// category is a category as clients see it.
 type category struct {
 	Name     string `json:"name"`
 	SavePath string `json:"savePath"`
 }
 
-// categories are those that were created, and those of torrents.
+// categories returns the categories that a client has created, and those of torrents.
 func (c *call) categories() map[string]category {
 	out := map[string]category{}
 	for name, dir := range c.labels.get().Categories {
@@ -240,7 +241,7 @@ func (c *call) tagNames() []string {
 	return names
 }
 
-// keepTags remembers tags, so that clients see them when no torrent has them any more.
+// keepTags remembers tags, so that clients still see them when no torrent has them.
 func (c *call) keepTags(names []string) error {
 	return c.labels.change(func(k *keptLabels) error {
 		for _, n := range names {
@@ -293,7 +294,7 @@ func (c *call) addTags() error {
 	})
 }
 
-// removeTags takes away the tags that are named, or all of them.
+// removeTags removes the tags that the client names from torrents, or all tags if it names none.
 func (c *call) removeTags() error {
 	all, names := c.torrents(), split(c.text("tags"), ",")
 	if c.err != nil {

@@ -17,19 +17,19 @@ import (
 	"braid/storage"
 )
 
-// preference is a setting.
+// preference is a setting as clients see it.
 type preference struct {
 	name string
 	get  func(*node.Settings) any
 	put  func(*node.Settings, json.RawMessage) error
 }
 
-// typed is a preference of type T.
+// typed makes a preference of type T.
 func typed[T any](name string, get func(*node.Settings) T, put func(*node.Settings, T)) preference {
 	return checked(name, "of another type", func(T) bool { return true }, get, put)
 }
 
-// checked is a preference that accepts only some values of type T.
+// checked makes a preference that accepts only some values of type T. fault describes the others.
 func checked[T any](
 	name, fault string, right func(T) bool, get func(*node.Settings) T, put func(*node.Settings, T),
 ) preference {
@@ -47,7 +47,7 @@ func checked[T any](
 	}
 }
 
-// bounded is a preference from 0 to a largest value.
+// bounded makes a preference for a number from 0 to largest.
 func bounded(
 	name string, largest int, get func(*node.Settings) int, put func(*node.Settings, int),
 ) preference {
@@ -55,19 +55,20 @@ func bounded(
 	return checked(name, fault, func(v int) bool { return v >= 0 && v <= largest }, get, put)
 }
 
-// flag is a switch that the node has, too: as it is, or as its opposite.
+// flag makes a preference for a switch of the node. If same is false, the node's switch is the
+// opposite.
 func flag(name string, same bool, of func(*node.Settings) *bool) preference {
 	return typed(name, func(s *node.Settings) bool { return *of(s) == same },
 		func(s *node.Settings, v bool) { *of(s) = v == same })
 }
 
-// most is a limit of a number; -1 is no limit.
+// most makes a preference for an upper bound; -1 is no bound.
 func most(name string, of func(*node.Settings) *int) preference {
 	return typed(name, func(s *node.Settings) int { return cmp.Or(*of(s), -1) },
 		func(s *node.Settings, v int) { *of(s) = max(v, 0) })
 }
 
-// clock is a time of the day: two preferences for its hour and its minute.
+// clock makes two preferences for a time of the day: its hour and its minute.
 func clock(name string, of func(*node.Settings) *int) []preference {
 	return []preference{
 		bounded(name+"_hour", 23, func(s *node.Settings) int { return *of(s) / 60 },
@@ -77,7 +78,7 @@ func clock(name string, of func(*node.Settings) *int) []preference {
 	}
 }
 
-// rates are the limits in bytes per second; 0 or less is none.
+// rates makes the preferences for limits in bytes per second; 0 or less is no limit.
 func rates(prefix string, of func(*node.Settings) *node.Rates) (out []preference) {
 	for name, down := range map[string]bool{"dl_limit": true, "up_limit": false} {
 		out = append(out, typed(prefix+name,
@@ -89,8 +90,8 @@ func rates(prefix string, of func(*node.Settings) *node.Rates) (out []preference
 	return out
 }
 
-// limited is a limit as two preferences: a value, which is negative if the limit is off, and a
-// switch. The switch is applied last.
+// limited makes two preferences for a limit: a value, which is negative if the limit is off, and a
+// switch, which is applied last.
 func limited(
 	value string, get func(*node.Settings) float64, put func(*node.Settings, float64),
 ) []preference {
@@ -116,13 +117,13 @@ func limited(
 	}
 }
 
-// limitedTime is limited in minutes.
+// limitedTime is limited for a time in minutes.
 func limitedTime(value string, of func(*node.Settings) *time.Duration) []preference {
 	return limited(value, func(s *node.Settings) float64 { return of(s).Minutes() },
 		func(s *node.Settings, v float64) { *of(s) = foreign.Minutes(v) })
 }
 
-// preferences are the ones that can be changed, in the order in which changes are applied.
+// preferences has the settings that can be changed, in the order in which changes are applied.
 var preferences = slices.Concat(
 	rates("", func(s *node.Settings) *node.Rates { return &s.Rates }),
 	rates("alt_", func(s *node.Settings) *node.Rates { return &s.Alternative.Rates }),
@@ -180,7 +181,7 @@ var preferences = slices.Concat(
 	},
 )
 
-// fixedPreferences have one value, and others are refused. Clients read some of them.
+// fixedPreferences have one value each, and every other value is refused.
 var fixedPreferences = map[string]any{
 	"queueing_enabled": true, "max_active_torrents": -1, "dont_count_slow_torrents": true,
 	"max_ratio_act": 0, // the torrent is stopped
@@ -211,7 +212,7 @@ func daysOf(n int) (days [7]bool) { // Sunday first
 	return days
 }
 
-// fixedPreferences adds what a running daemon cannot change either.
+// fixedPreferences returns them, with those that only a restart can change.
 func (c *call) fixedPreferences() map[string]any {
 	fixed := maps.Clone(fixedPreferences)
 	fixed["dht"] = c.node.DHT() != nil
@@ -274,7 +275,7 @@ func (c *call) buildInfo() (any, error) {
 	}, nil
 }
 
-// transferInfo is the state of the whole program.
+// transferInfo returns the figures of the whole program.
 func (c *call) transferInfo() (any, error) {
 	s, now := c.node.Settings(), c.node.Stats()
 	rates, alternative := s.RatesAt(time.Now())
@@ -302,7 +303,7 @@ func (c *call) speedLimitsMode() (any, error) {
 	return text([]string{"0", "1"}[number(on)]), nil
 }
 
-// serverState is the state of the whole program in sync/maindata.
+// serverState returns the figures of the whole program for sync/maindata.
 func (c *call) serverState() map[string]any {
 	info, _ := c.transferInfo()
 	out := info.(map[string]any)

@@ -74,9 +74,9 @@ type server struct {
 	views   views
 }
 
-// Handler serves the API below /api/v2/. It asks for the password itself, since clients want the
-// status 403 without a session, and a login of their own. It changes nothing on a GET. The check
-// against requests from foreign web pages is the caller's.
+// Handler serves the API below /api/v2/. It checks the password itself, since clients expect the
+// status 403 without a session, and have their own login. A GET changes nothing. The caller must
+// refuse requests from foreign web pages.
 func Handler(n *node.Node, o Options) (http.Handler, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -139,7 +139,7 @@ var reads = map[string]func(*call) (any, error){
 	"torrents/uploadLimit":   func(c *call) (any, error) { return c.torrentLimits(false) },
 }
 
-// ofTorrent is a call about the torrent that the argument hash names.
+// ofTorrent makes a call about the torrent that the argument hash names.
 func ofTorrent(f func(*call, *node.Torrent) (any, error)) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		t, err := c.torrent()
@@ -159,7 +159,7 @@ type file struct {
 	data []byte
 }
 
-// call is one call. Its methods that read arguments keep the first error.
+// call is one request. Its methods that read arguments keep the first error.
 type call struct {
 	*server
 	r   *http.Request
@@ -287,7 +287,7 @@ func (c *call) has(name string) bool { return c.r.Form.Has(name) }
 
 func (c *call) text(name string) string { return c.r.Form.Get(name) }
 
-// needed is an argument that must be there.
+// needed returns an argument. It is an error if the argument is missing.
 func (c *call) needed(name string) string {
 	if !c.has(name) {
 		c.wrong("Missing required parameters: %s", name)
@@ -295,7 +295,7 @@ func (c *call) needed(name string) string {
 	return c.text(name)
 }
 
-// flag is nil without the argument.
+// flag returns the first of these arguments, or nil if all are missing.
 func (c *call) flag(names ...string) *bool {
 	for _, n := range names {
 		switch v := strings.ToLower(c.text(n)); v {
@@ -311,7 +311,7 @@ func (c *call) flag(names ...string) *bool {
 	return nil
 }
 
-// on tells whether a switch is there and on.
+// on tells whether an argument is true.
 func (c *call) on(name string) bool {
 	on := c.flag(name)
 	return on != nil && *on
@@ -343,7 +343,7 @@ func (c *call) real(name string, otherwise float64) float64 {
 	return f
 }
 
-// split separates a list, and drops what is empty.
+// split separates a list, and drops empty elements.
 func split(s, by string) (out []string) {
 	for _, x := range strings.Split(s, by) {
 		if x = strings.TrimSpace(x); x != "" {
@@ -353,7 +353,7 @@ func split(s, by string) (out []string) {
 	return out
 }
 
-// torrent is the one that the argument hash names.
+// torrent returns the torrent that the argument hash names.
 func (c *call) torrent() (*node.Torrent, error) {
 	hash := c.needed("hash")
 	if c.err != nil {

@@ -8,35 +8,35 @@ import (
 	"sync"
 )
 
-// views are what clients were told last. A client names the number of the answer that it has, and
-// gets the differences to it.
+// views has the last answers. A client names the number of the last answer that it has, and gets
+// the differences to it.
 type views struct {
 	mu   sync.Mutex
 	last int
 	kept []told // the newest last
 }
 
-// answer is all that a call can tell: things by part and name. A thing is an object (a map), or a
-// single value. Tags have no value.
+// answer is a whole answer: things by part and name. A thing is an object (a map), or a single
+// value. Tags have no value.
 type answer struct {
-	of    string // maindata, or the hash whose peers it tells
+	of    string // maindata, or the info hash of the torrent whose peers are in it
 	parts map[string]map[string]any
 }
 
-// told is an answer that a client has. Of its values only checksums are kept: the values of a
-// thousand torrents take ten megabytes.
+// told is an earlier answer. It has only checksums of the values: the values of a thousand torrents
+// would take ten megabytes.
 type told struct {
 	rid   int
 	of    string
 	parts map[string]map[string][]uint64
 }
 
-// maxViews bounds the answers that are kept. A client whose answer is gone gets everything.
+// maxViews bounds the earlier answers. A client whose last answer is forgotten gets a whole answer.
 const maxViews = 6
 
 var seed = maphash.MakeSeed()
 
-// sum is the checksum of a field with its name. A single value has no name.
+// sum returns the checksum of a field. A single value has no name.
 func sum(name string, v any) uint64 {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a answer) told() told {
 	return out
 }
 
-// exchange keeps the new answer, and returns the one that the client knows.
+// exchange keeps the new answer under the number next, and returns the answer with the number rid.
 func (v *views) exchange(rid int, now answer) (old told, known bool, next int) {
 	new := now.told()
 	v.mu.Lock()
@@ -82,7 +82,7 @@ func (v *views) exchange(rid int, now answer) (old told, known bool, next int) {
 	return old, known, new.rid
 }
 
-// difference is what leads from one answer to another.
+// difference returns the changes from an old answer to the present one.
 func difference(old told, now answer, known bool, rid int) map[string]any {
 	out := map[string]any{"rid": rid}
 	if !known {
@@ -125,7 +125,7 @@ func difference(old told, now answer, known bool, rid int) map[string]any {
 	return out
 }
 
-// tell answers with all, or with what has changed since the answer that the client names.
+// tell returns the whole answer, or the changes since the answer that the client names.
 func (c *call) tell(now answer) (map[string]any, error) {
 	rid := c.whole("rid", 0)
 	if c.err != nil {

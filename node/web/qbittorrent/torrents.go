@@ -15,17 +15,17 @@ import (
 	"braid/node/web/foreign"
 )
 
-// unlimitedETA is how clients know a time that is unknown: 100 days.
+// unlimitedETA stands for an unknown time: 100 days in seconds.
 const unlimitedETA = 8640000
 
-// view is a torrent as one call sees it.
+// view is a torrent during one call.
 type view struct {
 	node.Status
 	trackers []node.TrackerStatus
 	category string
 	tags     []string
-	goal     node.Goal // that holds
-	state    string    // qBittorrent's name of it
+	goal     node.Goal // the goal that applies
+	state    string    // by qBittorrent's names
 }
 
 func viewOf(t *node.Torrent, s node.Status, settings node.Settings) *view {
@@ -37,8 +37,8 @@ func viewOf(t *node.Torrent, s node.Status, settings node.Settings) *view {
 	return v
 }
 
-// torrentFields are the fields of a torrent in torrents/info and sync/maindata. Those without a
-// value from the node are what docs/rpc.md says that braid lacks.
+// torrentFields has the fields of a torrent in torrents/info and sync/maindata. Fields with a fixed
+// value are about features that braid does not have: see docs/rpc.md.
 var torrentFields = map[string]func(*view) any{
 	"added_on":                    func(v *view) any { return stamp(v.Added) },
 	"amount_left":                 func(v *view) any { return v.left() },
@@ -114,7 +114,7 @@ func (v *view) fields() map[string]any {
 
 func (v *view) left() int64 { return v.Total - v.Have }
 
-// contentPath is the file or the directory of all files.
+// contentPath returns the path of the torrent's file, or of the directory with its files.
 func (v *view) contentPath() string {
 	if v.Source.IsMagnet() {
 		return ""
@@ -136,7 +136,7 @@ func (v *view) totalSize() int64 {
 	return v.Source.Layout.Length
 }
 
-// popularity is the ratio that a month brings.
+// popularity returns the mean increase of the ratio in a month.
 func (v *view) popularity() float64 {
 	if a := foreign.Seconds(v.ActiveFor); a > 0 && v.Ratio > 0 {
 		return v.Ratio / (float64(a) / (30 * 24 * 3600))
@@ -186,7 +186,7 @@ func minutesOf(d time.Duration) int64 {
 	return int64(math.Round(d.Minutes()))
 }
 
-// goalOf is the goal that holds. Its parts are negative if there is no limit.
+// goalOf returns the goal that applies. Its parts are negative if there is no limit.
 func goalOf(own, global node.Goal) node.Goal {
 	return node.Goal{
 		Ratio: cmp.Or(own.Ratio, global.Ratio, -1),
@@ -195,7 +195,7 @@ func goalOf(own, global node.Goal) node.Goal {
 	}
 }
 
-// limitOf is a limit in bytes per second; 0 is none.
+// limitOf returns a limit in bytes per second; 0 is no limit.
 func limitOf(r node.Rates, down bool) int64 {
 	switch {
 	case down && !r.DownloadOff:
@@ -223,7 +223,7 @@ func eta(s node.Status) int64 {
 	return min(foreign.Seconds(s.Remaining), unlimitedETA)
 }
 
-// stateOf is qBittorrent's name of the state.
+// stateOf returns qBittorrent's name for a torrent's state.
 func stateOf(s node.Status) string {
 	side := "DL"
 	if foreign.IsComplete(s) {
@@ -260,8 +260,8 @@ func stateOf(s node.Status) string {
 	return "downloading"
 }
 
-// filters are the values of the argument filter of torrents/info. Those with two names had the
-// second one before version 5.
+// filters has the values of the argument filter of torrents/info. paused and resumed are the names
+// of stopped and running before version 5.
 var filters = map[string]func(*view) bool{
 	"all":         func(*view) bool { return true },
 	"downloading": func(v *view) bool { return v.left() > 0 || v.Source.IsMagnet() },
@@ -287,10 +287,10 @@ func (v *view) isStopped() bool {
 	return strings.HasPrefix(v.state, "stopped") || v.state == "error"
 }
 
-// isActive tells whether data comes or goes, at whole bytes per second.
+// isActive tells whether the torrent transfers at least a byte per second.
 func (v *view) isActive() bool { return v.WriteRate >= 8 || v.ReadRate >= 8 }
 
-// all are all torrents, in the order of the queue.
+// all returns all torrents, in the order of the queue.
 func (s *server) all() (out []*view) {
 	settings := s.node.Settings()
 	for _, x := range s.node.Statuses() {
@@ -301,7 +301,7 @@ func (s *server) all() (out []*view) {
 	return out
 }
 
-// info lists torrents: filtered, sorted, and from an offset.
+// info returns the torrents that pass the filters: sorted, and from an offset.
 func (c *call) info() (any, error) {
 	keep, known := filters[cmp.Or(c.text("filter"), "all")]
 	private, reverse := c.flag("private"), c.on("reverse")
@@ -360,7 +360,7 @@ func number(b bool) int {
 	return 0
 }
 
-// propertyNames are the names in torrents/properties of fields with another name in torrents/info.
+// propertyNames maps names in torrents/properties to the names of the same fields in torrents/info.
 var propertyNames = map[string]string{
 	"addition_date": "added_on", "completion_date": "completion_on", "last_seen": "seen_complete",
 	"dl_speed": "dlspeed", "up_speed": "upspeed", "share_ratio": "ratio", "is_private": "private",
@@ -369,14 +369,14 @@ var propertyNames = map[string]string{
 	"total_uploaded": "uploaded", "total_uploaded_session": "uploaded",
 }
 
-// sameProperties have the same name in both.
+// sameProperties has the fields with the same name in both.
 var sameProperties = []string{
 	"comment", "dl_limit", "download_path", "eta", "has_metadata", "hash", "infohash_v1", "infohash_v2",
 	"name", "popularity", "private", "progress", "reannounce", "save_path", "seeding_time", "total_size",
 	"up_limit",
 }
 
-// properties are details of one torrent.
+// properties returns the details of one torrent.
 func (c *call) properties(t *node.Torrent) (any, error) {
 	v := viewOf(t, t.Status(), c.node.Settings())
 	have, pieces := 0, v.Source.Layout.Pieces()
@@ -420,7 +420,7 @@ func rateText(r node.Rates, down bool) (any, error) {
 	return text(fmt.Sprint(limitOf(r, down))), nil
 }
 
-// export is the .torrent file.
+// export returns the .torrent file.
 func (*call) export(t *node.Torrent) (any, error) {
 	b := t.Source().Torrent()
 	if b == nil {

@@ -8,8 +8,8 @@ import (
 	"braid/node/web/foreign"
 )
 
-// reader reads the arguments of a method. Its methods return nil for an argument that the client has
-// not sent. The first argument of a wrong type sets err.
+// reader reads the arguments of a method. Its methods return nil for an argument that the client
+// has not sent. The first argument of a wrong type sets err.
 type reader struct {
 	args arguments
 	err  error

@@ -304,8 +304,8 @@ func bitfield(v *view) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// has tells whether a piece is on disk. If the torrent does not run, only the number of missing bytes
-// is known.
+// has tells whether a piece is on disk. If the torrent does not run, only the number of missing
+// bytes is known.
 func (v *view) has(piece int) bool {
 	if state := v.pieces().State; len(state) > 0 {
 		return piece < len(state) && state[piece] == client.PieceRight
@@ -349,8 +349,8 @@ func primaryType(files []node.File) string {
 	return kind
 }
 
-// scrapeURL returns the URL for scrapes. By convention, the last part of the path begins with scrape
-// instead of announce.
+// scrapeURL returns the URL for scrapes. By convention, the last part of the path begins with
+// scrape instead of announce.
 func scrapeURL(announce string) string {
 	i := strings.LastIndex(announce, "/announce")
 	if i < 0 || strings.Contains(announce[i+1:], "/") {

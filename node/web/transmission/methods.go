@@ -82,8 +82,8 @@ type selected struct {
 	known
 }
 
-// torrents returns the torrents that the request names, in the order of the queue. It ignores unknown
-// numbers and hashes, as Transmission does.
+// torrents returns the torrents that the request names, in the order of the queue. It ignores
+// unknown numbers and hashes, as Transmission does.
 func (c *call) torrents() ([]selected, error) {
 	which := c.ids()
 	if c.err != nil {

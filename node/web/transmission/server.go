@@ -66,9 +66,9 @@ type server struct {
 	memory    memory
 }
 
-// Handler serves the RPC of a node at any path. The caller must check the password and the host name.
-// Handler refuses requests that a foreign web page makes in a user's browser: it demands a header
-// with a session id, which such a page cannot read (Transmission's rpc-spec, section 2.3.1).
+// Handler serves the RPC of a node at any path. The caller must check the password and the host
+// name. Handler refuses requests that a foreign web page makes in a user's browser: it demands a
+// header with a session id, which such a page cannot read (Transmission's rpc-spec, section 2.3.1).
 func Handler(n *node.Node, o Options) http.Handler {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

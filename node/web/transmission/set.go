@@ -268,7 +268,8 @@ func (c *call) replacements() map[int]string {
 	return out
 }
 
-// of returns the tiers of trackers after the change. Trackers are numbered through all tiers, from 0.
+// of returns the tiers of trackers after the change. Trackers are numbered through all tiers, from
+// 0.
 func (e trackerEdit) of(o node.Options) ([][]tracker.URL, error) {
 	if e.list != nil {
 		return parseTiers(o, splitTiers(*e.list))

@@ -28,8 +28,8 @@ type setting struct {
 	name  string
 	style style
 	get   func(*session) any
-	// put reads the field from the arguments of session_set, and changes the settings. nil: the field
-	// is read-only, and put is not called.
+	// put reads the field from the arguments of session_set, and changes the settings. nil: the
+	// field is read-only, and put is not called.
 	put func(*session, *reader)
 	// lacks names a feature that braid does not have. If it is not empty, session_set accepts only
 	// the value that the field has already.
@@ -59,7 +59,8 @@ func value[T any](
 	}
 }
 
-// flag makes a setting for a switch of the node. If same is false, the node's switch is the opposite.
+// flag makes a setting for a switch of the node. If same is false, the node's switch is the
+// opposite.
 func flag(name string, same bool, of func(*session) *bool) setting {
 	return value(name, (*reader).flag,
 		func(x *session) bool { return *of(x) == same },
@@ -117,8 +118,8 @@ func (l limit) settings() []setting {
 	}
 }
 
-// edited returns the node's number after the request. If the limit is off, it remembers the value in
-// off.
+// edited returns the node's number after the request. If the limit is off, it remembers the value
+// in off.
 func (l limit) edited(r *reader, now float64, off values) float64 {
 	number, is := now, now > 0
 	if !is {

@@ -112,8 +112,8 @@ type seedLimit struct {
 	limit float64 // the limit that applies; 0: none
 }
 
-// seedLimitOf returns the limit for a part of a torrent's goal. If own is 0, global applies; if it is
-// below 0, no limit does. off is the value that a client has sent while the limit was not used.
+// seedLimitOf returns the limit for a part of a torrent's goal. If own is 0, global applies; if it
+// is below 0, no limit does. off is the value that a client has sent while the limit was not used.
 func seedLimitOf(own, global, off float64) seedLimit {
 	switch {
 	case own > 0:

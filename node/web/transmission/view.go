@@ -64,7 +64,8 @@ type removal struct {
 }
 
 // values are the values of limits that are off, by their names in snake_case. To Transmission, a
-// limit is a value and a switch; a node has one number, and forgets the value of a limit that is off.
+// limit is a value and a switch; a node has one number, and forgets the value of a limit that is
+// off.
 type values map[string]any
 
 func (v values) number(name string) float64 { f, _ := v[name].(float64); return f }
@@ -110,8 +111,8 @@ func (m *memory) gone() []int {
 	return out
 }
 
-// recent returns the torrents whose status has changed recently. Clients that ask for recently active
-// torrents want to hear of every change, not only of transferred data.
+// recent returns the torrents whose status has changed recently. Clients that ask for recently
+// active torrents want to hear of every change, not only of transferred data.
 func (m *memory) recent(all []node.Status, now time.Time) map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
