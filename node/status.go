@@ -2,7 +2,6 @@ package node
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"braid/client"
@@ -103,26 +102,22 @@ func (t *Torrent) status(stalled time.Duration) Status {
 	return s
 }
 
-// count counts the connections.
+// count counts peers and paths.
 func (s *Status) count(paths []client.PathProgress) {
-	var peers, sending, getting []string
-	add := func(to *[]string, peer string) {
-		if !slices.Contains(*to, peer) {
-			*to = append(*to, peer)
-		}
-	}
+	peers, sending, getting := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, x := range paths {
 		if x.State.Open() {
 			s.Paths++
 		}
-		if x.State == pathsel.Active {
-			add(&peers, x.Peer)
-			if x.ReadRate > 0 {
-				add(&sending, x.Peer)
-			}
-			if x.WriteRate > 0 {
-				add(&getting, x.Peer)
-			}
+		if x.State != pathsel.Active {
+			continue
+		}
+		peers[x.Peer] = true
+		if x.ReadRate > 0 {
+			sending[x.Peer] = true
+		}
+		if x.WriteRate > 0 {
+			getting[x.Peer] = true
 		}
 	}
 	s.Peers, s.Sending, s.Getting = len(peers), len(sending), len(getting)
