@@ -7,7 +7,7 @@
 //	events   the stream of changes
 //	client   the interface from Go
 //
-// It decides nothing about torrents, and not who may ask: package web does.
+// It decides nothing about torrents. Package web decides who may use it.
 package v1
 
 import (
@@ -26,7 +26,7 @@ import (
 	"braid/node"
 )
 
-// Access is what the interface needs to know of logins. Package web has it.
+// Access decides about logins. Package web implements it.
 type Access interface {
 	IsOwner(r *http.Request) bool
 	HasPassword() bool
@@ -41,7 +41,7 @@ type Config struct {
 	Node    *node.Node
 	Access  Access
 	Version string
-	// Addresses returns where this interface answers.
+	// Addresses returns the addresses at which this interface answers.
 	Addresses func() []string
 	Journal   *Journal
 }
@@ -92,12 +92,12 @@ type fault struct {
 
 func (f fault) Unwrap() error { return f.error }
 
-// wrong is the error of a request that cannot be carried out as it is.
+// wrong returns the error of a wrong request.
 func wrong(format string, args ...any) error {
 	return fault{http.StatusBadRequest, fmt.Errorf(format, args...)}
 }
 
-// refuse answers with an error. Errors without a status are conflicts with the state of a torrent.
+// refuse answers with an error. An error without a status is a conflict with a torrent's state.
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusConflict
 	var f fault
@@ -126,7 +126,7 @@ func answer(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// decode reads one JSON value, or none.
+// decode reads the body: one JSON value, or none.
 func decode(r *http.Request, into any) error {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "" && kind != "application/json" {
 		return fault{http.StatusUnsupportedMediaType, fmt.Errorf("the body is %s: want application/json", kind)}
@@ -155,7 +155,7 @@ func unmarshal(b []byte, into any) error {
 
 var infoHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// torrent is the one that the path of a request names.
+// torrent returns the torrent that the path of a request names.
 func (a *API) torrent(r *http.Request) (*node.Torrent, error) {
 	h := r.PathValue("hash")
 	if !infoHash.MatchString(h) {
@@ -192,7 +192,7 @@ func (a *API) logout(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// setPassword is for the owner only, so that nobody with a session can lock the owner out.
+// setPassword is for the owner only. Otherwise a user with a session could lock the owner out.
 func (a *API) setPassword(r *http.Request, p Password) (none, error) {
 	if !a.Access.IsOwner(r) {
 		return none{}, fault{http.StatusForbidden, errors.New(

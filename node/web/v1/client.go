@@ -36,8 +36,8 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Text }
 
-// NewClient returns a client for unix:PATH, host:port, or an http or https URL. The password is
-// empty if none is needed.
+// NewClient returns a client for unix:PATH, host:port, or an http or https URL. password is empty
+// if the daemon needs none.
 func NewClient(address, password string) *Client {
 	c := &Client{http: &http.Client{}, base: address, password: password}
 	switch path, unix := strings.CutPrefix(address, "unix:"); {
@@ -98,7 +98,7 @@ func (c *Client) ask(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// errorOf reads an answer that is an error: a Problem, or a text of something in between.
+// errorOf reads an answer that is an error: a Problem, or a text that a proxy has sent.
 func errorOf(r *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10))
 	var p Problem
@@ -225,9 +225,9 @@ func (e Event) Decode() (any, error) {
 // reconnectAfter is the pause before a stream that has broken is opened again.
 const reconnectAfter = time.Second
 
-// Events hands over events until the context ends or the function returns an error: all, or those
-// after the id of one that the reader has seen. A stream that breaks is opened again where it was;
-// an error of the first connection is returned.
+// Events calls each for all events or, if last is not empty, for those after the event with that
+// id. It returns when the context ends or each returns an error. If the stream breaks, Events opens
+// it again and continues. It returns an error of the first connection.
 func (c *Client) Events(ctx context.Context, last string, each func(Event) error) error {
 	connected := false
 	for {
@@ -253,7 +253,7 @@ func (c *Client) Events(ctx context.Context, last string, each func(Event) error
 	}
 }
 
-// stream hands over the events of one connection. It returns nil when the connection breaks.
+// stream calls each for the events of one connection. It returns nil when the connection breaks.
 func (c *Client) stream(r *http.Request, each func(Event) error) error {
 	answer, err := c.ask(r)
 	if err != nil {
@@ -263,7 +263,7 @@ func (c *Client) stream(r *http.Request, each func(Event) error) error {
 	return readEvents(answer.Body, each)
 }
 
-// maxEvent bounds a line: a snapshot of ten thousand torrents has some ten megabytes.
+// maxEvent bounds a line in bytes. A snapshot of ten thousand torrents has about ten megabytes.
 const maxEvent = 64 << 20
 
 // readEvents returns nil when the stream breaks, and the function's error otherwise.

@@ -32,7 +32,7 @@ func (a *API) files(t *node.Torrent, _ none) ([]File, error) {
 	return out, nil
 }
 
-// pieces of a torrent that does not run are not known one by one.
+// pieces returns no pieces of a torrent that does not run, since they are not known one by one.
 func (a *API) pieces(t *node.Torrent, _ none) (Pieces, error) {
 	p := t.Pieces()
 	n := len(p.State)
@@ -122,7 +122,7 @@ func (a *API) trackers(t *node.Torrent, _ none) ([]Tracker, error) {
 	return out, nil
 }
 
-// ifKnown is nil for the number below 0 that stands for an unknown one.
+// ifKnown returns nil for a number below 0, which stands for an unknown one.
 func ifKnown[T int | int64](n T) *T {
 	if n < 0 {
 		return nil
@@ -147,7 +147,8 @@ func (a *API) paths(t *node.Torrent, _ none) ([]Path, error) {
 	return out, nil
 }
 
-// newPath is a path-level peer. All of the torrent's connections have read so many bytes.
+// newPath converts a path-level peer. read is the number of bytes that all connections of the
+// torrent have read.
 func newPath(p client.PathProgress, read uint64) Path {
 	out := Path{
 		ID:                      pathID(p.Peer, p.Path.Fingerprint),
@@ -198,7 +199,7 @@ func pathID(peer string, f pathsel.Fingerprint) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// hopsOf are the ASes of a path with the interfaces by which it enters and leaves them.
+// hopsOf returns the ASes of a path with the interfaces by which it enters and leaves them.
 func hopsOf(p pathsel.Path) []Hop {
 	out := []Hop{}
 	if len(p.Interfaces) < 2 || len(p.Interfaces)%2 != 0 {
@@ -233,7 +234,7 @@ func (a *API) history(t *node.Torrent, _ none) (History, error) {
 	return h, nil
 }
 
-// newHistory lines up the samples of all paths: one a second, up to the present.
+// newHistory puts the samples of all paths on one scale: one sample a second, up to now.
 func newHistory(infoHash string, all []node.PathHistory, now time.Time) History {
 	const step = time.Second
 	end := now.Truncate(step)
@@ -244,7 +245,7 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 			first = p.Samples[0].Time
 		}
 	}
-	const most = 600 // samples; those of a path that was quiet for long may be older
+	const most = 600 // samples; a path that was idle for long may have older ones
 	n := min(most, int(end.Sub(first)/step)+1)
 	first = end.Add(-time.Duration(n-1) * step)
 	for _, p := range all {
@@ -292,7 +293,7 @@ func newDecision(e event.PathStep, now time.Time) Decision {
 
 func (a *API) log(*http.Request, none) ([]LogEntry, error) { return a.Journal.Entries(), nil }
 
-// torrentLog has what the node and what the journal know of a torrent.
+// torrentLog returns the entries about a torrent in its own log and in the journal.
 func (a *API) torrentLog(t *node.Torrent, _ none) ([]LogEntry, error) {
 	out := []LogEntry{}
 	for _, e := range t.Log() {

@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// A reader that was away for less than these finds everything that it missed. Rows of a
-	// thousand busy torrents are a megabyte.
+	// maxRing and maxRingBytes bound the messages that are kept for readers that were away. The
+	// rows of a thousand busy torrents are a megabyte.
 	maxRing      = 4096
 	maxRingBytes = 16 << 20
 	// maxReaders bounds the streams: each is a connection and a goroutine.
 	maxReaders  = 64
 	sampleEvery = time.Second
-	// aliveEvery is how often a stream says something. Proxies and browsers give up silent ones.
+	// aliveEvery bounds the silence on a stream. Proxies and browsers give up silent streams.
 	aliveEvery = 15 * time.Second
-	// writePatience is how long a reader may leave its connection full.
+	// writePatience bounds the time for which a reader may leave its connection full.
 	writePatience = 30 * time.Second
 	// maxBacklog bounds the node's events that wait for the hub.
 	maxBacklog = 4096
 )
 
-// streamed are the events of GET /events.
+// streamed has the events of GET /events.
 var streamed = []struct {
 	name string
 	of   reflect.Type
@@ -47,14 +47,14 @@ var streamed = []struct {
 	{"policy", reflect.TypeFor[Policy]()},
 }
 
-// hub puts everything that changes into one order, and keeps the last of it. Readers have a place
-// in this order and no buffer: one that is too slow, or was away, goes on where it was or, if that
-// is forgotten, begins with a snapshot again.
+// hub puts all changes into one order, and keeps the newest ones. A reader has a position in this
+// order and no buffer. If it is too slow, or was away, it continues from its position. If later
+// messages are forgotten by then, it begins with a snapshot again.
 //
-// Torrents are looked at only while somebody reads.
+// The hub looks at torrents only while there are readers.
 type hub struct {
 	api     *API
-	epoch   string          // tells ids of this process from those of others
+	epoch   string          // a part of all ids that other processes do not have
 	open    context.Context // ends when the API is closed
 	stop    context.CancelFunc
 	events  *node.Subscription
@@ -126,7 +126,7 @@ func (h *hub) sampleWhileRead() {
 	}
 }
 
-// take puts an event of the node into the stream or the journal, which tells of its entries.
+// take puts an event of the node into the stream, or as an entry into the journal.
 func (h *hub) take(e any) {
 	log := h.api.Journal.add
 	switch e := e.(type) {
@@ -167,7 +167,7 @@ func (h *hub) put(name string, v any) {
 	h.append(message{name, b})
 }
 
-// append needs mu.
+// append adds a message. The caller holds mu.
 func (h *hub) append(m message) {
 	h.ring = append(h.ring, m)
 	h.bytes += len(m.data)
@@ -181,7 +181,7 @@ func (h *hub) append(m message) {
 	h.wake = make(chan struct{})
 }
 
-// sample looks at all torrents, and puts what has changed since the last look.
+// sample looks at all torrents, and adds messages about the changes since the last look.
 func (h *hub) sample() {
 	h.sampling.Lock()
 	defer h.sampling.Unlock()
@@ -223,7 +223,7 @@ func (h *hub) sample() {
 	}
 }
 
-// snapshot is all that later messages change, with the id of the last message before it.
+// snapshot returns the torrents and totals, with the id of the last message before it.
 func (h *hub) snapshot() (b []byte, last int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -235,8 +235,8 @@ func (h *hub) snapshot() (b []byte, last int64) {
 	return b, h.next - 1
 }
 
-// after returns the messages after an id, and a channel that is closed at the next one. It returns
-// ok false if some of them are forgotten.
+// after returns the messages after an id, and a channel that is closed at the next one. ok is false
+// if some of them are forgotten.
 func (h *hub) after(last int64) (all []message, wake <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -263,7 +263,7 @@ func (h *hub) leave() {
 	h.readers--
 }
 
-// lastSeen is the id that a reader has seen last, or -1 if there is none of this process.
+// lastSeen returns the last id that a reader has seen, or -1 if it has seen none of this process.
 func (h *hub) lastSeen(r *http.Request) int64 {
 	id := r.Header.Get("Last-Event-ID")
 	if id == "" {
@@ -277,7 +277,7 @@ func (h *hub) lastSeen(r *http.Request) int64 {
 	return n
 }
 
-// events streams until the reader has gone or the API is closed.
+// events streams events until the reader has gone or the API is closed.
 func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	h := a.hub
 	if !h.enter() {

@@ -10,7 +10,7 @@ import (
 	"braid/pathsel"
 )
 
-// network is the map of all paths of all torrents.
+// network returns the map of all paths of all torrents.
 func (a *API) network(*http.Request, none) (Map, error) {
 	m := newMapper()
 	for _, t := range a.Node.Torrents() {
@@ -36,7 +36,7 @@ func (a *API) network(*http.Request, none) (Map, error) {
 	return m.result(), nil
 }
 
-// lowest is the lowest limit for a path in Mbit/s; 0 if there is none.
+// lowest returns the lowest limit for a path in Mbit/s, or 0 if there is none.
 func lowest(l client.Limits, p pathsel.Path) float64 {
 	out := 0.
 	for _, x := range l.Paths {
@@ -47,13 +47,13 @@ func lowest(l client.Limits, p pathsel.Path) float64 {
 	return out
 }
 
-// destination is an AS with peers, and the paths to it that are known, allowed or not.
+// destination is an AS with peers, and the known paths to it, allowed or not.
 type destination struct {
 	to    pathsel.IA
 	paths []pathsel.Path
 }
 
-// destinations are those of all torrents, in the order of their numbers.
+// destinations returns the ASes with peers of all torrents, in the order of their numbers.
 func (a *API) destinations() (out []destination) {
 	seen := map[pathsel.Fingerprint]bool{}
 	for _, t := range a.Node.Torrents() {
@@ -127,7 +127,7 @@ func (m *mapper) as(ia pathsel.IA) *MapAS {
 	return m.ases[ia]
 }
 
-// link is the same in both directions.
+// link returns the entry of a link, which is the same in both directions.
 func (m *mapper) link(a, b pathsel.Interface) *MapLink {
 	if x := m.links[[2]pathsel.Interface{b, a}]; x != nil {
 		return x

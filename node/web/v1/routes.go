@@ -9,7 +9,7 @@ import (
 
 //go:generate go test -run TestOpenAPI -update .
 
-// Prefix is where the API is.
+// Prefix begins the paths of all routes.
 const Prefix = "/api/v1"
 
 const about = `braid's own interface, over its unix socket or HTTP. A torrent is named by its info hash. Every
@@ -43,10 +43,10 @@ func (p param) in() string {
 	return "query"
 }
 
-// none is no body.
+// none stands for no body.
 type none struct{}
 
-// on is a route that reads an In and answers with an Out, both in JSON.
+// on makes a route that reads an In and answers with an Out, both in JSON.
 func on[In, Out any](
 	method, path, about string, serve func(*API, *http.Request, In) (Out, error), query ...param,
 ) route {
@@ -84,7 +84,7 @@ func on[In, Out any](
 	return r
 }
 
-// of is a route of one torrent.
+// of makes a route about one torrent.
 func of[In, Out any](
 	method, path, about string, serve func(*API, *node.Torrent, In) (Out, error), query ...param,
 ) route {

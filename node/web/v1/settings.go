@@ -15,7 +15,7 @@ import (
 	"braid/units"
 )
 
-// newRates writes rates. A limit that is switched off limits nothing.
+// newRates converts rates. A limit that is switched off becomes 0, which is no limit.
 func newRates(r node.Rates) Limits {
 	out := Limits{Paths: []PathLimit{}}
 	if !r.UploadOff {
@@ -30,7 +30,7 @@ func newRates(r node.Rates) Limits {
 	return out
 }
 
-// parse checks limits.
+// parse checks and converts limits.
 func (l Limits) parse() (out node.Rates, err error) {
 	if out.Upload, err = bitsPerSecond(l.UploadMbitS, "upload_mbit_s"); err != nil {
 		return out, err
@@ -47,7 +47,7 @@ func (l Limits) parse() (out node.Rates, err error) {
 	return out, nil
 }
 
-// parsePathLimits reads limits for paths. One of 0 is left out.
+// parsePathLimits converts limits for paths. It leaves out limits of 0.
 func parsePathLimits(all []PathLimit) (out []node.PathRate, err error) {
 	for _, p := range all {
 		rate, err := bitsPerSecond(p.MbitS, "the limit for "+p.Pattern)
@@ -77,7 +77,7 @@ func (g Goal) parse() node.Goal {
 	return node.Goal{Ratio: g.Ratio, Time: seconds(g.TimeS), Idle: seconds(g.IdleS)}
 }
 
-// seconds is a duration; one that does not fit is the longest.
+// seconds converts a number of seconds. If it is too large, the result is the longest duration.
 func seconds(s float64) time.Duration {
 	return time.Duration(max(math.MinInt64/2, min(math.MaxInt64/2, s*float64(time.Second))))
 }
@@ -116,8 +116,8 @@ func (a *API) policy(*http.Request, none) (Policy, error) {
 	return newWholePolicy(a.Node.Settings()), nil
 }
 
-// setPolicy replaces the policy, and the limits for paths both of the usual and of the alternative
-// rates: a limit of an interface is not meant to end with the schedule.
+// setPolicy replaces the policy, and the limits for paths. The limits replace those of the usual
+// and those of the alternative rates: a limit of an interface should not end with the schedule.
 func (a *API) setPolicy(_ *http.Request, in Policy) (Policy, error) {
 	limits, err := parsePathLimits(in.Limits)
 	if err != nil {
@@ -132,7 +132,7 @@ func (a *API) setPolicy(_ *http.Request, in Policy) (Policy, error) {
 	return newWholePolicy(a.Node.Settings()), nil
 }
 
-// with is the policy with more interfaces forbidden, and limits added or replaced.
+// with returns the policy with more forbidden interfaces, and with added or replaced limits.
 func (p Policy) with(forbid []string, limit []PathLimit) (Policy, error) {
 	for _, pattern := range forbid {
 		x, err := pathsel.ParsePattern(pattern)
@@ -154,7 +154,7 @@ func (p Policy) with(forbid []string, limit []PathLimit) (Policy, error) {
 	return p, nil
 }
 
-// preview applies a policy to the paths that are known of all torrents.
+// preview applies a policy to the known paths of all torrents.
 func (a *API) preview(_ *http.Request, in PreviewPolicy) (PolicyPreview, error) {
 	base := newWholePolicy(a.Node.Settings())
 	if in.Policy != nil {
@@ -244,7 +244,7 @@ func newSettings(s node.Settings) Settings {
 	return out
 }
 
-// clock is a minute of the day as HH:MM.
+// clock returns a minute of the day as HH:MM.
 func clock(minute int) string { return fmt.Sprintf("%02d:%02d", minute/60, minute%60) }
 
 func parseClock(text string) (int, error) {
@@ -292,7 +292,7 @@ func (a *API) changeSettings(_ *http.Request, in ChangeSettings) (Settings, erro
 	return newSettings(a.Node.Settings()), nil
 }
 
-// apply sets what the request names.
+// apply sets the settings that the request names.
 func (in ChangeSettings) apply(s *node.Settings) (err error) {
 	if in.Limits != nil {
 		if s.Rates, err = in.Limits.parse(); err != nil {
@@ -350,7 +350,7 @@ func set[T any](to, from *T) {
 	}
 }
 
-// LimitsOf writes limits as the interface has them.
+// LimitsOf converts limits.
 func LimitsOf(l client.Limits) Limits {
 	out := Limits{
 		UploadMbitS:   float64(l.Upload) / mega,

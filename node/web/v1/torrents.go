@@ -42,7 +42,7 @@ func (a *API) session(*http.Request, none) (Session, error) {
 
 func (a *API) totals(*http.Request, none) (Totals, error) { return a.sum(a.rows()), nil }
 
-// sum is the totals of these torrents.
+// sum returns the totals of these torrents.
 func (a *API) sum(rows []Torrent) Totals {
 	all := a.Node.Totals()
 	t := Totals{
@@ -60,7 +60,7 @@ func (a *API) sum(rows []Torrent) Totals {
 	return t
 }
 
-// rows are all torrents, in the order of the queue.
+// rows returns all torrents, in the order of the queue.
 func (a *API) rows() []Torrent {
 	all := a.Node.Statuses()
 	rows := make([]Torrent, 0, len(all))
@@ -93,7 +93,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, http.StatusOK, out)
 }
 
-// fieldsOf reads the keys of Torrent that a request wants; nil is all.
+// fieldsOf reads the keys of Torrent that a request wants. It returns nil for all keys.
 func fieldsOf(text string) (map[string]int, error) {
 	if text == "" {
 		return nil, nil
@@ -124,7 +124,7 @@ func encodeFields(t Torrent, fields map[string]int) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// numbers are short names of torrents. None is used twice.
+// numbers has short names of torrents. No number is used twice.
 type numbers struct {
 	mu   sync.Mutex
 	last int
@@ -152,7 +152,7 @@ func (n *numbers) drop(infoHash string) {
 
 const mega = 1e6
 
-// row is a torrent as a list shows it.
+// row converts a torrent for a list.
 func (a *API) row(s node.Status) Torrent {
 	r := Torrent{
 		InfoHash:      s.InfoHash,
@@ -191,14 +191,14 @@ func (a *API) row(s node.Status) Torrent {
 	return r
 }
 
-// levels are the names of priorities in the queue.
+// levels has the names of priorities in the queue.
 var levels = map[node.Priority]string{
 	node.PriorityLow:    "low",
 	node.PriorityNormal: "normal",
 	node.PriorityHigh:   "high",
 }
 
-// level reads the name of a priority.
+// level returns the priority with a name.
 func level(name string) (node.Priority, error) {
 	for p, n := range levels {
 		if n == name {
@@ -208,7 +208,7 @@ func level(name string) (node.Priority, error) {
 	return 0, wrong("priority %q: want low, normal or high", name)
 }
 
-// stateOf is the one word that users see for what a torrent does.
+// stateOf returns the word for what a torrent does.
 func stateOf(p client.Phase) string {
 	if p == client.Complete {
 		return "seeding"
@@ -340,7 +340,7 @@ func (a *API) remove(r *http.Request, _ none) (none, error) {
 
 func (a *API) pause(t *node.Torrent, _ none) (none, error) { return none{}, t.Pause() }
 
-// resume goes on when the client has gone.
+// resume continues even if the client has gone.
 func (a *API) resume(t *node.Torrent, in Resume) (none, error) {
 	if in.Now {
 		return none{}, t.ResumeNow(context.Background())
@@ -460,15 +460,15 @@ func (a *API) addTorrent(ctx context.Context, in AddTorrent) (Added, error) {
 	}
 	o.Trackers = append(o.Trackers, node.ParseTrackers(src, slog.New(a.Journal.Handler()))...)
 	added := Added{InfoHash: src.InfoHash.HexString(), Name: cmp.Or(in.Name, src.Name)}
-	// The client may go: what it asked for is done.
+	// The torrent is added even if the client has gone.
 	if _, err = a.Node.Add(context.WithoutCancel(ctx), o); errors.Is(err, node.ErrExists) {
 		added.Existed, err = true, nil
 	}
 	return added, err
 }
 
-// open reads the torrent. The name of a file on this machine is no source: the interface must not
-// tell what is in files.
+// open reads the torrent. It refuses names of files on this machine, since the interface must not
+// reveal their content.
 func (in AddTorrent) open(ctx context.Context) (client.Source, error) {
 	var src client.Source
 	var err error
