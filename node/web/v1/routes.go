@@ -46,9 +46,11 @@ func (p param) in() string {
 // none stands for no body.
 type none struct{}
 
-// on makes a route that reads an In and answers with an Out, both in JSON.
-func on[In, Out any](
-	method, path, about string, serve func(*API, *http.Request, In) (Out, error), query ...param,
+// raw makes a route that reads the request and writes the answer by itself. media is the media type
+// of the answer; empty: JSON.
+func raw[In, Out any](
+	method, path, about, media string,
+	serve func(*API, http.ResponseWriter, *http.Request) error, query ...param,
 ) route {
 	r := route{
 		method: method,
@@ -57,6 +59,8 @@ func on[In, Out any](
 		query:  query,
 		in:     reflect.TypeFor[In](),
 		out:    reflect.TypeFor[Out](),
+		media:  media,
+		serve:  serve,
 	}
 	if r.in == reflect.TypeFor[none]() {
 		r.in = nil
@@ -64,6 +68,14 @@ func on[In, Out any](
 	if r.out == reflect.TypeFor[none]() {
 		r.out = nil
 	}
+	return r
+}
+
+// on makes a route that reads an In and answers with an Out, both in JSON.
+func on[In, Out any](
+	method, path, about string, serve func(*API, *http.Request, In) (Out, error), query ...param,
+) route {
+	r := raw[In, Out](method, path, about, "", nil, query...)
 	r.serve = func(a *API, w http.ResponseWriter, q *http.Request) error {
 		var in In
 		if r.in != nil {
@@ -101,26 +113,12 @@ func of[In, Out any](
 var routes = []route{
 	on("GET", "/session", "Describe the daemon.", (*API).session),
 	on("GET", "/totals", "Sums over all torrents.", (*API).totals),
-	{
-		method: "GET",
-		path:   "/torrents",
-		about:  "List the torrents, in the order of the queue.",
-		out:    reflect.TypeFor[[]Torrent](),
-		serve:  (*API).list,
-		query: []param{
-			{"fields", "string", "Keys of Torrent with commas between them; only these are in the answer."},
-			{"state", "string", "Only torrents in this state."},
-			{"label", "string", "Only torrents with this label."},
-		},
-	},
-	{
-		method: "POST",
-		path:   "/torrents",
-		about:  "Add a torrent.",
-		in:     reflect.TypeFor[AddTorrent](),
-		out:    reflect.TypeFor[Added](),
-		serve:  (*API).add,
-	},
+	raw[none, []Torrent]("GET", "/torrents", "List the torrents, in the order of the queue.", "",
+		(*API).list,
+		param{"fields", "string", "Keys of Torrent with commas between them; only these are in the answer."},
+		param{"state", "string", "Only torrents in this state."},
+		param{"label", "string", "Only torrents with this label."}),
+	raw[AddTorrent, Added]("POST", "/torrents", "Add a torrent.", "", (*API).add),
 	of("GET", "", "Show a torrent with its settings.", (*API).show),
 	of("PATCH", "", "Change settings of a torrent.", (*API).change),
 	on("DELETE", "/torrents/{hash}", "Remove a torrent.", (*API).remove,
@@ -150,32 +148,14 @@ var routes = []route{
 	on("GET", "/settings", "The settings of all torrents.", (*API).settings),
 	on("PATCH", "/settings", "Change settings of all torrents.", (*API).changeSettings),
 	on("GET", "/log", "What has happened, oldest first.", (*API).log),
-	{
-		method: "POST",
-		path:   "/login",
-		about:  "Begin a session: the answer sets a cookie.",
-		in:     reflect.TypeFor[Password](),
-		serve:  (*API).login,
-	},
-	{method: "POST", path: "/logout", about: "End the session.", serve: (*API).logout},
+	raw[Password, none]("POST", "/login", "Begin a session: the answer sets a cookie.", "",
+		(*API).login),
+	raw[none, none]("POST", "/logout", "End the session.", "", (*API).logout),
 	on("PUT", "/password", "Set the password for TCP; an empty one removes it. Only over the unix "+
 		"socket.", (*API).setPassword),
-	{
-		method: "GET",
-		path:   "/events",
-		about:  "Stream what changes, as server-sent events.",
-		media:  "text/event-stream",
-		serve:  (*API).events,
-		query: []param{
-			{"Last-Event-ID", "string", "Id of the last event that the reader has seen."},
-			{"last_event_id", "string", "The same, for readers that cannot send a header."},
-		},
-	},
-	{
-		method: "GET",
-		path:   "/openapi.yaml",
-		about:  "This description.",
-		media:  "application/yaml",
-		serve:  (*API).openapi,
-	},
+	raw[none, none]("GET", "/events", "Stream what changes, as server-sent events.",
+		"text/event-stream", (*API).events,
+		param{"Last-Event-ID", "string", "Id of the last event that the reader has seen."},
+		param{"last_event_id", "string", "The same, for readers that cannot send a header."}),
+	raw[none, none]("GET", "/openapi.yaml", "This description.", "application/yaml", (*API).openapi),
 }

@@ -299,7 +299,7 @@ func (in Change) apply(o *node.Options) (err error) {
 	if in.Trackers != nil {
 		tiers := [][]tracker.URL{}
 		for _, urls := range *in.Trackers {
-			tier, err := parseTrackers(*o, urls)
+			tier, err := parseAll("trackers", urls, o.Tracker)
 			if err != nil {
 				return err
 			}
@@ -367,7 +367,7 @@ func (a *API) rename(t *node.Torrent, in Rename) (none, error) {
 }
 
 func (a *API) addPeers(t *node.Torrent, in AddPeers) (none, error) {
-	peers, err := parsePeers(in.Peers)
+	peers, err := parseAll("peers", in.Peers, client.ParsePeer)
 	if err != nil {
 		return none{}, err
 	}
@@ -375,21 +375,22 @@ func (a *API) addPeers(t *node.Torrent, in AddPeers) (none, error) {
 	return none{}, nil
 }
 
-// maxNamed bounds the peers and trackers that one request may name.
+// maxNamed bounds a list of peers, trackers or web seeds in a request.
 const maxNamed = 256
 
-func parsePeers(names []string) (out []client.Peer, err error) {
-	if len(names) > maxNamed {
-		return nil, wrong("peers: at most %d are accepted at once", maxNamed)
+// parseAll parses the elements of a list in a request.
+func parseAll[T any](list string, texts []string, parse func(string) (T, error)) (all []T, err error) {
+	if len(texts) > maxNamed {
+		return nil, wrong("%s: at most %d are accepted at once", list, maxNamed)
 	}
-	for _, name := range names {
-		p, err := client.ParsePeer(name)
+	for _, text := range texts {
+		x, err := parse(text)
 		if err != nil {
-			return nil, wrong("peers: %w", err)
+			return nil, wrong("%s: %w", list, err)
 		}
-		out = append(out, p)
+		all = append(all, x)
 	}
-	return out, nil
+	return all, nil
 }
 
 // add reads the request in one of its two forms.
@@ -500,7 +501,7 @@ func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
 	}
 	o.Name, o.Paused, o.Storage.Complete, o.Labels = in.Name, in.Paused, in.Complete, in.Labels
 	o.Source = o.Source.WithKept(dir)
-	if o.Peers, err = parsePeers(in.Peers); err != nil {
+	if o.Peers, err = parseAll("peers", in.Peers, client.ParsePeer); err != nil {
 		return err
 	}
 	o.Selection.Select, o.Selection.Sequential = in.Select, in.Sequential
@@ -509,14 +510,17 @@ func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
 			return wrong("select: %w", err)
 		}
 	}
-	urls, err := parseTrackers(*o, in.Trackers)
+	urls, err := parseAll("trackers", in.Trackers, o.Tracker)
 	if err != nil {
 		return err
 	}
 	for _, u := range urls {
 		o.Trackers = append(o.Trackers, []tracker.URL{u})
 	}
-	if o.WebSeeds, err = parseWebSeeds(in.WebSeeds); err != nil {
+	webSeed := func(u string) (client.WebSeed, error) {
+		return client.WebSeed{URL: u, ByUser: true}, client.CheckWebSeed(u)
+	}
+	if o.WebSeeds, err = parseAll("web_seeds", in.WebSeeds, webSeed); err != nil {
 		return err
 	}
 	if in.Priority != "" {
@@ -531,33 +535,4 @@ func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
 		o.Rates, err = in.Limits.parse()
 	}
 	return err
-}
-
-// parseWebSeeds reads URLs of servers that a user names.
-func parseWebSeeds(urls []string) (out []client.WebSeed, err error) {
-	if len(urls) > maxNamed {
-		return nil, wrong("web_seeds: at most %d are accepted at once", maxNamed)
-	}
-	for _, u := range urls {
-		if err := client.CheckWebSeed(u); err != nil {
-			return nil, wrong("web_seeds: %w", err)
-		}
-		out = append(out, client.WebSeed{URL: u, ByUser: true})
-	}
-	return out, nil
-}
-
-// parseTrackers reads announce URLs that a user names for a torrent.
-func parseTrackers(o node.Options, urls []string) (out []tracker.URL, err error) {
-	if len(urls) > maxNamed {
-		return nil, wrong("trackers: at most %d are accepted at once", maxNamed)
-	}
-	for _, text := range urls {
-		u, err := o.Tracker(text)
-		if err != nil {
-			return nil, wrong("trackers: %w", err)
-		}
-		out = append(out, u)
-	}
-	return out, nil
 }
