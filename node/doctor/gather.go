@@ -56,8 +56,8 @@ const (
 	dispatcherPort = 30041
 )
 
-// Gather looks. It takes some seconds if nobody answers. Most of what it does not find out is a
-// fact; the error says that the options are wrong.
+// Gather collects facts. It takes some seconds if nobody answers. A failed check is a fact. Gather
+// returns an error only if the options are wrong.
 func Gather(ctx context.Context, o Options) (Facts, error) {
 	now := time.Now
 	if o.Now != nil {
@@ -122,7 +122,7 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	return f, nil
 }
 
-// parseTarget reads what the user has named.
+// parseTarget reads Options.Target. If it is a name, the host is not known yet.
 func parseTarget(s string) (r *Reach, name string, err error) {
 	if s == "" {
 		return nil, "", nil
@@ -176,7 +176,7 @@ func isHere(ip netip.Addr) bool {
 	})
 }
 
-// files are those with that ending below a configuration directory, without those above a megabyte.
+// files returns the files with an ending in a directory below configDir. It leaves out large ones.
 func files(configDir, below, ending string) (names []string, texts [][]byte) {
 	if configDir == "" {
 		return nil, nil
@@ -212,7 +212,7 @@ func readCertificates(dir string) (out []Validity) {
 	return out
 }
 
-// lookAtSystem looks at what does not need SCION.
+// lookAtSystem collects the facts that do not need SCION.
 func (f *Facts) lookAtSystem(dir string) {
 	if b, err := os.ReadFile("/proc/sys/net/core/rmem_max"); err == nil {
 		f.Buffer, _ = strconv.Atoi(strings.TrimSpace(string(b)))
@@ -333,7 +333,7 @@ func (r *Reach) connect(ctx context.Context, h *scionnet.Host) {
 	}
 }
 
-// ask asks a tracker anything. Every answer will do.
+// ask sends a request to a tracker. Every answer shows that it works.
 func ask(ctx context.Context, h *scionnet.Host, u tracker.URL) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*stepFor)
 	defer cancel()

@@ -48,7 +48,7 @@ func compareAge(a, b cppki.TRCID) int {
 	return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Serial, b.Serial))
 }
 
-// validities are those of the newest TRC of each ISD, and of the files that are of no use.
+// validities returns the lifetimes of the newest TRC of each ISD, and of all unusable files.
 func (all trcs) validities() (out []Validity) {
 	seen := map[addr.ISD]bool{}
 	for _, t := range all {
@@ -74,9 +74,9 @@ func (all trcs) validities() (out []Validity) {
 	return out
 }
 
-// compare finds the files of another network with the same ISD number: the control services of the
-// AS have another TRC in their place. It returns the newest TRC of the ISD: that of the control
-// services, or that of the files if no control service answers; nil if there is none.
+// compare marks the files of another network with the same ISD number: the control services of the
+// AS have another TRC with the same ID. It returns the newest TRC of the ISD: that of the control
+// services or, if none of them answers, that of the files. It returns nil if there is no TRC.
 func (all trcs) compare(ctx context.Context, h *scionnet.Host) *cppki.TRC {
 	ctx, cancel := context.WithTimeout(ctx, stepFor)
 	defer cancel()
@@ -113,7 +113,7 @@ func (all trcs) compare(ctx context.Context, h *scionnet.Host) *cppki.TRC {
 	return newest
 }
 
-// coresOf are core ASes of the ISD, as its TRC names them.
+// coresOf returns some core ASes of the ISD, as its TRC names them.
 func coresOf(t *cppki.TRC, local pathsel.IA) (out []pathsel.IA) {
 	if t == nil {
 		return nil

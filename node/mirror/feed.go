@@ -17,10 +17,10 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// Offer is what a source says of one torrent.
+// Offer is an entry of a source's list: one torrent.
 type Offer struct {
 	Title string `json:"title"`
-	// Link is where the torrent is: a URL, a magnet link, or a file. It names the offer.
+	// Link leads to the torrent: a URL, a magnet link, or a file. It identifies the offer.
 	Link string `json:"link"`
 	Hash string `json:"hash,omitempty"` // the info hash, if the source says it
 }
@@ -37,8 +37,8 @@ const (
 	maxNamespaces = 64
 )
 
-// parseList reads a feed (RSS or Atom) or a web page that was found at base. isPage tells which
-// one. Offers stand in the order of the list. Links on no server that braid can ask are left out.
+// parseList reads a feed (RSS or Atom) or, if isPage is true, a web page. base is its URL. The
+// offers are in the order of the list. Links that braid cannot follow are left out.
 func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error) {
 	if len(b) > maxList {
 		return nil, fmt.Errorf("the list has %d bytes, want at most %d", len(b), maxList)
@@ -61,7 +61,7 @@ func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error)
 	return l.offers, nil
 }
 
-// checkXML refuses documents that would take the parser of feeds too long, or too deep.
+// checkXML refuses documents that would take the feed parser too much time or stack.
 func checkXML(b []byte) error {
 	if t := bytes.TrimLeft(b, "\x00\xfe\xff\xef\xbb\xbf \t\r\n"); len(t) == 0 || t[0] != '<' {
 		return errors.New("it is neither RSS nor Atom")
@@ -69,7 +69,7 @@ func checkXML(b []byte) error {
 	d := xml.NewDecoder(bytes.NewReader(b))
 	d.Strict, d.CharsetReader = false, charset.NewReaderLabel
 	elements := 0
-	var spaces []int // namespaces that each open element and those around it have declared
+	var spaces []int // for each open element: the namespaces that it and those around it declare
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -134,7 +134,7 @@ func (l *list) item(item *gofeed.Item) {
 	}
 }
 
-// extension is what <torrent:...> elements say, whatever their prefix is.
+// extension has the values of <torrent:...> elements, whatever their prefix is.
 type extension struct{ hash, magnet string }
 
 var isHash = regexp.MustCompile(`^[0-9a-fA-F]{40}$`).MatchString
@@ -193,7 +193,7 @@ func (l *list) page(b []byte) {
 	}
 }
 
-// add adds an offer, and tells whether its link is one that can be used.
+// add adds an offer. It returns false if the link cannot be used.
 func (l *list) add(title, link, hash string) bool {
 	link = strings.TrimSpace(link)
 	if isMagnet(link) {
@@ -219,5 +219,5 @@ func (l *list) add(title, link, hash string) bool {
 	return true
 }
 
-// cutText is a text of bounded length in which all is UTF-8.
+// cutText returns the beginning of a text, with bounded length and in UTF-8.
 func cutText(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxTitle)], "") }

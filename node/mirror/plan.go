@@ -58,10 +58,12 @@ type Step struct {
 	Apart bool
 }
 
-// Plan says what to do, in that order. offered are the known offers, those that matter most first.
-// unknown says that there are others: one of them might be a held torrent under a new link, so
-// nothing is removed. Nor is it if nothing is offered at all, since an empty list is most likely a
-// mistake. free are the bytes that the file system has free; below 0: nobody knows.
+// Plan returns the steps, in their order. offered are the known offers, the most important first.
+// unknown says that the torrents of other offers are not known yet. free is the number of free
+// bytes in the file system; below 0: it is unknown.
+//
+// Plan removes torrents only if all offers are known, since an unknown one may be a held torrent
+// under a new link, and only if there are offers, since an empty list is most likely a mistake.
 func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []Step) {
 	room := room{free: free, hasFree: free >= 0}
 	names := map[string]bool{}
@@ -106,10 +108,10 @@ func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []
 	return steps
 }
 
-// nameKey is the same for names that are the same on some file system.
+// nameKey returns the same text for names that are equal on some file system.
 func nameKey(name string) string { return strings.ToLower(name) }
 
-// room is what the torrents so far take.
+// room is the space that torrents take.
 type room struct {
 	torrents int
 	total    int64
@@ -123,7 +125,7 @@ func (r *room) take(size, left int64) {
 	r.free -= left
 }
 
-// refuses says why a torrent is left out; empty: it is not.
+// refuses returns the reason to leave out a torrent, or "" if there is room for it.
 func (r *room) refuses(o Torrent, l Limits) string {
 	text := func(n int64) string { return humanize.IBytes(uint64(max(0, n))) }
 	switch {
@@ -152,7 +154,7 @@ func match(pattern, name string) (bool, error) {
 	return path.Match(plain(pattern), plain(name))
 }
 
-// Check finds patterns that are wrong.
+// Check returns an error if a pattern is wrong.
 func (f Filter) Check() error {
 	for _, p := range slices.Concat(f.Include, f.Exclude) {
 		if _, err := match(p, ""); err != nil {

@@ -43,7 +43,7 @@ func isURL(name string) bool {
 // IsLocal tells whether a source is a file or a directory.
 func IsLocal(name string) bool { return !isURL(name) }
 
-// look reads the list. It is unchanged if the server says so.
+// look reads the list. unchanged is true if the server says that the list has not changed.
 func (s *source) look(ctx context.Context) (unchanged bool, err error) {
 	if !isURL(s.name) {
 		s.asked, err = local(s.name)
@@ -118,7 +118,7 @@ func directory(name string) (offers []Offer, err error) {
 	return offers, err
 }
 
-// offerOf is the offer of a file. Another content is another offer.
+// offerOf returns the offer of a file. If the file changes, it is another offer.
 func offerOf(name string, st os.FileInfo) Offer {
 	title := strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
 	return Offer{
@@ -127,7 +127,7 @@ func offerOf(name string, st os.FileInfo) Offer {
 	}
 }
 
-// torrent reads the torrent of an offer. Of a magnet link, peers have to be asked for the rest.
+// torrent reads the torrent of an offer. For a magnet link, only peers know the rest.
 func (s *source) torrent(ctx context.Context, o Offer) (src client.Source, err error) {
 	switch {
 	case isMagnet(o.Link):
@@ -153,8 +153,7 @@ func (s *source) torrent(ctx context.Context, o Offer) (src client.Source, err e
 	return src, err
 }
 
-// fetch is the request for a link in the list. On SCION, a link leads to the server of the list
-// only.
+// fetch returns the request for a link in the list. On SCION, it asks only the server of the list.
 func (s *source) fetch(link string) client.Fetch {
 	f := client.Fetch{URL: link, From: s.asked.Scope, SCION: s.scion}
 	if _, ok, _ := scionnet.ParseServerURL(s.name); !ok {

@@ -29,7 +29,7 @@ import (
 // Its methods may be called from many goroutines.
 type Access struct {
 	hosts []string // allowed names in lower case; "*" allows all
-	file  string   // keeps the password's hash; empty: it is forgotten
+	file  string   // of the password's hash; empty: a restart forgets it
 	cost  int      // iterations of a new hash
 
 	hashing chan struct{} // bounds the processor time that passwords take
@@ -37,14 +37,14 @@ type Access struct {
 
 	mu       sync.Mutex
 	password *hashed // nil: none is set
-	proven   []byte  // a MAC of the password that was right last, so that Basic authentication is cheap
+	proven   []byte  // a MAC of the last right password, so that Basic authentication is cheap
 	sessions map[string]session
 	failures map[netip.Prefix]*failing
 }
 
 type session struct{ made, used time.Time }
 
-// failing is the network of clients that have sent wrong passwords.
+// failing is a network of clients that have sent wrong passwords.
 type failing struct {
 	limit *rate.Limiter
 	last  time.Time
@@ -101,13 +101,13 @@ func (a *Access) Reload() error {
 	return nil
 }
 
-// replace needs mu.
+// replace replaces the password, and ends all sessions. The caller holds mu.
 func (a *Access) replace(h *hashed) {
 	a.password, a.proven = h, nil
 	clear(a.sessions)
 }
 
-// SetPassword sets the password, or takes it away with the empty one. All sessions end.
+// SetPassword sets the password, or removes it if it is empty. All sessions end.
 func (a *Access) SetPassword(password string) error {
 	if len(password) > maxPassword {
 		return errors.New("the password is longer than 1024 bytes")
@@ -245,8 +245,8 @@ func (a *Access) verify(r *http.Request, password string) error {
 	return nil
 }
 
-// mayTry counts a password of the client's network, before it is known to be wrong: several at once
-// cannot pass.
+// mayTry counts an attempt of the client's network, and tells whether it is allowed. It is counted
+// before the password is checked, so that many attempts at the same time cannot pass.
 func (a *Access) mayTry(r *http.Request) bool {
 	network, now := networkOf(r), time.Now()
 	a.mu.Lock()
@@ -263,13 +263,13 @@ func (a *Access) mayTry(r *http.Request) bool {
 	return f.limit.AllowN(now, 1)
 }
 
-// first is the key of the value with the earliest time.
+// first returns the key of the value with the earliest time.
 func first[K comparable, V any](all map[K]V, at func(V) time.Time) K {
 	earlier := func(a, b K) int { return at(all[a]).Compare(at(all[b])) }
 	return slices.MinFunc(slices.Collect(maps.Keys(all)), earlier)
 }
 
-// networkOf is the IPv4 /24 or IPv6 /48 of a client.
+// networkOf returns the IPv4 /24 or IPv6 /48 of a client.
 func networkOf(r *http.Request) netip.Prefix {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

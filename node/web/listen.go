@@ -37,7 +37,7 @@ func listen(address string, password bool) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", address, err)
 	}
-	// A name may lead elsewhere than it says.
+	// A name may have another address than loopback.
 	if a := l.Addr().(*net.TCPAddr); !password && !a.IP.IsLoopback() {
 		l.Close()
 		return nil, fmt.Errorf("listen at %s: %w", address, ErrNeedsPassword)
@@ -66,7 +66,7 @@ type unixListener struct {
 
 func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
-// Close takes the socket away, unless another process has put its own there.
+// Close removes the socket, unless another process has replaced it.
 func (l *unixListener) Close() error {
 	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.made) {
 		_ = os.Remove(l.path)
@@ -74,9 +74,9 @@ func (l *unixListener) Close() error {
 	return l.UnixListener.Close()
 }
 
-// listenUnix opens a socket that only its owner may use. It is made in a directory of its own and
-// then renamed, so that nobody else can connect before its mode is set. A socket that a killed
-// process has left is replaced; one at which a process answers is an error.
+// listenUnix opens a socket that only its owner may use. It makes the socket in a directory of its
+// own and then renames it, so that nobody else can connect before its mode is set. It replaces a
+// socket that a killed process has left. If a process answers at the socket, it returns an error.
 func listenUnix(path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

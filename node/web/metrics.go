@@ -15,8 +15,8 @@ import (
 	"braid/pathsel"
 )
 
-// Strangers choose names, peers and paths. Without limits they would choose how much a Prometheus
-// server keeps. The torrents and paths with the highest rates are shown.
+// Strangers choose names, peers and paths. These limits bound the memory that they can take on a
+// Prometheus server. The torrents and paths with the highest rates are shown.
 const (
 	maxTorrentSeries = 1000
 	maxPathSeries    = 500
@@ -152,7 +152,7 @@ func pathsOf(all []shown) (paths []*pathFigures, open map[string]int) {
 	return paths[:min(len(paths), maxPathSeries)], open
 }
 
-// label is a text of a stranger as the value of a label.
+// label makes the value of a label of a stranger's text.
 func label(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) > maxNameLabel {

@@ -18,7 +18,7 @@ type hashed struct {
 	Key        []byte `json:"key"`
 }
 
-// iterations take a tenth of a second or so.
+// iterations makes a check of a password take about a tenth of a second.
 const iterations = 600_000
 
 func hash(password string, iterations int) *hashed {
@@ -47,7 +47,7 @@ func (h *hashed) equal(o *hashed) bool {
 	return string(h.Salt) == string(o.Salt) && string(h.Key) == string(o.Key)
 }
 
-// readHash reads what writeHash has written; nil if there is no file.
+// readHash reads the file of writeHash. It returns nil if there is none.
 func readHash(file string) (*hashed, error) {
 	if file == "" {
 		return nil, nil
@@ -69,7 +69,7 @@ func readHash(file string) (*hashed, error) {
 	return h, nil
 }
 
-// writeHash keeps the hash; nil deletes the file.
+// writeHash writes the hash to the file, or deletes the file if the hash is nil.
 func writeHash(file string, h *hashed) error {
 	switch {
 	case file == "":

@@ -11,8 +11,7 @@ import (
 	v1 "braid/node/web/v1"
 )
 
-// Routes are all that a daemon answers. Each interface is one line: its pattern, its handler, and
-// how large its requests may be.
+// Routes returns everything that a daemon answers: patterns, handlers, and bounds of requests.
 func Routes(
 	n *node.Node, api *v1.API, access *Access, remote transmission.Options,
 ) ([]Route, error) {
@@ -24,18 +23,11 @@ func Routes(
 		return nil, err
 	}
 	return []Route{
-		{
-			Pattern: "/api/v2/",
-			Handler: qb,
-			Body:    qbittorrent.MaxBody,
-			Public:  true,
-		}, // it asks for the password itself
+		// It checks the password itself.
+		{Pattern: "/api/v2/", Handler: qb, Body: qbittorrent.MaxBody, Public: true},
+		// transmission-remote uses the second of these.
 		{Pattern: "/transmission/rpc", Handler: rpc, Body: transmission.MaxBody},
-		{
-			Pattern: "/transmission/rpc/",
-			Handler: rpc,
-			Body:    transmission.MaxBody,
-		}, // which transmission-remote uses
+		{Pattern: "/transmission/rpc/", Handler: rpc, Body: transmission.MaxBody},
 		{Pattern: "GET /{$}", Handler: page.Handler(), Public: true},
 		{Pattern: "GET /page/", Handler: page.Handler(), Public: true},
 		{Pattern: v1.Prefix + "/", Handler: api.Handler(), Body: v1.MaxBody},
