@@ -280,14 +280,19 @@ func (n *Node) position(t *Torrent) int {
 	return slices.Index(n.torrents, t)
 }
 
-// reorder moves a torrent to a place in the queue, and keeps the order.
-func (n *Node) reorder(t *Torrent, to int) error {
+// Reorder changes the order of the queue by a function, and keeps it. The function returns the
+// torrents in their new order, and those that it has moved.
+func (n *Node) Reorder(order func(queue []*Torrent) (next, moved []*Torrent)) error {
 	n.mu.Lock()
-	at := slices.Index(n.torrents, t)
-	if at >= 0 {
-		n.torrents = slices.Delete(slices.Clone(n.torrents), at, at+1)
-		n.torrents = slices.Insert(n.torrents, max(0, min(to, len(n.torrents))), t)
-	}
+	next, moved := order(slices.Clone(n.torrents))
+	n.torrents = next
 	n.mu.Unlock()
-	return n.saveOrder()
+	if err := n.saveOrder(); err != nil {
+		return err
+	}
+	for _, t := range moved {
+		t.changed("changed")
+	}
+	n.poke()
+	return nil
 }

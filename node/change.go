@@ -176,12 +176,14 @@ func (t *Torrent) Change(change func(*Options) error) error {
 
 // SetPosition moves the torrent to a position in the queue, from 0. Torrents behind it move back.
 func (t *Torrent) SetPosition(to int) error {
-	if err := t.node.reorder(t, to); err != nil {
-		return err
-	}
-	t.changed("changed")
-	t.node.poke()
-	return nil
+	return t.node.Reorder(func(queue []*Torrent) (next, moved []*Torrent) {
+		at := slices.Index(queue, t)
+		if at < 0 {
+			return queue, nil // it is removed
+		}
+		queue = slices.Delete(queue, at, at+1)
+		return slices.Insert(queue, max(0, min(to, len(queue))), t), []*Torrent{t}
+	})
 }
 
 // carryOut applies new options to the torrent and to its current run, which may be nil.

@@ -1,12 +1,11 @@
 package foreign
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
 
-func TestSteps(t *testing.T) {
+func TestMoved(t *testing.T) {
 	for _, c := range []struct {
 		queue, chosen string
 		how           Direction
@@ -26,18 +25,10 @@ func TestSteps(t *testing.T) {
 		{"abc", "", Top, "abc", 0},
 		{"", "", Bottom, "", 0},
 	} {
-		queue, chosen := strings.Split(c.queue, ""), map[string]bool{}
-		for _, x := range c.chosen {
-			chosen[string(x)] = true
-		}
-		all := steps(queue, chosen, c.how)
-		now := slices.Clone(queue)
-		for _, s := range all {
-			from := slices.Index(now, s.member)
-			now = slices.Insert(slices.Delete(now, from, from+1), s.to, s.member)
-		}
-		if strings.Join(now, "") != c.want || len(all) > c.steps {
-			t.Errorf("%s, %s: %d steps lead to %v, want %d to %s", c.queue, c.chosen, len(all), now, c.steps, c.want)
+		chosen := func(x string) bool { return strings.Contains(c.chosen, x) }
+		queue, members := moved(strings.Split(c.queue, ""), chosen, c.how)
+		if now := strings.Join(queue, ""); now != c.want || len(members) > c.steps {
+			t.Errorf("%s, %s: %q have moved to %s, want %d to %s", c.queue, c.chosen, members, now, c.steps, c.want)
 		}
 	}
 }
