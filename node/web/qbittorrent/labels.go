@@ -221,12 +221,13 @@ func relabel(all []*node.Torrent, f func(category string, tags []string) (string
 	var errs []error
 	for _, t := range all {
 		before := t.Options().Labels
-		if after := join(f(parse(before))); !slices.Equal(before, after) {
-			errs = append(errs, t.Change(func(o *node.Options) error {
-				o.Labels = after
-				return nil
-			}))
+		if slices.Equal(before, join(f(parse(before)))) {
+			continue
 		}
+		errs = append(errs, t.Change(func(o *node.Options) error {
+			o.Labels = join(f(parse(o.Labels)))
+			return nil
+		}))
 	}
 	return errors.Join(errs...)
 }
