@@ -49,14 +49,6 @@ func stateOf(p client.Progress, uploads bool) string {
 	if p.Cause != nil {
 		cause = p.Cause.Kind
 	}
-	return fmt.Sprint(p.Phase, tenth(p.Have, p.Total), p.Waiting != "",
+	return fmt.Sprint(p.Phase, partsDone(p.Have, p.Total, 10), p.Waiting != "",
 		carried > 0, p.ReadRate < least, cause)
-}
-
-// tenth returns how many tenths are done.
-func tenth(done, total int64) int64 {
-	if total <= 0 {
-		return 0
-	}
-	return int64(10 * float64(done) / float64(total))
 }

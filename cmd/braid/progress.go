@@ -250,7 +250,7 @@ func (d *display) count(s *pace, what string, done, total int64, elapsed time.Du
 	case d.json:
 	case d.people.live():
 		d.people.drawText(line)
-	case s.due(fmt.Sprint(tenth(done, total)), time.Now()):
+	case s.due(fmt.Sprint(partsDone(done, total, 10)), time.Now()):
 		d.people.printf("%s\n", line)
 	}
 }

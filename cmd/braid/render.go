@@ -106,16 +106,16 @@ func countLine(what string, done, total int64, elapsed time.Duration) string {
 		what, bar(done, total, barWidth), percent(done, total), rate)
 }
 
-// barCells returns the number of filled cells in a bar.
-func barCells(done, total int64, width int) int {
+// partsDone divides the total into equal parts, and returns how many of them are done.
+func partsDone(done, total int64, parts int) int {
 	if total <= 0 {
 		return 0
 	}
-	return max(0, min(int(float64(width)*float64(done)/float64(total)), width))
+	return max(0, min(int(float64(parts)*float64(done)/float64(total)), parts))
 }
 
 func bar(done, total int64, width int) string {
-	n := barCells(done, total, width)
+	n := partsDone(done, total, width)
 	return "[" + strings.Repeat("#", n) + strings.Repeat("-", width-n) + "]"
 }
 

@@ -140,7 +140,7 @@ func headline(p client.Progress, uploads bool, width, nameWidth int) line {
 	}
 	out := line{name}
 	if b := min(maxBar, width-nameWidth-len(figures)-len("23h59m left")-4); b >= minBar {
-		n := barCells(p.Have, p.Total, b)
+		n := partsDone(p.Have, p.Total, b)
 		out = append(out, span{"  [", plain}, span{strings.Repeat("#",
 			n), green}, span{strings.Repeat("-", b-n) + "]", plain})
 	}
