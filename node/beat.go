@@ -273,13 +273,6 @@ func (t *Torrent) loseTurn() {
 	t.changed("queued")
 }
 
-// position is the torrent's place in the queue, from 0.
-func (n *Node) position(t *Torrent) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Index(n.torrents, t)
-}
-
 // Reorder changes the order of the queue by a function, and keeps it. The function returns the
 // torrents in their new order, and those that it has moved.
 func (n *Node) Reorder(order func(queue []*Torrent) (next, moved []*Torrent)) error {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"braid/client"
@@ -55,7 +56,7 @@ func (n *Node) Statuses() []Status {
 // Status returns the torrent's status.
 func (t *Torrent) Status() Status {
 	s := t.status(t.node.Settings().Queue.stalled())
-	s.QueuePosition = t.node.position(t)
+	s.QueuePosition = slices.Index(t.node.Torrents(), t)
 	return s
 }
 
