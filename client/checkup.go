@@ -213,10 +213,7 @@ func (c *checkup) connected() connectedPeers {
 		}
 		id := r.remoteID()
 		peers[id] = true
-		g := c.gauges.find(r.link.addr)
-		if g == nil {
-			continue
-		}
+		g := r.link.gauge.Load()
 		if g.unchoked.Load() {
 			serving[id] = true
 		}

@@ -71,9 +71,9 @@ func (c *connector) carryOut(d pathsel.Decision) {
 // measurement belongs to one state.
 func (c *connector) enter(s *pathState, state pathsel.State) {
 	now := time.Now()
-	s.sample(&c.gauges, now)
+	s.sample(now)
 	s.candidate.State, s.candidate.Since, s.silence = state, now, pathsel.Silence{}
-	s.sample(&c.gauges, now)
+	s.sample(now)
 }
 
 // lost notes that a path-level peer was refused or lost, and when to try again.
@@ -155,7 +155,7 @@ func (c *connector) look() (silent bool) {
 		}
 		c.lookAt(s, now)
 		if s.link != nil || s.candidate.State.Open() {
-			s.sample(&c.gauges, now)
+			s.sample(now)
 			silent = silent || s.candidate.Silent
 		}
 	}
@@ -318,7 +318,7 @@ func (c *connector) closeAll(reason string) {
 func (c *connector) disconnect(s *pathState) {
 	s.withdraw()
 	if s.link != nil {
-		s.sample(&c.gauges, time.Now())
+		s.sample(time.Now())
 		s.link.Close()
 		s.foldLink()
 	}

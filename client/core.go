@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,21 +17,22 @@ import (
 
 // common is what the transfers of a session share.
 type common struct {
-	log        *slog.Logger
-	selector   pathsel.Selector
-	maxPaths   int // connections for each address-level peer and torrent
-	maxUploads int // peers that each torrent is served to at a time; 0: all
-	policy     atomic.Pointer[pathsel.Policy]
-	engine     engineClient
-	offers     *offers
-	gauges     gauges
-	fetches    fetches
-	exchanges  exchanges
-	dht        atomic.Pointer[DHT] // nil: none
-	transports []Transport
-	web        *webPort
-	examiners  chan struct{}   // holds a token of each transfer whose checkup examines paths now
-	ctx        context.Context // ends with the session
+	log         *slog.Logger
+	selector    pathsel.Selector
+	maxPaths    int // connections for each address-level peer and torrent
+	maxUploads  int // peers that each torrent is served to at a time; 0: all
+	maxRequests int // outstanding on a connection; 0: as many as are useful
+	policy      atomic.Pointer[pathsel.Policy]
+	engine      engineClient
+	offers      *offers
+	transfers   sync.Map // metainfo.Hash to *Transfer
+	gauges      gauges
+	pex         atomic.Bool         // peer exchange is on
+	dht         atomic.Pointer[DHT] // nil: none
+	transports  []Transport
+	web         *webPort
+	examiners   chan struct{}   // holds a token of each transfer whose checkup examines paths now
+	ctx         context.Context // ends with the session
 }
 
 // transportFor is the transport that reaches the peer.
@@ -102,8 +104,10 @@ type core struct {
 	// conceals: connections that begin now tell their peers only of pieces that superSeeder
 	// reveals. Any goroutine may read it.
 	conceals atomic.Bool
-	// described is what is in the torrent; nil until that is known. Any goroutine may read it.
-	described atomic.Pointer[description]
+	// described is the source with what is in the torrent; nil until that is known. Until then,
+	// fetching fetches it. Any goroutine may read both.
+	described atomic.Pointer[Source]
+	fetching  atomic.Pointer[metadata]
 
 	ctx     context.Context // ends with the transfer
 	workers sync.WaitGroup  // end with ctx; the transfer waits for them
@@ -117,13 +121,12 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 	}
 	c.peers.most = opts.MaxPeers
 	c.blame = newBlame(c.store.onBlock)
-	c.seeds = &webTransport{source: src, log: c.log, port: x.web, layout: func() (storage.Layout, bool) {
-		d := c.described.Load()
-		if d == nil {
-			return storage.Layout{}, false
-		}
-		return d.layout, true
-	}}
+	c.seeds = &webTransport{source: src, described: c.described.Load, log: c.log, port: x.web}
+	if src.IsMagnet() {
+		c.fetching.Store(newMetadata(src.InfoHash, c.inbox.touch))
+	} else {
+		c.described.Store(&src)
+	}
 	return c
 }
 
@@ -155,12 +158,6 @@ func (c *core) transportFor(p Peer) (Transport, error) {
 	return c.common.transportFor(p)
 }
 
-// description is what is in a torrent.
-type description struct {
-	info   []byte
-	layout storage.Layout
-}
-
 // policies are the two policies that hold for the transfer: the session's, then its own.
 func (c *core) policies() (both [2]pathsel.Policy) {
 	if p := c.common.policy.Load(); p != nil {
@@ -176,6 +173,13 @@ func (c *core) isDescribed() bool {
 	return pieces > 0
 }
 
+// isPrivate tells whether it is known that the torrent is private (BEP 27). Any goroutine may call
+// it.
+func (c *core) isPrivate() bool {
+	d := c.described.Load()
+	return d != nil && d.IsPrivate()
+}
+
 // hasAll tells whether every piece of the torrent is verified.
 func (c *core) hasAll() bool {
 	_, missing := c.torrent.Bytes()
@@ -187,15 +191,14 @@ func (c *core) hasAll() bool {
 // connections.
 const DefaultMaxPaths = 8
 
-// Described is the source with its files and pieces. For a magnet link these are known, without an
-// error, once a peer has sent the description. Any goroutine may call it.
+// ErrNotDescribed says that it is not known yet which files a magnet link stands for.
+var ErrNotDescribed = errors.New("it is not known yet what is in the torrent")
+
+// Described is the source with its files and pieces. For a magnet link it is ErrNotDescribed until a
+// peer has sent the description. Any goroutine may call it.
 func (c *core) Described() (Source, error) {
-	if !c.source.IsMagnet() {
-		return c.source, nil
-	}
-	var info []byte
 	if d := c.described.Load(); d != nil {
-		info = d.info
+		return *d, nil
 	}
-	return c.source.described(torrentFile(info))
+	return c.source, ErrNotDescribed
 }

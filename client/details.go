@@ -48,10 +48,9 @@ func (t *Transfer) Pieces() (p Pieces) {
 		}
 		seen := map[pathsel.PeerID]bool{}
 		for r := range t.peers.connected() {
-			g := t.gauges.find(r.link.addr)
-			if id := r.remoteID(); g != nil && !seen[id] {
+			if id := r.remoteID(); !seen[id] {
 				seen[id] = true
-				g.conn.Pieces().Iterate(func(i uint32) bool {
+				r.link.gauge.Load().conn.Pieces().Iterate(func(i uint32) bool {
 					if int(i) < n {
 						p.Peers[i]++
 					}
@@ -97,7 +96,7 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 				}
 				all[r.remoteID()] = p
 			}
-			p.add(r, t.gauges.find(r.link.addr), pieces)
+			p.add(r, pieces)
 		}
 	})
 	for _, p := range all {
@@ -107,8 +106,9 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 	return out
 }
 
-// add adds a connection to the peer's figures. The gauge may be nil.
-func (p *PeerProgress) add(r *row, g *gauge, pieces int) {
+// add adds a connection to the peer's figures.
+func (p *PeerProgress) add(r *row, pieces int) {
+	g := r.link.gauge.Load()
 	read, written := r.bytes()
 	p.Conns++
 	p.BytesRead, p.BytesWritten = p.BytesRead+read, p.BytesWritten+written
@@ -117,9 +117,6 @@ func (p *PeerProgress) add(r *row, g *gauge, pieces int) {
 	p.Interested = p.Interested || asked
 	p.PeerInterested = p.PeerInterested || r.link.Filter.PeerInterested()
 	p.Held = p.Held && r.link.barred
-	if g == nil {
-		return
-	}
 	p.Name = cmp.Or(p.Name, printable(g.conn.Name()))
 	p.Choked = p.Choked && !g.unchoked.Load()
 	p.Outstanding += int(max(0, g.outstanding.Load()))

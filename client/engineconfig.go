@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
-	pp "github.com/anacrolix/torrent/peer_protocol"
 	"github.com/anacrolix/torrent/storage"
 	"golang.org/x/time/rate"
 )
@@ -59,23 +57,6 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.DropDuplicatePeerIds = false // the connections of one peer over several paths have the same ID
 	c.PieceHashersPerTorrent = runtime.GOMAXPROCS(0)
 	return c
-}
-
-// limitRequests makes the engine believe that peers accept one outstanding request less than they
-// say (BEP 10, reqq): Transmission before 4.0 rejects the last one, ten seconds later. If most is
-// not 0, the engine never has more than that outstanding with a peer.
-func limitRequests(c *torrent.Callbacks, most int) {
-	if most > 0 {
-		c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.PeerMaxRequests = most })
-	}
-	c.ReadExtendedHandshake = func(_ *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) {
-		if m.Reqq > 1 {
-			m.Reqq--
-		}
-		if most > 0 {
-			m.Reqq = min(cmp.Or(m.Reqq, most), most)
-		}
-	}
 }
 
 type noStorage struct{}

@@ -1,9 +1,16 @@
 package client
 
 import (
+	"iter"
 	"log/slog"
+	"math/bits"
 	"net/netip"
+	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/anacrolix/torrent"
+	pp "github.com/anacrolix/torrent/peer_protocol"
 
 	"braid/client/wire"
 	"braid/pathsel"
@@ -15,8 +22,9 @@ type link struct {
 	below     Wire // the transport's
 	transport string
 	addr      engineAddr
-	accepted  bool         // the peer has opened it
-	carried   atomic.Int64 // Unix ns of the last look at which it had carried new data; 0: never
+	accepted  bool                  // the peer has opened it
+	carried   atomic.Int64          // Unix ns of the last look at which it had carried new data; 0: never
+	gauge     atomic.Pointer[gauge] // nil until the engine has added the connection to its torrent
 
 	// The other fields are notes of parts of the transfer, each for itself.
 	barred    bool  // of server: uploads are held back
@@ -69,4 +77,179 @@ func addrOfAccepted(w Wire) netip.Addr {
 		return engineAddrNamed("key " + string(k[:]))
 	}
 	return engineAddrOf(w.Peer())
+}
+
+// sampleEvery is the time between two looks at the connections, and between two decisions. If it is
+// longer, dead paths are noticed late; if it is shorter, there is nothing new to see.
+const sampleEvery = 200 * time.Millisecond
+
+// gauge counts what the engine does on one connection, since the engine cannot be asked for that.
+type gauge struct {
+	conn        engineConn
+	link        *link
+	outstanding atomic.Int64          // requests sent, neither answered nor taken back
+	unchoked    atomic.Bool           // the peer serves us
+	exchanges   [pexKinds]atomic.Bool // kinds of addresses that the peer takes in peer exchange
+	port        atomic.Uint32         // at which the peer says that it listens; 0: it does not say
+	node        atomic.Uint32         // the port of its DHT node, as it says (BEP 5); 0: it does not say
+	toldNode    bool                  // it was told of our DHT node; for the transfer's goroutine
+	restart     atomic.Bool           // the pipeline shall begin anew
+
+	// For the engine's callbacks, which have its lock.
+	pipeline pipeline
+	peak     *int // see peakRequests
+
+	mu     sync.Mutex
+	has    pieceLog // pieces that the peer says it has, since the last takeNews, in a torrent that conceals
+	asks   pieceLog // pieces of which it has requested a block
+	hasAll bool     // it says it has all pieces
+}
+
+// pieceLog notes pieces, each once, until it is emptied. Both take constant time for each piece.
+// It takes at most two bits for each piece of the torrent, however often a peer repeats itself.
+type pieceLog struct {
+	bits  wire.Bitset
+	words []int // indices of the words in bits that are not zero
+}
+
+// add notes a piece of a torrent of so many. It tells whether the piece is new.
+func (l *pieceLog) add(piece, pieces int) bool {
+	if piece < 0 || piece >= pieces {
+		return false
+	}
+	if l.bits == nil {
+		l.bits = wire.NewBitset(pieces)
+	}
+	w := piece / 64
+	switch {
+	case l.bits.Has(piece):
+		return false
+	case l.bits[w] == 0:
+		l.words = append(l.words, w)
+	}
+	l.bits.Set(piece)
+	return true
+}
+
+// empty takes each piece out, and gives it to f.
+func (l *pieceLog) empty(f func(piece int)) {
+	for _, w := range l.words {
+		for word := l.bits[w]; word != 0; word &= word - 1 {
+			f(w*64 + bits.TrailingZeros64(word))
+		}
+		l.bits[w] = 0
+	}
+	l.words = l.words[:0]
+}
+
+// hear notes what a message says about the pieces of a torrent with so many. It tells whether the
+// peer names pieces for the first time since the last takeNews.
+func (x *gauge) hear(m *pp.Message, pieces int) (news bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch m.Type {
+	case pp.Request:
+		x.asks.add(int(m.Index), pieces)
+	case pp.Have:
+		news = x.has.add(int(m.Index), pieces)
+	case pp.Bitfield:
+		for i, has := range m.Bitfield {
+			news = has && x.has.add(i, pieces) || news
+		}
+	case pp.HaveAll:
+		news, x.hasAll = !x.hasAll, true
+	}
+	return news
+}
+
+// takeNews is what the peer has said about pieces since the last call.
+func (x *gauge) takeNews() pieceNews {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := pieceNews{hasAll: x.hasAll, has: x.drain(&x.has), asks: x.drain(&x.asks)}
+	x.hasAll = false
+	return n
+}
+
+func (x *gauge) drain(h *pieceLog) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		more := true
+		h.empty(func(piece int) { more = more && yield(piece) })
+	}
+}
+
+const (
+	// stealGrace is how long the engine leaves a request with a connection before an idle one may
+	// have it: a round trip between continents, and the time of a block on the link. With less,
+	// blocks that are on their way would arrive twice.
+	stealGrace = 300 * time.Millisecond
+	// scarceGrace is for swarms that wait for pieces that nobody has yet. Connections are idle all
+	// the time there, not only at the end. With stealGrace, they took requests for blocks that were
+	// on their way: a fifth of the data came twice, and on slow links all of it came later.
+	scarceGrace = 2 * time.Second
+)
+
+// gauges of all connections, for the engine's callbacks. Everybody else finds a connection's gauge
+// in its link.
+type gauges struct {
+	byPeer sync.Map       // *torrent.Peer to *gauge
+	scarce atomic.Int64   // the end of scarceGrace, in Unix ns: see waits
+	grace  *time.Duration // the engine's StealRequestGrace, which it reads with its lock held
+}
+
+// waits notes that during the next d a transfer waits for pieces that no connected peer has.
+func (g *gauges) waits(d time.Duration) { g.scarce.Store(time.Now().Add(d).UnixNano()) }
+
+func (g *gauges) count(p *torrent.Peer, n int64) {
+	now := time.Now()
+	if *g.grace = stealGrace; now.UnixNano() < g.scarce.Load() {
+		*g.grace = scarceGrace
+	}
+	if x := g.of(p); x != nil {
+		x.counts(n, now)
+	}
+}
+
+func (g *gauges) of(p *torrent.Peer) *gauge {
+	x, _ := g.byPeer.Load(p)
+	found, _ := x.(*gauge)
+	return found
+}
+
+// greeted notes what a peer has said in its extended handshake.
+func (x *gauge) greeted(m *pp.ExtendedHandshakeMessage) {
+	for kind, name := range pexNames {
+		x.exchanges[kind].Store(m.M[name] != 0)
+	}
+	if m.Port > 0 && m.Port < 1<<16 {
+		x.port.Store(uint32(m.Port))
+	}
+}
+
+// counts records a request that was sent (1), or answered or taken back (-1), and tells the engine
+// the size of the next batch. The engine calls it with its lock held.
+func (x *gauge) counts(n int64, now time.Time) {
+	outstanding := int(x.outstanding.Add(n))
+	if x.restart.Swap(false) {
+		x.pipeline = pipeline{since: now}
+	}
+	if n > 0 {
+		x.pipeline = x.pipeline.sent(outstanding, now)
+	} else if x.pipeline = x.pipeline.answered(outstanding, now); x.pipeline.isDue(outstanding) {
+		x.pipeline = x.pipeline.look(now, x.link.Measure().RTT)
+	}
+	x.deepen()
+}
+
+// deepen tells the engine how large its next batch is, so that it fills the pipeline.
+func (x *gauge) deepen() {
+	if x.peak != nil {
+		target := x.pipeline.target
+		if target == 0 {
+			target = firstBatch(x.link.Measure().RTT)
+		}
+		*x.peak = (target + 1) / 2
+	}
 }

@@ -19,9 +19,8 @@ import (
 type loop struct {
 	*core
 	options Options
-	calls   chan func() // carried out between two steps
-	broken  chan error  // from the store: it cannot take the torrent, or its data
-	onEnd   func()
+	calls   chan func()   // carried out between two steps
+	broken  chan error    // from the store: it cannot take the torrent, or its data
 	done    chan struct{} // closed when complete, or failed
 	ended   chan struct{} // closed when run has returned
 	final   Progress      // after ended
@@ -48,10 +47,10 @@ type loop struct {
 }
 
 // newLoop returns the loop of a transfer, which begins with register and run.
-func newLoop(c *core, opts Options, onEnd func()) *loop {
+func newLoop(c *core, opts Options) *loop {
 	c.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	l := &loop{
-		core: c, options: opts, onEnd: onEnd,
+		core: c, options: opts,
 		calls: make(chan func()), broken: make(chan error, 1),
 		done: make(chan struct{}), ended: make(chan struct{}),
 		connector: connector{core: c, report: opts.Decided},
@@ -95,15 +94,12 @@ func (r *readers) end() {
 func (l *loop) register() error {
 	result := make(chan error, 1)
 	go func() {
-		if l.source.IsMagnet() {
-			l.describer.fetch()
-		}
 		l.torrent = l.engine.Add(l.source.InfoHash, l.source.Name, l.store, l.onWriteError)
 		if l.source.IsMagnet() {
 			result <- nil
 			return
 		}
-		err := l.describer.describe(l.source.infoBytes, l.source.Layout)
+		err := l.describer.describe(l.source)
 		if err != nil {
 			l.torrent.Drop()
 		}
@@ -215,7 +211,7 @@ func (l *loop) onEvents() {
 
 func (l *loop) onSecond() {
 	l.rates.measure(&l.peers, time.Now())
-	l.peers.noteData(&l.gauges, time.Now())
+	l.peers.noteData(time.Now())
 	l.server.serve()
 	l.judge.judge()
 	l.exchanger.tell(time.Now())
@@ -253,10 +249,7 @@ func (l *loop) choose() {
 // begin asks for the data, now that it is known what is in the torrent.
 func (l *loop) begin() {
 	l.checkup.restart()
-	if s, err := l.Described(); err == nil {
-		l.exchanger.learn(s)
-	}
-	layout := l.described.Load().layout
+	layout := l.described.Load().Layout
 	for _, link := range layout.Symlinks {
 		l.log.Warn("a symbolic link of the torrent is not made", "path", link)
 	}
@@ -309,14 +302,10 @@ func (l *loop) finish() {
 	l.final = l.progress()
 	l.final.ReadRate, l.final.WriteRate = 0, 0
 	l.connector.withdrawAll()
-	l.gauges.unwatch(l.source.InfoHash)
-	l.exchanger.end()
-	l.describer.end()
 	l.readers.end()
 	l.torrent.Drop()         // closes the links
 	l.countPayload(&l.final) // again, to include the last blocks
-	l.gauges.onUseful(l.source.InfoHash, nil)
-	l.onEnd()
+	l.transfers.Delete(l.source.InfoHash)
 	l.workers.Wait()
 }
 

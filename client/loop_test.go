@@ -121,7 +121,6 @@ func (f *fakeTorrent) Connect(at engineAddr) {
 		}
 		_ = err // the connection ends, which is all that the engine does about it
 		c.Close()
-		f.gauges.byAddr.Delete(at)
 	})
 }
 
@@ -146,9 +145,10 @@ func (f *fakeTorrent) download(c net.Conn, at engineAddr) error {
 		return err
 	}
 	<-sent
-	x := &gauge{conn: fakeConn{f}, link: f.offers.linkAt(at)}
-	f.gauges.byAddr.Store(at, x)
-	f.greeted <- f.offers.linkAt(at)
+	l := f.offers.linkAt(at)
+	x := &gauge{conn: fakeConn{f}, link: l}
+	l.gauge.Store(x)
+	f.greeted <- l
 	go p.send(raw(msgHaveNone), interested)
 	for asked := -1; ; {
 		m, err := p.next()
@@ -293,7 +293,7 @@ func TestLoopInSimulatedTime(t *testing.T) {
 		transfer, err := newTransfer(x, src, store, Options{
 			Peers:   []Peer{mustPeer(t, "10.0.0.1:1")},
 			Decided: func(e PathEvent) { mu.Lock(); steps = append(steps, e); mu.Unlock() },
-		}, func() {})
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

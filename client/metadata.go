@@ -105,6 +105,16 @@ func newMetadata(hash metainfo.Hash, touch func()) *metadata {
 	return &metadata{hash: hash, touch: touch, lacking: map[extensionPeer]engineAddr{}}
 }
 
+// greeted notes what a peer says of the dictionary in its extended handshake. A size of 0 means that
+// it would send the dictionary but has none yet.
+func (m *metadata) greeted(p extensionPeer, at engineAddr, size int) {
+	if size == 0 {
+		m.lacks(p, at)
+	} else {
+		m.offer(p, at.host, size)
+	}
+}
+
 // offer notes that a peer has the dictionary. Peers say so repeatedly.
 func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
 	m.mu.Lock()
@@ -307,18 +317,6 @@ func (m *metadata) putOff(s *metadataSource) {
 	m.sources = append(m.sources, &metadataSource{peer: s.peer, host: s.host, size: s.size})
 }
 
-// fetches are the dictionaries that a session fetches, by info hash.
-type fetches struct{ byHash sync.Map }
-
-// of is the fetch for the connection's torrent; nil if its dictionary is known.
-func (f *fetches) of(c *torrent.PeerConn) *metadata {
-	m, ok := f.byHash.Load(c.Torrent().InfoHash())
-	if !ok {
-		return nil
-	}
-	return m.(*metadata)
-}
-
 // The extensions (BEP 10) that connections offer to peers, in the order of their numbers. Hole
 // punching (BEP 55) is not among them: peers could name addresses for us to dial. The engine itself
 // handles only requests for a known dictionary. It passes over the messages of peer exchange
@@ -332,48 +330,3 @@ var (
 )
 
 const metadataExtension = 1 // its place in Index, from 1
-
-// install connects the engine's callbacks with the fetches. They run with the engine's lock held.
-func (f *fetches) install(c *torrent.Callbacks) {
-	c.PeerConnAdded = append(c.PeerConnAdded, func(p *torrent.PeerConn) { p.LocalLtepProtocolMap = metadataOnly })
-	next := c.ReadExtendedHandshake
-	c.ReadExtendedHandshake = func(p *torrent.PeerConn, h *pp.ExtendedHandshakeMessage) {
-		if next != nil {
-			next(p, h)
-		}
-		m := f.of(p)
-		if m == nil {
-			return
-		}
-		if x, ok := p.RemoteAddr.(engineAddr); ok && h.M[pp.ExtensionNameMetadata] != 0 {
-			if m.offer(p, x.host, h.MetadataSize); h.MetadataSize == 0 {
-				m.lacks(p, x)
-			}
-		}
-		h.MetadataSize = 0 // so that the engine asks for nothing
-	}
-	c.PeerConnReadExtensionMessage = append(c.PeerConnReadExtensionMessage, f.onExtension)
-	c.PeerClosed = append(c.PeerClosed, func(p *torrent.Peer) {
-		if pc, ok := p.TryAsPeerConn(); ok && p.Torrent() != nil {
-			if m := f.of(pc); m != nil {
-				m.leave(pc)
-			}
-		}
-	})
-}
-
-// onExtension handles a message of the metadata extension, or leaves it to the engine.
-func (f *fetches) onExtension(e torrent.PeerConnReadExtensionMessageEvent) {
-	if e.ExtensionNumber != metadataExtension {
-		return
-	}
-	if m := f.of(e.PeerConn); m != nil {
-		m.received(e.PeerConn, e.Payload)
-		return
-	}
-	// Late pieces must not reach the engine: it drops peers that send pieces without being asked.
-	e.PeerConn.LocalLtepProtocolMap = metadataByUs
-	if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
-		e.PeerConn.LocalLtepProtocolMap = metadataByEngine
-	}
-}

@@ -37,10 +37,6 @@ func (n *nudger) nudge() {
 	var idle []*link
 	busy := false
 	for _, l := range links {
-		g := n.gauges.find(l.addr)
-		if g == nil {
-			continue
-		}
 		if free > 0 && l.Filter.Endless(now) {
 			l.log(n.log).Debug("connection ended: a message takes too long")
 			l.Close()
@@ -58,7 +54,7 @@ func (n *nudger) nudge() {
 		}
 		can, _ := l.Filter.CanAsk()
 		switch {
-		case g.outstanding.Load() > 0:
+		case l.gauge.Load().outstanding.Load() > 0:
 			busy = true
 		case can:
 			idle = append(idle, l)
@@ -75,8 +71,8 @@ func (n *nudger) nudge() {
 // is.
 func (n *nudger) withdraw(wanted func(piece int) bool) {
 	for r := range n.peers.connected() {
-		if g := n.gauges.find(r.link.addr); r.link.Filter.Withdraw(wanted) && g != nil {
-			g.restart.Store(true)
+		if r.link.Filter.Withdraw(wanted) {
+			r.link.gauge.Load().restart.Store(true)
 		}
 	}
 }

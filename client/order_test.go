@@ -20,11 +20,11 @@ import (
 
 // fileOrder lists the files of this package from the top down. Files of one line are on one level.
 var fileOrder = strings.Fields(`
-	session.go engineconfig.go details.go read.go transfer.go loop.go
+	session.go callbacks.go engineconfig.go details.go read.go transfer.go loop.go
 	trial.go
 	judge.go checkup.go magnet.go port.go pex.go connect.go choose.go serve.go superseed.go confirm.go room.go rarest.go nudge.go
-	core.go options.go pexengine.go metadata.go inbox.go peerset.go gauge.go reveal.go pipeline.go offers.go blame.go
-	row.go inbound.go places.go link.go onefile.go
+	core.go options.go metadata.go inbox.go peerset.go offers.go blame.go
+	row.go inbound.go link.go reveal.go pipeline.go places.go onefile.go
 	progress.go cause.go pexrules.go pexmessage.go ourselves.go scion.go tcp.go tcp_linux.go tcp_other.go quic.go webrtc.go webrtcwire.go sdp.go ip.go webpeer.go transport.go
 	create.go selection.go strategy.go engine.go fetch.go source.go webseed.go hybrid.go bencode.go peer.go bounded.go
 `)

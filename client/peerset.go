@@ -373,7 +373,7 @@ func choosePeers(all []acquaintance, most int, now time.Time) (dial, forget []bo
 }
 
 // sample measures a path-level peer for the selector.
-func (s *pathState) sample(gauges *gauges, now time.Time) {
+func (s *pathState) sample(now time.Time) {
 	c := &s.candidate
 	c.BytesRead, _ = s.bytes()
 	c.Outstanding = 0
@@ -385,7 +385,7 @@ func (s *pathState) sample(gauges *gauges, now time.Time) {
 		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
 		x.Congestion, x.Window = s.seen.Congestion.State, s.seen.Window
 		x.DeliveryRate, x.PacingRate = s.seen.DeliveryRate, s.seen.PacingRate
-		if g := gauges.find(s.link.addr); g != nil {
+		if g := s.link.gauge.Load(); g != nil {
 			st := g.conn.Stats()
 			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0
 			x.Wasted = uint64(max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()))
@@ -400,17 +400,15 @@ func (s *pathState) sample(gauges *gauges, now time.Time) {
 
 // noteData notes which accepted connections have carried data, either way, since the last call.
 // Such connections keep their places: see link.place.
-func (s *peerSet) noteData(gauges *gauges, now time.Time) {
+func (s *peerSet) noteData(now time.Time) {
 	for _, r := range s.accepted {
-		if r.link == nil {
+		if !r.isConnected() {
 			continue
 		}
-		if x := gauges.find(r.link.addr); x != nil {
-			st := x.conn.Stats()
-			if n := st.BytesWrittenData.Int64() + st.BytesReadUsefulData.Int64(); n > r.link.data {
-				r.link.data = n
-				r.link.carried.Store(now.UnixNano())
-			}
+		st := r.link.gauge.Load().conn.Stats()
+		if n := st.BytesWrittenData.Int64() + st.BytesReadUsefulData.Int64(); n > r.link.data {
+			r.link.data = n
+			r.link.carried.Store(now.UnixNano())
 		}
 	}
 }

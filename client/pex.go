@@ -22,11 +22,9 @@ import (
 // before it is known that the torrent is not private (BEP 27).
 type exchanger struct {
 	*core
-	connector   *connector
-	private     bool // as far as it is known
-	isDescribed bool // it is known what is in the torrent
-	admission   pexGate
-	reported    map[pathsel.PeerID]*[pexKinds]pexTold
+	connector *connector
+	admission pexGate
+	reported  map[pathsel.PeerID]*[pexKinds]pexTold
 }
 
 // extensions are the extensions that we offer on a connection over a transport. An address on IP
@@ -49,32 +47,12 @@ func (x *exchanger) extensions(transport string) *torrent.LocalLtepProtocolMap {
 	return &torrent.LocalLtepProtocolMap{Index: names}
 }
 
-// begin takes part in peer exchange, unless the torrent is private.
-func (x *exchanger) begin() {
-	if x.private = x.source.IsPrivate(); !x.private {
-		x.exchanges.byHash.Store(x.source.InfoHash, exchange{
-			extensions: x.extensions,
-			heard: func(from engineAddr, payload []byte) {
-				x.inbox.put(func() { x.onMessage(from, payload) })
-			},
-		})
-	}
-}
-
-// end ends that.
-func (x *exchanger) end() { x.exchanges.byHash.Delete(x.source.InfoHash) }
-
-// learn notes that it is known what is in the torrent. One that has turned out to be private
-// exchanges nothing.
-func (x *exchanger) learn(s Source) {
-	if x.isDescribed, x.private = true, s.IsPrivate(); x.private {
-		x.end()
-	}
-}
+// maySpeak tells whether it is known that the torrent is not private.
+func (x *exchanger) maySpeak() bool { return x.described.Load() != nil && !x.isPrivate() }
 
 // tell sends the messages that are due. It is called every second.
 func (x *exchanger) tell(now time.Time) {
-	if x.private || !x.isDescribed || !x.exchanges.on.Load() {
+	if !x.maySpeak() || !x.pex.Load() {
 		return
 	}
 	rows := map[pathsel.PeerID][]*row{}
@@ -109,9 +87,9 @@ func (x *exchanger) tellOne(rs []*row, kind pexKind, told *pexTold, all map[path
 		return
 	}
 	for _, r := range rs {
-		g := x.gauges.find(r.link.addr)
+		g := r.link.gauge.Load()
 		offered := x.extensions(r.transport).Index
-		if g == nil || !g.exchanges[kind].Load() || !slices.Contains(offered, pexNames[kind]) {
+		if !g.exchanges[kind].Load() || !slices.Contains(offered, pexNames[kind]) {
 			continue
 		}
 		if m, ok := told.tell(x.present(r, kind, all), now); ok {
@@ -145,8 +123,8 @@ func (x *exchanger) present(to *row, kind pexKind, all map[pathsel.PeerID][]pexP
 func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 	pieces, _ := x.torrent.Size()
 	for _, r := range rs {
-		g := x.gauges.find(r.link.addr)
-		if g == nil || !r.link.Proven() || !r.link.Peer().Dialable() {
+		g := r.link.gauge.Load()
+		if !r.link.Proven() || !r.link.Peer().Dialable() {
 			continue
 		}
 		p := pexPeer{at: addrOf(r.link.Peer())}
@@ -187,9 +165,8 @@ func (x *exchanger) home() (ia pathsel.IA, host netip.Addr) {
 
 // onMessage takes the added addresses in a peer's message of peer exchange. It ignores the dropped
 // ones: perhaps we can reach them all the same.
-func (x *exchanger) onMessage(at engineAddr, payload []byte) {
-	l := x.offers.linkAt(at)
-	if x.private || l == nil || !x.exchanges.on.Load() {
+func (x *exchanger) onMessage(l *link, payload []byte) {
+	if x.isPrivate() || !x.pex.Load() {
 		return
 	}
 	m, err := parsePEX(payload)

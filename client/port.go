@@ -7,12 +7,12 @@ import "braid/scionnet"
 // nodes is called every second.
 func (x *exchanger) nodes() {
 	d := x.dht.Load()
-	if d == nil || x.private || !x.isDescribed {
+	if d == nil || !x.maySpeak() {
 		return
 	}
 	for r := range x.peers.connected() {
-		g := x.gauges.find(r.link.addr)
-		if g == nil || !r.link.Peer().Dialable() {
+		g := r.link.gauge.Load()
+		if !r.link.Peer().Dialable() {
 			continue
 		}
 		at := addrOf(r.link.Peer())
@@ -29,7 +29,7 @@ func (x *exchanger) nodes() {
 // be called again later.
 func (x *exchanger) tellNode(d *DHT, r *row, g *gauge) bool {
 	switch at := addrOf(r.link.Peer()); {
-	case at.IA != 0 && d.SCION != 0 && x.exchanges.on.Load():
+	case at.IA != 0 && d.SCION != 0 && x.pex.Load():
 		if !g.exchanges[pexSCION].Load() {
 			return false
 		}

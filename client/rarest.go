@@ -136,14 +136,10 @@ func (f *rarestFirst) view() rarestView {
 	}
 	seen := map[pathsel.PeerID]bool{}
 	for r := range f.peers.connected() {
-		g := f.gauges.find(r.link.addr)
-		if g == nil {
-			continue
-		}
 		v.rate += r.in.rate / 8
 		if id := r.remoteID(); !seen[id] {
 			seen[id] = true
-			b := g.conn.Pieces()
+			b := r.link.gauge.Load().conn.Pieces()
 			v.has = append(v.has, b.Iterate)
 			v.leechers = v.leechers || b.GetCardinality() < uint64(v.pieces)
 		}

@@ -83,8 +83,7 @@ func TestScarcePieces(t *testing.T) {
 		}
 
 		var config torrent.ClientConfig
-		var g gauges
-		g.install(&config, nil)
+		g := gauges{grace: &config.StealRequestGrace}
 		grace := func() time.Duration {
 			g.count(&torrent.Peer{}, 1)
 			return config.StealRequestGrace

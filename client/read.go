@@ -18,9 +18,7 @@ const readAhead = 8 << 20
 
 var (
 	// ErrUnwanted says that a file is neither complete nor part of the selection.
-	ErrUnwanted = errors.New("the file is not selected for the download")
-	// ErrNotDescribed says that it is not known yet which files a magnet link stands for.
-	ErrNotDescribed = errors.New("it is not known yet what is in the torrent")
+	ErrUnwanted     = errors.New("the file is not selected for the download")
 	errEndedReading = errors.New("the transfer has ended")
 )
 
@@ -45,10 +43,10 @@ func (t *Transfer) OpenFile(ctx context.Context, file int) (*FileReader, error) 
 	if d == nil {
 		return nil, ErrNotDescribed
 	}
-	if file < 0 || file >= len(d.layout.Files) {
+	if file < 0 || file >= len(d.Layout.Files) {
 		return nil, fmt.Errorf("the torrent has no file %d", file)
 	}
-	f := d.layout.Files[file]
+	f := d.Layout.Files[file]
 	select {
 	case <-t.torrent.Described(): // in a moment
 	case <-ctx.Done():
@@ -56,7 +54,7 @@ func (t *Transfer) OpenFile(ctx context.Context, file int) (*FileReader, error) 
 	case <-t.loop.ended:
 	}
 	err := errEndedReading
-	t.do(func() { err = t.mayRead(d.layout, file) })
+	t.do(func() { err = t.mayRead(d.Layout, file) })
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Path, err)
 	}
@@ -104,7 +102,7 @@ func (r *FileReader) Read(b []byte) (int, error) {
 
 // read reads some of b from one piece, once that is complete.
 func (r *FileReader) read(b []byte) (int, error) {
-	l := r.transfer.described.Load().layout
+	l := r.transfer.described.Load().Layout
 	at := r.file.Offset + r.at
 	piece := int(at / l.PieceLength)
 	from, length := l.PieceRange(piece)
@@ -152,7 +150,7 @@ func (r *FileReader) clearWay(piece int) {
 	if isComplete(t.torrent, piece) {
 		return
 	}
-	end := piece + 1 + int(readAhead/t.described.Load().layout.PieceLength)
+	end := piece + 1 + int(readAhead/t.described.Load().Layout.PieceLength)
 	wanted := func(p int) bool {
 		return p >= piece && p < end || t.torrent.PieceState(p).Priority >= torrent.PiecePriorityNext
 	}

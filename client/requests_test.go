@@ -27,7 +27,7 @@ func TestMaxRequests(t *testing.T) {
 		case <-done:
 			done = nil
 		case <-tick.C:
-			s.gauges.byAddr.Range(func(_, g any) bool {
+			s.gauges.byPeer.Range(func(_, g any) bool {
 				looks++
 				if n := g.(*gauge).outstanding.Load(); n > most {
 					t.Errorf("%d requests under way", n)

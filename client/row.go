@@ -24,8 +24,11 @@ type row struct {
 	err       error
 }
 
-// isConnected tells whether there is a connection whose handshake is done.
-func (r *row) isConnected() bool { return r.link != nil && r.link.Greeted() && !r.link.Closed() }
+// isConnected tells whether there is a connection whose handshake is done, and which has a gauge.
+func (r *row) isConnected() bool {
+	l := r.link
+	return l != nil && l.Greeted() && !l.Closed() && l.gauge.Load() != nil
+}
 
 // remoteID names the peer at the other end of the connection. It is the same for all connections of
 // a peer, whichever side has opened them.

@@ -36,10 +36,11 @@
 //	engineAddr   the address that the engine sees: a made-up IPv6
 //	             address for a host or key, and a slot as the port     peer.go
 //	link         a connection; what sits on it is in package wire      link.go
-//	gauge        what the engine does on a connection: outstanding
-//	             requests, choked or not                               gauge.go, pipeline.go
+//	gauge        what the engine does on a link: outstanding requests,
+//	             choked or not                                         link.go, pipeline.go
 //	oneFile      the store, as the engine sees it                      onefile.go
 //	engine...    what is used of the engine, as interfaces             engine.go, engineconfig.go
+//	callbacks    which callback of the engine goes where               callbacks.go
 //
 // Below them are the transports (transport.go), and what a torrent is (source.go).
 //
@@ -52,9 +53,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 
 	"github.com/anacrolix/torrent"
@@ -129,8 +128,7 @@ type Session struct {
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 
-	mu        sync.Mutex
-	transfers map[metainfo.Hash]*Transfer
+	adding sync.Mutex // held by Add
 }
 
 // New opens a session. The context bounds the opening only.
@@ -229,16 +227,16 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s := &Session{
 		common: common{
 			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
-			web: &webPort{host: cfg.Host}, offers: newOffers(), transports: transports,
+			maxRequests: cfg.MaxRequests, offers: newOffers(), transports: transports,
+			web:       &webPort{host: cfg.Host},
 			examiners: make(chan struct{}, examineAtOnce),
 		},
-		transfers: map[metainfo.Hash]*Transfer{},
 	}
 	if s.offers.limits = cfg.Limiter; cfg.Limiter == nil {
 		s.offers.limits = wire.NewLimiter(cfg.Limits)
 	}
 	s.policy.Store(&cfg.Policy)
-	s.exchanges.on.Store(cfg.PEX)
+	s.pex.Store(cfg.PEX)
 	if s.maxPaths <= 0 {
 		s.maxPaths = DefaultMaxPaths
 	}
@@ -251,11 +249,8 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.inbound = newInbound(s.Listening())
 	c := engineConfig(log)
-	c.Callbacks.CompletedHandshake = s.handshaken
-	s.gauges.install(c, s.offers.linkAt)
-	limitRequests(&c.Callbacks, cfg.MaxRequests)
-	s.fetches.install(&c.Callbacks)
-	s.exchanges.install(&c.Callbacks, &s.gauges)
+	c.Callbacks = s.callbacks()
+	s.gauges.grace = &c.StealRequestGrace
 	client, err := torrent.NewClient(c)
 	if err != nil {
 		s.stop()
@@ -329,62 +324,27 @@ func (s *Session) welcome(t Transport, w Wire) error {
 
 // infoHashes are the keys with which peers may obfuscate connections.
 func (s *Session) infoHashes(each func(key []byte) (more bool)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for hash := range s.transfers {
-		if !each(hash.Bytes()) {
+	for hash := range s.transfers.Range {
+		if h := hash.(metainfo.Hash); !each(h[:]) {
 			return
 		}
 	}
 }
 
-// handshaken is called by the engine, without its lock, when both sides have named a torrent. Until
-// then, nobody knows for which torrent an accepted connection is.
-func (s *Session) handshaken(c *torrent.PeerConn, hash metainfo.Hash) {
-	s.mu.Lock()
-	t := s.transfers[hash]
-	s.mu.Unlock()
-	at, _ := c.RemoteAddr.(engineAddr)
-	l := s.offers.linkAt(at)
-	switch {
-	case l == nil: // the connection has ended meanwhile
-		return
-	case t == nil && l.accepted:
-		// An unknown torrent, or the v2 hash of a hybrid, which the engine knows and braid does not
-		// speak.
-		l.Close()
-		return
-	case t == nil:
-		return
-	}
-	l.Filter.UseDisk(t.store)
-	l.LimitBy(t.loop.options.Limiter)
-	if !l.accepted {
-		t.inbox.put(func() { t.loop.connector.onGreeted(l) })
-		return
-	}
-	if t.conceals.Load() {
-		l.Filter.Conceal() // next, the engine would tell the peer its pieces
-	}
-	l.Greet()
-	t.inbox.put(func() { t.loop.connector.onAccepted(l) })
-}
-
 // Add begins a transfer. Its data is in the store, which the caller closes after the session.
 func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.adding.Lock()
+	defer s.adding.Unlock()
 	if s.ctx.Err() != nil {
 		return nil, errors.New("add a torrent: the session is closed")
 	}
-	if s.transfers[src.InfoHash] != nil {
+	if s.transfer(src.InfoHash) != nil {
 		return nil, fmt.Errorf("add torrent %s: it is there already", src.title())
 	}
-	t, err := newTransfer(&s.common, src, store, opts, func() { s.forget(src.InfoHash) })
+	t, err := newTransfer(&s.common, src, store, opts)
 	if err != nil {
 		return nil, fmt.Errorf("add torrent %s: %w", src.title(), err)
 	}
-	s.transfers[src.InfoHash] = t
 	return t, nil
 }
 
@@ -392,36 +352,27 @@ func (s *Session) Add(src Source, store storage.Store, opts Options) (*Transfer,
 // that it allows again can be used at once.
 func (s *Session) SetPolicy(p pathsel.Policy) {
 	s.policy.Store(&p)
-	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.transfers))
-	s.mu.Unlock()
-	for _, t := range all {
+	for _, t := range s.transfers.Range {
+		t := t.(*Transfer)
 		t.do(t.loop.connector.onPolicy)
 	}
 }
 
 // SetPEX turns peer exchange on or off: see Config.PEX. Peers that connected while it was off take
 // no messages of it.
-func (s *Session) SetPEX(on bool) { s.exchanges.on.Store(on) }
+func (s *Session) SetPEX(on bool) { s.pex.Store(on) }
 
 // SetDHT tells the session of this program's DHT nodes. The session tells all connected peers.
 func (s *Session) SetDHT(d DHT) { s.dht.Store(&d) }
 
-func (s *Session) forget(hash metainfo.Hash) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.transfers, hash)
-}
-
 // Close ends all transfers and connections, and waits for them. Close the stores after it: then the
 // data that was received is on disk.
 func (s *Session) Close() error {
-	s.mu.Lock()
+	s.adding.Lock()
 	s.stop()
-	all := slices.Collect(maps.Values(s.transfers))
-	s.mu.Unlock()
-	for _, t := range all {
-		t.Close()
+	s.adding.Unlock()
+	for _, t := range s.transfers.Range {
+		t.(*Transfer).Close()
 	}
 	errs := s.engine.Close()
 	s.inbound.close() // only now: the engine would report the end of its listener as an error

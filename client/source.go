@@ -145,20 +145,25 @@ func ParseTorrent(b []byte) (Source, error) {
 	if err != nil {
 		return Source{}, fmt.Errorf("it is not a torrent file, or not one that is accepted: %w", err)
 	}
-	info, layout, hybrid, err := parseInfo(s.infoBytes)
-	if err != nil {
-		return Source{}, err
-	}
-	if hybrid {
-		s.HashV2 = fmt.Sprintf("%x", sha256.Sum256(s.infoBytes))
-	}
 	hasURL := func(tier []string) bool {
 		return slices.ContainsFunc(tier, func(url string) bool { return url != "" })
 	}
 	if announce != "" && !slices.ContainsFunc(s.Trackers, hasURL) {
 		s.Trackers = [][]string{{announce}} // BEP 12: only without a list
 	}
-	s.InfoHash, s.Name, s.Info, s.Layout = metainfo.HashBytes(s.infoBytes), layout.Name, &info, layout
+	return s.withInfo(s.infoBytes)
+}
+
+// withInfo is the source with the torrent's info dictionary, and what is in it.
+func (s Source) withInfo(b []byte) (Source, error) {
+	info, layout, hybrid, err := parseInfo(b)
+	if err != nil {
+		return Source{}, err
+	}
+	if s.HashV2 = ""; hybrid {
+		s.HashV2 = fmt.Sprintf("%x", sha256.Sum256(b))
+	}
+	s.InfoHash, s.Name, s.Info, s.Layout, s.infoBytes = metainfo.HashBytes(b), layout.Name, &info, layout, b
 	return s, nil
 }
 
@@ -300,21 +305,22 @@ func withoutNumbers(uri string) string {
 	return at + "?" + strings.Join(parts, "&")
 }
 
-// torrentFile is the .torrent file of an info dictionary, without trackers.
-func torrentFile(info []byte) []byte { return slices.Concat([]byte("d4:info"), info, []byte("e")) }
-
 // WithKept is the source of a magnet link with the description that an earlier download into the
 // directory has stored there. If there is none, the source is unchanged.
 func (s Source) WithKept(dir string) Source {
 	if !s.IsMagnet() {
 		return s
 	}
-	if b, err := readTorrentFile(storage.KeptTorrent(dir, s.InfoHash)); err == nil {
-		if known, err := s.described(b); err == nil {
-			return known
-		}
+	b, err := readTorrentFile(storage.KeptTorrent(dir, s.InfoHash))
+	if err != nil {
+		return s
 	}
-	return s // if it is damaged, peers send it again
+	known, err := ParseTorrent(b)
+	if err != nil || known.InfoHash != s.InfoHash {
+		return s // it is damaged, and peers send it again
+	}
+	known.Trackers, known.WebSeeds, known.Peers = s.Trackers, s.WebSeeds, s.Peers
+	return known
 }
 
 // readTorrentFile reads a .torrent file. Of one that is too large it reads enough for ParseTorrent
@@ -326,19 +332,6 @@ func readTorrentFile(name string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, MaxTorrentFile+1))
-}
-
-// described is the source of a magnet link with the description in a .torrent file.
-func (s Source) described(torrent []byte) (Source, error) {
-	known, err := ParseTorrent(torrent)
-	if err != nil {
-		return s, err
-	}
-	if known.InfoHash != s.InfoHash {
-		return s, fmt.Errorf("it is another torrent, %s", known.InfoHash)
-	}
-	known.Trackers, known.WebSeeds, known.Peers = s.Trackers, s.WebSeeds, s.Peers
-	return known, nil
 }
 
 // Magnet is the magnet link of the torrent, with the peers.
@@ -370,7 +363,7 @@ func (s Source) Torrent() []byte {
 	if s.IsMagnet() {
 		return nil
 	}
-	return torrentFile(s.infoBytes)
+	return slices.Concat([]byte("d4:info"), s.infoBytes, []byte("e"))
 }
 
 // of is peer for a web seed of that torrent: it also refuses the kind httpseeds.

@@ -16,13 +16,6 @@ type superSeeder struct {
 	plan *revelation // nil: not begun
 }
 
-// watch has the gauges note what peers say of their pieces.
-func (s *superSeeder) watch() {
-	if pieces, _ := s.torrent.Size(); s.conceals.Load() && pieces > 0 {
-		s.gauges.watch(s.source.InfoHash, pieces, s.inbox.touch)
-	}
-}
-
 // view is the input of the next step, and the connections of each peer in it.
 func (s *superSeeder) view() (there []viewing, links map[pathsel.PeerID][]*link) {
 	links = map[pathsel.PeerID][]*link{}
@@ -41,9 +34,7 @@ func (s *superSeeder) view() (there []viewing, links map[pathsel.PeerID][]*link)
 		v.rate += r.out.rate / 8
 		v.rtt = max(v.rtt, r.seen.RTT)
 		links[id] = append(links[id], l)
-		if g := s.gauges.find(l.addr); g != nil {
-			v.news = append(v.news, g.takeNews())
-		}
+		v.news = append(v.news, l.gauge.Load().takeNews())
 	}
 	return there, links
 }
@@ -59,13 +50,12 @@ func (s *superSeeder) reveal() {
 	}
 	if s.plan == nil {
 		pieces, _ := s.torrent.Size()
-		s.plan = newRevelation(pieces, s.described.Load().layout.PieceLength, s.seed)
+		s.plan = newRevelation(pieces, s.described.Load().Layout.PieceLength, s.seed)
 	}
 	there, links := s.view()
 	show := s.plan.step(time.Now(), there)
 	if s.mode == AutoSuperSeeding && s.plan.complete() {
 		s.log.Info("another peer has everything: all peers see all pieces from now on")
-		s.gauges.unwatch(s.source.InfoHash)
 		s.conceals.Store(false)
 		s.showAll()
 		return

@@ -18,27 +18,25 @@ type Transfer struct {
 	stop context.CancelCauseFunc
 }
 
-// newTransfer begins a transfer. It calls onEnd when the transfer has ended.
-func newTransfer(x *common, src Source, store storage.Store, opts Options, onEnd func()) (*Transfer, error) {
+// newTransfer begins a transfer, which is one of x.transfers until it ends.
+func newTransfer(x *common, src Source, store storage.Store, opts Options) (*Transfer, error) {
 	c := newCore(x, src, store, opts)
-	t := &Transfer{core: c, loop: newLoop(c, opts, onEnd)}
+	t := &Transfer{core: c, loop: newLoop(c, opts)}
 	c.ctx, t.stop = context.WithCancelCause(x.ctx)
 	peers, err := c.firstPeers(opts.Peers)
 	if err == nil && !src.IsMagnet() && !opts.Describe {
 		err = opts.Selection.Check(src.Layout)
 	}
 	if err == nil {
+		x.transfers.Store(src.InfoHash, t) // before the engine calls back
 		err = t.loop.register()
 	}
 	if err != nil {
 		t.stop(nil)
+		x.transfers.Delete(src.InfoHash)
+		close(t.loop.ended)
 		return nil, err
 	}
-	x.gauges.onUseful(src.InfoHash, func(piece, begin, length int, from pathsel.Origin) {
-		c.blame.received(piece, begin, length, suspectOf(from))
-	})
-	t.loop.seeder.watch()
-	t.loop.exchanger.begin()
 	t.Found(FromEarlier, opts.Known...)
 	c.inbox.put(func() { t.loop.connector.addAll(peers, FromUser, false) })
 	go t.loop.run()

@@ -170,7 +170,7 @@ func (e *trialRunner) hashed(piece int, right bool) {
 		if d == nil {
 			return
 		}
-		_, length := d.layout.PieceRange(piece)
+		_, length := d.Layout.PieceRange(piece)
 		if senders = e.blame.sendersOf(piece, blocksIn(length)); senders == nil {
 			return
 		}
@@ -203,15 +203,15 @@ func (e *trialRunner) look() {
 	var there []witness
 	links := map[engineAddr]*link{}
 	for r := range e.peers.connected() {
-		g := e.gauges.find(r.link.addr)
-		if g == nil || !r.link.Filter.CouldAsk() {
+		if !r.link.Filter.CouldAsk() {
 			continue
 		}
-		st := g.conn.Stats()
+		conn := r.link.gauge.Load().conn
+		st := conn.Stats()
 		links[r.link.addr] = r.link
 		there = append(there, witness{
 			addr: r.link.addr, suspect: suspectOf(r.link.Origin()), good: st.PiecesDirtiedGood.Int64(),
-			has: func(piece int) bool { return g.conn.Pieces().Contains(uint32(piece)) },
+			has: func(piece int) bool { return conn.Pieces().Contains(uint32(piece)) },
 		})
 	}
 	var suspended map[engineAddr]bool

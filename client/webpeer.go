@@ -12,17 +12,16 @@ import (
 	"braid/client/webseed"
 	"braid/pathsel"
 	"braid/scionnet"
-	"braid/storage"
 )
 
 // webTransport reaches the web seeds of one transfer. A web seed on IP has one path, and one on
 // SCION the paths to its AS.
 type webTransport struct {
-	source Source
-	log    *slog.Logger
-	port   *webPort
-	layout func() (l storage.Layout, ok bool) // false: it is not known yet what is in the torrent
-	urls   map[Peer]*url.URL
+	source    Source
+	described func() *Source // nil: it is not known yet what is in the torrent
+	log       *slog.Logger
+	port      *webPort
+	urls      map[Peer]*url.URL
 }
 
 // webPort is the port of a session for HTTP/3 over SCION. It is opened when it is first needed.
@@ -117,9 +116,8 @@ func (t *webTransport) Revoked(p pathsel.Path) time.Time {
 }
 
 func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
-	layout, ok := t.layout()
-	u := t.urls[p]
-	if !ok || u == nil {
+	known, u := t.described(), t.urls[p]
+	if known == nil || u == nil {
 		return nil, errors.New("not a web seed of this torrent, or it is not known yet what is in the torrent")
 	}
 	c := &http.Client{CheckRedirect: (*redirectGuard)(nil).check}
@@ -136,7 +134,7 @@ func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *s
 		c.Transport, c.CheckRedirect, end = over, check, over.CloseIdleConnections
 	}
 	conn, err := webseed.Open(ctx, webseed.Config{
-		URL: u, InfoHash: t.source.InfoHash, Layout: layout, Client: c,
+		URL: u, InfoHash: t.source.InfoHash, Layout: known.Layout, Client: c,
 	})
 	if err != nil {
 		end()

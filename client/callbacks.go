@@ -1,0 +1,175 @@
+package client
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/anacrolix/torrent"
+	"github.com/anacrolix/torrent/metainfo"
+	pp "github.com/anacrolix/torrent/peer_protocol"
+)
+
+// callbacks says which callback of the engine goes where: to the gauge of the connection, and to
+// the transfer of its torrent. The engine holds its lock while it calls them, except
+// CompletedHandshake, so they must not wait.
+func (c *common) callbacks() torrent.Callbacks {
+	type event = torrent.PeerRequestEvent
+	return torrent.Callbacks{
+		CompletedHandshake:           c.handshaken,
+		PeerConnAdded:                []func(*torrent.PeerConn){c.connAdded},
+		ReadExtendedHandshake:        c.extendedHandshake,
+		PeerConnReadExtensionMessage: []func(torrent.PeerConnReadExtensionMessageEvent){c.extended},
+		ReadMessage:                  c.message,
+		SentRequest:                  []func(event){func(e event) { c.gauges.count(e.Peer, 1) }},
+		DeletedRequest:               []func(event){func(e event) { c.gauges.count(e.Peer, -1) }},
+		ReceivedUsefulData:           []func(torrent.ReceivedUsefulDataEvent){c.usefulBlock},
+		PeerClosed:                   []func(*torrent.Peer){c.connClosed},
+	}
+}
+
+// transfer is the transfer of the torrent; nil if there is none.
+func (c *common) transfer(hash metainfo.Hash) *Transfer {
+	t, _ := c.transfers.Load(hash)
+	found, _ := t.(*Transfer)
+	return found
+}
+
+// handshaken is called when both sides have named a torrent. Until then, nobody knows for which
+// torrent an accepted connection is.
+func (c *common) handshaken(p *torrent.PeerConn, hash metainfo.Hash) {
+	t := c.transfer(hash)
+	at, _ := p.RemoteAddr.(engineAddr)
+	l := c.offers.linkAt(at)
+	if l == nil {
+		return // the connection has ended meanwhile
+	}
+	if t == nil {
+		if l.accepted { // for the v2 hash of a hybrid, which the engine knows and braid does not speak
+			l.Close()
+		}
+		return
+	}
+	l.Filter.UseDisk(t.store)
+	l.LimitBy(t.loop.options.Limiter)
+	if !l.accepted {
+		t.inbox.put(func() { t.loop.connector.onGreeted(l) })
+		return
+	}
+	if t.conceals.Load() {
+		l.Filter.Conceal() // next, the engine would tell the peer its pieces
+	}
+	l.Greet()
+	t.inbox.put(func() { t.loop.connector.onAccepted(l) })
+}
+
+// connAdded makes the gauge of a connection, and chooses the extensions that it offers to the peer.
+func (c *common) connAdded(p *torrent.PeerConn) {
+	if c.maxRequests > 0 {
+		p.PeerMaxRequests = c.maxRequests
+	}
+	p.LocalLtepProtocolMap = metadataOnly
+	at, _ := p.RemoteAddr.(engineAddr)
+	l := c.offers.linkAt(at)
+	if l == nil {
+		return // the connection has ended meanwhile
+	}
+	x := &gauge{conn: anacrolixConn{p}, link: l, peak: peakRequests(&p.Peer)}
+	x.deepen()
+	c.gauges.byPeer.Store(&p.Peer, x)
+	l.gauge.Store(x)
+	if t := c.transfer(p.Torrent().InfoHash()); t != nil && c.pex.Load() && !t.isPrivate() {
+		p.LocalLtepProtocolMap = t.loop.exchanger.extensions(l.transport)
+	}
+}
+
+func (c *common) connClosed(p *torrent.Peer) {
+	c.gauges.byPeer.Delete(p)
+	if conn, ok := p.TryAsPeerConn(); ok && p.Torrent() != nil {
+		if f := c.fetching(conn); f != nil {
+			f.leave(conn)
+		}
+	}
+}
+
+// fetching fetches the description of the connection's torrent; nil: it is known.
+func (c *common) fetching(p *torrent.PeerConn) *metadata {
+	if t := c.transfer(p.Torrent().InfoHash()); t != nil {
+		return t.fetching.Load()
+	}
+	return nil
+}
+
+// extendedHandshake takes what a peer says of itself (BEP 10). It makes the engine believe that the
+// peer accepts one outstanding request less than it says (reqq): Transmission before 4.0 rejects
+// the last one, ten seconds later.
+func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) {
+	if m.Reqq > 1 {
+		m.Reqq--
+	}
+	if c.maxRequests > 0 {
+		m.Reqq = min(cmp.Or(m.Reqq, c.maxRequests), c.maxRequests)
+	}
+	x := c.gauges.of(&p.Peer)
+	if x != nil {
+		x.greeted(m)
+	}
+	if f := c.fetching(p); f != nil {
+		if x != nil && m.M[pp.ExtensionNameMetadata] != 0 {
+			f.greeted(p, x.link.addr, m.MetadataSize)
+		}
+		m.MetadataSize = 0 // so that the engine asks for nothing
+	}
+}
+
+// extended takes a message of an extension (BEP 10), which comes under the number that
+// exchanger.extensions has given it.
+func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
+	p, n := e.PeerConn, int(e.ExtensionNumber)
+	if n == metadataExtension {
+		if f := c.fetching(p); f != nil {
+			f.received(p, e.Payload)
+			return
+		}
+		// Late pieces must not reach the engine: it drops peers that send pieces without being asked.
+		p.LocalLtepProtocolMap = metadataByUs
+		if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
+			p.LocalLtepProtocolMap = metadataByEngine
+		}
+		return
+	}
+	t, x := c.transfer(p.Torrent().InfoHash()), c.gauges.of(&p.Peer)
+	isPEX := metadataExtension < n && n <= metadataExtension+int(pexKinds)
+	if isPEX && len(e.Payload) <= maxPEX && t != nil && x != nil {
+		payload := slices.Clone(e.Payload)
+		t.inbox.put(func() { t.loop.exchanger.onMessage(x.link, payload) })
+	}
+}
+
+func (c *common) message(p *torrent.PeerConn, m *pp.Message) {
+	x := c.gauges.of(&p.Peer)
+	if m.Keepalive || x == nil {
+		return
+	}
+	switch m.Type {
+	case pp.Choke, pp.Unchoke:
+		x.unchoked.Store(m.Type == pp.Unchoke)
+	case pp.Port:
+		x.node.Store(uint32(m.Port))
+	case pp.Have, pp.Bitfield, pp.HaveAll, pp.Request: // for superSeeder
+		t := c.transfer(p.Torrent().InfoHash())
+		if t == nil || !t.conceals.Load() {
+			return
+		}
+		if d := t.described.Load(); d != nil && x.hear(m, d.Layout.Pieces()) {
+			t.inbox.touch()
+		}
+	}
+}
+
+func (c *common) usefulBlock(e torrent.ReceivedUsefulDataEvent) {
+	x, t := c.gauges.of(e.Peer), c.transfer(e.Peer.Torrent().InfoHash())
+	if x != nil && t != nil {
+		m := e.Message
+		t.blame.received(int(m.Index), int(m.Begin), len(m.Piece), suspectOf(x.link.Origin()))
+	}
+}
