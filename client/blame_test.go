@@ -385,7 +385,7 @@ type disguised struct {
 
 func (d disguised) Peer() Peer             { return d.as }
 func (d disguised) Key() *scionnet.PeerKey { return &scionnet.PeerKey{1} }
-func (d disguised) Proven() bool           { return false }
+func (d disguised) Origin() pathsel.Origin { return pathsel.OriginUnproven(string(d.Key()[:])) }
 
 // A peer that claims another's address sends wrong pieces. It is banned by its key, and the other
 // one is not: the download completes from it.
@@ -415,7 +415,7 @@ func TestWrongPiecesInAnothersName(t *testing.T) {
 	if _, err := villain.Add(src, openLiar(bad, pieces-1), Options{Peers: leecher.Listening()}); err != nil {
 		t.Fatal(err)
 	}
-	key := suspectOf(originOf(disguised{}))
+	key := suspectOf(disguised{}.Origin())
 	until(t, tr, "banned", func(Progress) bool { return leecher.offers.isBanned(key) })
 	tr.AddPeers(honest.Listening()...)
 	wait(t, tr)

@@ -24,8 +24,14 @@ type pipeWire struct {
 
 func (w *pipeWire) Peer() Peer             { return w.peer }
 func (w *pipeWire) Key() *scionnet.PeerKey { return nil }
-func (w *pipeWire) Proven() bool           { return !w.claimed.Load() }
 func (w *pipeWire) Measure() Measurement   { return Measurement{} }
+
+func (w *pipeWire) Origin() pathsel.Origin {
+	if w.claimed.Load() {
+		return pathsel.OriginUnproven("")
+	}
+	return w.peer.origin()
+}
 
 func (w *pipeWire) Path() pathsel.Path {
 	if p := w.path.Load(); p != nil {

@@ -47,27 +47,7 @@ func (l *link) log(log *slog.Logger) *slog.Logger {
 }
 
 // Proven tells whether the peer is at that address, and does not only say so.
-func (l *link) Proven() bool { return l.below.Proven() }
-
-// originWire adds to a transport's connection what package wire wants to know: where it comes from.
-type originWire struct{ Wire }
-
-func (w originWire) Origin() pathsel.Origin { return originOf(w.Wire) }
-
-// originOf is where a connection comes from: see pathsel.Origin. It changes at most once, when a
-// claimed ISD-AS is proven.
-func originOf(w Wire) pathsel.Origin {
-	key := ""
-	if k := w.Key(); k != nil {
-		key = string(k[:])
-	}
-	if !w.Proven() {
-		return pathsel.OriginUnproven(key)
-	}
-	o := w.Peer().origin()
-	o.Key = key
-	return o
-}
+func (l *link) Proven() bool { return l.Origin().Net != pathsel.Unproven }
 
 // addrOfAccepted is the engine address of an accepted connection. If there is a key, the address is
 // made of the key: the peer may only claim the address of its host, and the engine must not ban

@@ -292,7 +292,7 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 		w.Close()
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
-	x, err := wire.Dialled(ctx, originWire{w}, wire.Options{
+	x, err := wire.Dialled(ctx, w, wire.Options{
 		Addr: o.addr, Limits: o.offers.limits, Obfuscate: o.obfuscate, OnClose: unbind,
 	})
 	if err != nil {

@@ -212,3 +212,12 @@ func (p Peer) origin() pathsel.Origin {
 	// A name costs nothing and can have any address: all names count as one network.
 	return pathsel.Origin{Net: "names", Host: "name " + p.host}
 }
+
+// originOf is where a connection with that peer and its key comes from; nil: it has none.
+func originOf(p Peer, key *scionnet.PeerKey) pathsel.Origin {
+	o := p.origin()
+	if key != nil {
+		o.Key = string(key[:])
+	}
+	return o
+}

@@ -117,7 +117,7 @@ func TestAdmitProperties(t *testing.T) {
 
 // linkOf makes a link of an accepted connection.
 func linkOf(w Wire, transport string, f engineAddr, onClose func()) *link {
-	return newLink(wire.Accepted(originWire{w}, wire.Options{Addr: f, OnClose: onClose}), w, transport, f)
+	return newLink(wire.Accepted(w, wire.Options{Addr: f, OnClose: onClose}), w, transport, f)
 }
 
 // Ten hosts connect 1100 times and say nothing, over TCP. The next peers are taken in, over TCP as

@@ -71,4 +71,12 @@ func (w scionWire) Key() *scionnet.PeerKey {
 	return &k
 }
 
+func (w scionWire) Origin() pathsel.Origin {
+	key := w.PeerKey()
+	if !w.Proven() {
+		return pathsel.OriginUnproven(string(key[:]))
+	}
+	return originOf(w.Peer(), &key)
+}
+
 func (w scionWire) Measure() Measurement { return w.Stats() }

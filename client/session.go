@@ -299,7 +299,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	if !s.offers.mayBe(w.Peer(), w.Key()) {
 		return errKeyChanged
 	}
-	if s.offers.isBanned(suspectOf(originOf(w))) {
+	if s.offers.isBanned(suspectOf(w.Origin())) {
 		return errBanned
 	}
 	at, err := s.offers.takeSlot(addrOfAccepted(w))
@@ -307,7 +307,7 @@ func (s *Session) welcome(t Transport, w Wire) error {
 		return err
 	}
 	var l *link
-	l = newLink(wire.Accepted(originWire{w}, wire.Options{
+	l = newLink(wire.Accepted(w, wire.Options{
 		Addr: at, Limits: s.offers.limits, InfoHashes: s.infoHashes, OnClose: func() {
 			s.inbound.remove(l)
 			s.offers.freeSlot(at)

@@ -49,7 +49,7 @@ type simulatedWire struct {
 func (w simulatedWire) Peer() Peer             { return w.peer }
 func (w simulatedWire) Path() pathsel.Path     { return pathsel.Path{} }
 func (w simulatedWire) Key() *scionnet.PeerKey { return nil }
-func (w simulatedWire) Proven() bool           { return true }
+func (w simulatedWire) Origin() pathsel.Origin { return w.peer.origin() }
 func (w simulatedWire) Measure() Measurement   { return Measurement{RTT: w.trip} }
 
 // simulateDownload downloads the data from the peers, and returns how long that took. Meanwhile it

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net"
 	"time"
 
 	"braid/client/wire"
@@ -45,16 +44,10 @@ const maxAccepted = 1024
 
 // Wire is one live connection over one path.
 type Wire interface {
-	net.Conn
-	// Peer is the address of the other side, as far as the transport shows it.
+	wire.Conn
+	// Peer is the address of the other side, as far as the transport shows it. On SCION it is only
+	// claimed until Origin is proven.
 	Peer() Peer
-	// Path is the connection's path as far as it is known by now.
-	Path() pathsel.Path
-	// Key is the key that the peer has proved to have; nil on transports without keys.
-	Key() *scionnet.PeerKey
-	// Proven tells whether the peer is known to be at the address Peer. It may become true later.
-	Proven() bool
-	Measure() Measurement
 }
 
 // remote is the part of a Wire that a transport knows from the beginning.
@@ -68,7 +61,7 @@ type remote struct {
 func (r *remote) Peer() Peer             { return r.peer }
 func (r *remote) Path() pathsel.Path     { return r.path }
 func (r *remote) Key() *scionnet.PeerKey { return r.key }
-func (r *remote) Proven() bool           { return true } // the handshake went there and back
+func (r *remote) Origin() pathsel.Origin { return originOf(r.peer, r.key) }
 
 // Measurement is what a transport knows of a connection. What it does not know is zero.
 type Measurement = wire.Measurement
