@@ -382,9 +382,8 @@ func (s *pathState) sample(now time.Time) {
 		s.seen = s.link.Measure()
 		c.RTT = s.seen.RTT
 		x.RTT, x.RTTVar = s.seen.RTT, s.seen.RTTVar
-		x.PacketsSent, x.PacketsLost, x.PacketsReceived = s.seen.PacketsSent, s.seen.PacketsLost, s.seen.PacketsReceived
-		x.Congestion, x.Window = s.seen.Congestion.State, s.seen.Window
-		x.DeliveryRate, x.PacingRate = s.seen.DeliveryRate, s.seen.PacingRate
+		x.PacketsSent, x.PacketsLost = s.seen.PacketsSent, s.seen.PacketsLost
+		x.PacketsReceived = s.seen.PacketsReceived
 		if g := s.link.gauge.Load(); g != nil {
 			st := g.conn.Stats()
 			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0

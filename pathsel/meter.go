@@ -8,35 +8,20 @@ import (
 // Sample is one reading of a connection's counters. Readings come in order of time, one every 100
 // ms to 250 ms, and at every change of State or Choked.
 type Sample struct {
-	At time.Time `json:"at"`
-	// State of the path-level peer; only Active and Probing carry pieces.
-	State State `json:"state"`
-	// Choked tells whether the remote refuses to serve us now.
-	Choked bool `json:"choked,omitempty"`
-	// Outstanding is the number of requests that were sent and not yet answered.
-	Outstanding int `json:"outstanding"`
+	At          time.Time
+	State       State // of the path-level peer; only Active and Probing carry pieces
+	Choked      bool  // the remote refuses to serve us now
+	Outstanding int   // requests that were sent and not yet answered
 	// BytesRead and Wasted are totals of payload bytes: all bytes read, and the unneeded bytes
 	// among them (duplicates, and blocks of a piece that failed its hash).
-	BytesRead uint64 `json:"bytes_read"`
-	Wasted    uint64 `json:"wasted,omitempty"`
+	BytesRead, Wasted uint64
 	// PacketsSent and PacketsLost are the transport's totals. A receiver sends few packets, so they
 	// only show loss in the direction to the peer.
-	PacketsSent uint64 `json:"packets_sent,omitempty"`
-	PacketsLost uint64 `json:"packets_lost,omitempty"`
-	// PacketsReceived is the transport's total of received packets; 0 if the transport does not
-	// count them.
-	PacketsReceived uint64 `json:"packets_received,omitempty"`
+	PacketsSent, PacketsLost uint64
+	// PacketsReceived is the transport's total; 0 if the transport does not count them.
+	PacketsReceived uint64
 	// RTT is the smoothed round-trip time, RTTVar its mean deviation; 0 when unknown.
-	RTT    time.Duration `json:"rtt_ns,omitempty"`
-	RTTVar time.Duration `json:"rtt_var_ns,omitempty"`
-	// Congestion is the state of this side's congestion controller. Window is how many bytes it
-	// allows in flight. DeliveryRate is what the path has recently delivered, and PacingRate how
-	// fast packets leave, both in bytes per second. They are shown to people; no selector uses
-	// them.
-	Congestion   string  `json:"congestion,omitempty"`
-	Window       int     `json:"window,omitempty"`
-	DeliveryRate float64 `json:"delivery_rate,omitempty"`
-	PacingRate   float64 `json:"pacing_rate,omitempty"`
+	RTT, RTTVar time.Duration
 }
 
 // Slot is the measurement of a connection in one slot of time.
@@ -86,7 +71,7 @@ func Grace(rtt time.Duration) time.Duration { return max(1500*time.Millisecond, 
 // and leaves the old one unchanged. The zero value is ready to use. Keep it when the connection is
 // replaced, since the totals in the samples continue.
 type Meter struct {
-	Slots []Slot `json:"slots,omitempty"`
+	Slots []Slot // the oldest first
 
 	last    Sample
 	current Slot
