@@ -22,7 +22,6 @@ type hopPredicate struct {
 	isd     uint16
 	as      uint64
 	in, out uint64 // where a path enters the AS, and where it leaves the AS
-	both    bool   // in and out were given separately
 }
 
 // ParseACL reads the entries of an ACL, separated by white space or commas. An entry is + (allow)
@@ -119,18 +118,15 @@ func parseHopPredicate(s string) (hopPredicate, error) {
 	if !hasID {
 		return h, nil
 	}
-	in, out, both := strings.Cut(ids, ",")
-	if !both {
+	in, out, isPair := strings.Cut(ids, ",")
+	if !isPair {
 		out = in
 	}
-	h.both = both
-	for _, id := range []struct {
-		text string
-		to   *uint64
-	}{{in, &h.in}, {out, &h.out}} {
-		if *id.to, err = strconv.ParseUint(id.text, 10, 16); err != nil {
-			return fail("interface must be a number from 0 to 65535, or two such numbers with a comma between them")
-		}
+	if h.in, err = strconv.ParseUint(in, 10, 16); err == nil {
+		h.out, err = strconv.ParseUint(out, 10, 16)
+	}
+	if err != nil {
+		return fail("interface must be a number from 0 to 65535, or two such numbers with a comma between them")
 	}
 	if h.as == 0 && (h.in != 0 || h.out != 0) {
 		return fail("an interface ID is only valid together with an AS")
@@ -151,7 +147,7 @@ func (h hopPredicate) matches(f Interface, ingress bool) bool {
 func (h hopPredicate) String() string {
 	_, as, _ := strings.Cut(IA(h.as).String(), "-")
 	ids := strconv.FormatUint(h.in, 10)
-	if h.both {
+	if h.in != h.out {
 		ids += "," + strconv.FormatUint(h.out, 10)
 	}
 	return fmt.Sprintf("%d-%s#%s", h.isd, as, ids)

@@ -139,26 +139,24 @@ func (a *adaptation) current(i int) Estimate {
 }
 func (a *adaptation) carries(i int) bool { return a.state[i].Carries() }
 
-// where lists the peer's candidates in any of the states, in the order of the view.
-func (a *adaptation) where(p *peerView, states ...State) []int {
-	var out []int
+// those lists the peer's candidates for which f is true, in the order of the view.
+func (p *peerView) those(f func(i int) bool) (out []int) {
 	for _, i := range p.members {
-		if slices.Contains(states, a.state[i]) {
+		if f(i) {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
+// where lists the peer's candidates in any of the states.
+func (a *adaptation) where(p *peerView, states ...State) []int {
+	return p.those(func(i int) bool { return slices.Contains(states, a.state[i]) })
+}
+
 // places returns how many more connections the budget allows for this peer.
 func (a *adaptation) places(p *peerView) int {
-	n := a.v.MaxPaths
-	for _, i := range p.members {
-		if a.state[i].Open() {
-			n--
-		}
-	}
-	return n
+	return a.v.MaxPaths - len(p.those(func(i int) bool { return a.state[i].Open() }))
 }
 
 // carried returns the peer's measured rate in bytes per second, summed over its connections.
@@ -173,12 +171,7 @@ func (a *adaptation) carried(p *peerView) (sum float64) {
 
 // changing reports whether an earlier rule has already decided something for this peer.
 func (a *adaptation) changing(p *peerView) bool {
-	for _, i := range p.members {
-		if a.decided[i] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.members, func(i int) bool { return a.decided[i] })
 }
 
 // least and most return the candidate with the smallest or largest figure, or -1 if there are no

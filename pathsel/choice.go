@@ -34,12 +34,7 @@ func (a *adaptation) choose(p *peerView) {
 // preference first, then by hint or prospect (see next); -1 if there is none. free tells whether it
 // gets a free place or replaces another path.
 func (a *adaptation) firstChoice(p *peerView, free bool) int {
-	var of []int
-	for _, i := range p.members {
-		if a.mem(i).Why == Used && a.mayOpen(i) {
-			of = append(of, i)
-		}
-	}
+	of := p.those(func(i int) bool { return a.mem(i).Why == Used && a.mayOpen(i) })
 	if !p.Started {
 		open := a.where(p, Opening, Active)
 		of = slices.DeleteFunc(of, func(i int) bool { return a.sharesAny(i, open) })
@@ -68,12 +63,7 @@ func (a *adaptation) draw(of []int, n int, weight func(int) float64) int {
 // bestRotated returns the fastest path among those that were closed to make room; -1 if there is
 // none.
 func (a *adaptation) bestRotated(p *peerView) int {
-	var of []int
-	for _, i := range p.members {
-		if a.mem(i).Why == Rotated && a.mayOpen(i) {
-			of = append(of, i)
-		}
-	}
+	of := p.those(func(i int) bool { return a.mem(i).Why == Rotated && a.mayOpen(i) })
 	return most(of, func(i int) float64 { return a.known(i).Rate })
 }
 
@@ -108,13 +98,10 @@ func (a *adaptation) prospect(p *peerView, i int) float64 {
 }
 
 // sharing counts the peer's other open paths that use one of the path's links.
-func (a *adaptation) sharing(p *peerView, i int) (n int) {
-	for _, j := range p.members {
-		if j != i && a.state[j].Open() && sharesLink(&a.cand(i).Path, &a.cand(j).Path) {
-			n++
-		}
-	}
-	return n
+func (a *adaptation) sharing(p *peerView, i int) int {
+	return len(p.those(func(j int) bool {
+		return j != i && a.state[j].Open() && sharesLink(&a.cand(i).Path, &a.cand(j).Path)
+	}))
 }
 
 // announced describes an unused path, as the reason for opening it.

@@ -80,12 +80,10 @@ func (a *adaptation) use(i int, reason string) {
 // stepIn returns the best path of a group once no connection uses its links any more.
 func (a *adaptation) stepIn(p *peerView) {
 	for {
-		var of []int
-		for _, i := range a.where(p, Parked) {
-			if rest, _ := a.sharers([]int{i}); a.mem(i).Why == Shared && len(rest) == 0 && broken(*a.cand(i)) == "" {
-				of = append(of, i)
-			}
-		}
+		of := slices.DeleteFunc(a.where(p, Parked), func(i int) bool {
+			rest, _ := a.sharers([]int{i})
+			return a.mem(i).Why != Shared || len(rest) > 0 || broken(*a.cand(i)) != ""
+		})
 		i := most(of, func(i int) float64 { return a.known(i).Rate })
 		if i < 0 || a.decided[i] {
 			return
@@ -158,15 +156,11 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 // probed reports whether a group of any peer is being probed on a link of these candidates. Two
 // experiments on one link could not be told apart.
 func (a *adaptation) probed(of []int) bool {
-	for k := range a.peers {
-		g := a.peers[k].Group
-		for _, j := range a.peers[k].members {
-			if g != nil && slices.Contains(g.Keys, a.cand(j).Key) && a.sharesAny(j, of) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.peers, func(p peerView) bool {
+		return p.Group != nil && slices.ContainsFunc(p.members, func(j int) bool {
+			return slices.Contains(p.Group.Keys, a.cand(j).Key) && a.sharesAny(j, of)
+		})
+	})
 }
 
 // restDropped reports whether the connections that carried the path's share no longer do.

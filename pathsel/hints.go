@@ -1,6 +1,9 @@
 package pathsel
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Hints are paths that a tracker recommends to try first, best first, for each destination AS. They
 // come from strangers, so they only change the order of first tries. Hints for unknown paths are
@@ -15,11 +18,8 @@ func (h Hints) Rank(p Path) int { return slices.Index(h[p.Dst], p.Fingerprint) +
 // stay unchanged.
 func (h Hints) Merge(newer Hints) Hints {
 	out := make(Hints, len(h)+len(newer))
-	for _, from := range []Hints{h, newer} {
-		for ia, paths := range from {
-			out[ia] = paths
-		}
-	}
+	maps.Copy(out, h)
+	maps.Copy(out, newer)
 	return out
 }
 

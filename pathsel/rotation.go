@@ -120,11 +120,9 @@ func (a *adaptation) quiet() {
 // longestOut returns the closed path that has been unused for longest and is due; -1 if there is
 // none.
 func (a *adaptation) longestOut(p *peerView) int {
-	var of []int
-	for _, i := range p.members {
-		if m := a.mem(i); m.Why != Used && !a.v.Now.Before(m.Next) && a.mayOpen(i) {
-			of = append(of, i)
-		}
-	}
+	of := p.those(func(i int) bool {
+		m := a.mem(i)
+		return m.Why != Used && !a.v.Now.Before(m.Next) && a.mayOpen(i)
+	})
 	return least(of, func(i int) float64 { return float64(a.mem(i).Tried.UnixMilli()) })
 }

@@ -252,13 +252,8 @@ func (c Config) unrestricted(name string) (Selector, error) {
 // dead path costs a handshake every second.
 func RetryDelay(failures int) time.Duration {
 	const first, most = time.Second, 30 * time.Second
-	if failures <= 1 {
-		return first
-	}
-	if failures > 5 {
-		return most
-	}
-	return first << (failures - 1)
+	doublings := min(max(0, failures-1), 5)
+	return min(first<<doublings, most)
 }
 
 // Map returns the path-level peers of an address-level peer: the first max different paths in the

@@ -433,29 +433,24 @@ func distribute(active []Upload, rates map[string]float64) map[string]bool {
 		active: active, open: make([]bool, len(active)),
 		users: map[Interface]int{}, capacity: map[Interface]float64{},
 	}
-	peersOn := map[Interface]map[PeerID]bool{}
+	peerOn, contested := map[Interface]PeerID{}, false
 	for i, u := range active {
 		d.open[i] = true
 		for _, l := range u.Links {
 			d.users[l]++
 			d.capacity[l] += rates[u.Conn]
-			if peersOn[l] == nil {
-				peersOn[l] = map[PeerID]bool{}
-			}
-			peersOn[l][u.Peer] = true
+			other, used := peerOn[l]
+			contested = contested || used && other != u.Peer
+			peerOn[l] = u.Peer
 		}
+	}
+	if !contested {
+		return nil
 	}
 	for l := range d.capacity {
 		if d.leadsOn(l, rates) {
 			d.capacity[l] = math.Inf(1)
 		}
-	}
-	contested := false
-	for _, on := range peersOn {
-		contested = contested || len(on) > 1
-	}
-	if !contested {
-		return nil
 	}
 	all, overlaps := sharesOf(d.shares()), d.overlaps()
 	d.deal()

@@ -118,12 +118,9 @@ func (s slots) Decide(v View) Plan {
 
 // handshakesDone reports whether no handshake is pending.
 func (s slots) handshakesDone(v View) bool {
-	for _, c := range v.Candidates {
-		if c.State == Opening || c.State == Idle {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v.Candidates, func(c Candidate) bool {
+		return c.State == Opening || c.State == Idle
+	})
 }
 
 // initial closes slow paths by their handshakes: twice the time is half the weight.

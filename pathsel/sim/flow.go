@@ -3,6 +3,7 @@ package sim
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -41,14 +42,7 @@ func newFlow(hops []*link) *flow {
 	return f
 }
 
-func (f *flow) alive() bool {
-	for _, l := range f.hops {
-		if l.dead() {
-			return false
-		}
-	}
-	return true
-}
+func (f *flow) alive() bool { return !slices.ContainsFunc(f.hops, (*link).dead) }
 
 // rtt returns the round-trip time in seconds with the current queues.
 func (f *flow) rtt() float64 {
@@ -82,7 +76,7 @@ func (f *flow) send(at time.Duration, dt float64) {
 
 // move applies what the links accepted and forwarded. Losses and deliveries change the window.
 func (f *flow) move(at time.Duration, dt float64, random *rand.Rand) {
-	var lost, pass, got float64
+	var lost, pass float64
 	for h, l := range f.hops {
 		arrives := f.in[h]
 		lost += arrives * (1 - l.accept) / packet
@@ -100,7 +94,7 @@ func (f *flow) move(at time.Duration, dt float64, random *rand.Rand) {
 		}
 	}
 	// in[h] now holds what left hop h-1; it arrives in the next step.
-	got = pass
+	got := pass
 	f.delivered += got
 	if got > 0 {
 		f.lastDelivery = at
