@@ -88,17 +88,21 @@ type connectedPeers struct {
 type target struct {
 	Name     string // address or URL
 	Tracker  bool
-	SCION    bool
-	IA       pathsel.IA
-	Answered bool // it is a tracker, and has answered the last announce
+	At       scionnet.Addr // zero: it is on IP, or its address is not known
+	Answered bool          // it is a tracker, and has answered the last announce
 	// Err is why the last attempt or the last lookup of paths has failed; nil while the first one
 	// is under way.
 	Err     error
 	Refused bool // the peer has answered, and ended the connection
 	Banned  bool
-	// Examined: the rest is known.
+	examination
+}
+
+// examination is what was found out about the way to a target; zero: it was not examined.
+type examination struct {
 	Examined bool
 	Control  error // the control plane does not answer
+	Lookup   error // why no paths were found
 	Paths    []pathsel.Path
 	Traces   []scionnet.Trace // of each path
 	HostUp   bool             // the host answers an echo request
@@ -178,7 +182,7 @@ func mostHopeful(targets []target) (best *Cause, others int) {
 
 // cause is why the target is not connected. It returns false if that is not known yet.
 func (t target) cause() (Cause, bool) {
-	name := t.Name
+	name, ia := t.Name, t.At.IA
 	if t.Tracker {
 		name = "the tracker " + t.Name
 	}
@@ -197,7 +201,7 @@ func (t target) cause() (Cause, bool) {
 		return of(PeerRefuses, "%s is banned: it has sent wrong data", name)
 	case t.Refused:
 		return of(PeerRefuses, "%s ends each connection; it may not have this torrent", name)
-	case !t.SCION:
+	case t.At.IA == 0:
 		kind := PeerSilent
 		if t.Tracker {
 			kind = TrackerFailed
@@ -209,13 +213,14 @@ func (t target) cause() (Cause, bool) {
 	case !t.Examined:
 		return Cause{}, false
 	case t.Control != nil:
-		return of(ControlUnreachable, "paths to %s cannot be looked up: %v", t.IA, t.Control)
+		return of(ControlUnreachable, "paths to %s cannot be looked up: %v", ia, t.Control)
 	case len(t.Paths) == 0 && t.Err == nil:
-		return of(ASUnknown, "the control service has not told any path to AS %s yet", t.IA)
+		return of(ASUnknown, "the control service has not told any path to AS %s yet", ia)
 	case len(t.Paths) == 0 && errors.As(t.Err, new(errNoneAllowed)):
-		return of(NotAllowed, "the path policy leaves no path to AS %s: %v", t.IA, t.Err)
+		return of(NotAllowed, "the path policy leaves no path to AS %s: %v", ia, t.Err)
 	case len(t.Paths) == 0:
-		return of(ASUnknown, "the control service knows no path to AS %s: there is no such AS, or it is cut off", t.IA)
+		return of(ASUnknown, "the control service knows no path to AS %s: "+
+			"there is no such AS, or it is cut off", ia)
 	}
 	alive := 0
 	for i, r := range t.Traces {
@@ -223,11 +228,11 @@ func (t target) cause() (Cause, bool) {
 			alive++
 		}
 	}
-	paths := alivePaths(alive, len(t.Paths), t.IA)
+	paths := alivePaths(alive, len(t.Paths), ia)
 	switch {
 	case alive == 0:
 		c := Cause{Kind: PathDown, Peer: t.Name, Down: breaks(t.Paths, t.Traces)}
-		c.Text = "no packet gets to AS " + t.IA.String() + ": " + breaksText(c.Down)
+		c.Text = "no packet gets to AS " + ia.String() + ": " + breaksText(c.Down)
 		return c, true
 	case t.Tracker:
 		return of(TrackerFailed, "%s, but %s does not answer", paths, name)

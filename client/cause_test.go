@@ -20,7 +20,9 @@ func TestDiagnose(t *testing.T) {
 	alive, half := scionnet.Trace{Answered: 2}, scionnet.Trace{Answered: 1}
 	down := scionnet.Trace{Answered: 0, Down: paths[0].Interfaces[0]}
 	peer := func(change func(*target)) target {
-		x := target{Name: "peer", SCION: true, IA: there, Examined: true, Paths: paths, Traces: []scionnet.Trace{alive, alive}}
+		x := target{Name: "peer", At: scionnet.Addr{IA: there}, examination: examination{
+			Examined: true, Paths: paths, Traces: []scionnet.Trace{alive, alive},
+		}}
 		change(&x)
 		return x
 	}

@@ -74,20 +74,14 @@ func (e *StoppedError) Error() string {
 	return fmt.Sprintf("%s: no progress for %v: %s", e.Torrent, e.After.Round(time.Second), text)
 }
 
-// examination is what was found out about the way to a target.
-type examination struct {
-	control error // the control plane does not answer
-	paths   []pathsel.Path
-	err     error            // of the lookup of the paths
-	traces  []scionnet.Trace // of each path
-	hostUp  bool
-}
-
 // examine asks the routers on the paths and the host. Without a path it asks the control service.
 // It leaves out paths about which it finds out nothing.
-func (t *scionTransport) examine(ctx context.Context, to scionnet.Addr, paths []pathsel.Path) (x examination) {
+func (t *scionTransport) examine(
+	ctx context.Context, to scionnet.Addr, paths []pathsel.Path,
+) (x examination) {
+	x.Examined = true
 	if len(paths) == 0 {
-		x.control = t.host.CheckControl(ctx)
+		x.Control = t.host.CheckControl(ctx)
 		return x
 	}
 	var traces []scionnet.Trace
@@ -95,7 +89,9 @@ func (t *scionTransport) examine(ctx context.Context, to scionnet.Addr, paths []
 	both.Go(func() { traces, _ = t.host.Trace(ctx, to.IA, paths) })
 	both.Go(func() {
 		echoes, _ := t.host.Probe(ctx, to.IA, to.Host, paths)
-		x.hostUp = slices.ContainsFunc(echoes, func(p scionnet.Probe) bool { return p.Status == scionnet.PathAlive })
+		x.HostUp = slices.ContainsFunc(echoes, func(p scionnet.Probe) bool {
+			return p.Status == scionnet.PathAlive
+		})
 	})
 	both.Wait()
 	if traces == nil { // no socket could be opened
@@ -107,7 +103,7 @@ func (t *scionTransport) examine(ctx context.Context, to scionnet.Addr, paths []
 			r.Down = revoked.Interface
 		}
 		if !r.Unknown || r.Down.IA != 0 {
-			x.paths, x.traces = append(x.paths, p), append(x.traces, r)
+			x.Paths, x.Traces = append(x.Paths, p), append(x.Traces, r)
 		}
 	}
 	return x
@@ -232,15 +228,9 @@ func (c *checkup) connected() connectedPeers {
 // targets are the peers and trackers that should answer, and what is known of the ways to them.
 func (c *checkup) targets() []target {
 	var out []target
-	add := func(x target, at scionnet.Addr) {
-		if x.SCION = at.IA != 0; x.SCION {
-			x.IA = at.IA
-			if e, ok := c.found[x.Name]; ok {
-				x.Examined, x.Control, x.Paths, x.Traces, x.HostUp = true, e.control, e.paths, e.traces, e.hostUp
-				if e.err != nil {
-					x.Err = e.err
-				}
-			}
+	add := func(x target) {
+		if x.examination = c.found[x.Name]; x.Lookup != nil {
+			x.Err = x.Lookup
 		}
 		out = append(out, x)
 	}
@@ -256,12 +246,12 @@ func (c *checkup) targets() []target {
 				x.Refused = x.Refused || errors.Is(s.err, errRefused)
 			}
 		}
-		at, _ := p.peer.SCION()
-		add(x, at)
+		x.At, _ = p.peer.SCION()
+		add(x)
 	}
 	for _, url := range slices.Sorted(maps.Keys(c.trackers)) {
 		k := c.trackers[url]
-		add(target{Name: url, Tracker: true, Answered: k.Answered, Err: k.Err}, k.SCION)
+		add(target{Name: url, Tracker: true, At: k.SCION, Answered: k.Answered, Err: k.Err})
 	}
 	return out
 }
@@ -278,14 +268,12 @@ type order struct {
 // orders are for the targets whose ways are examined next.
 func (c *checkup) orders(targets []target) (out []order) {
 	for _, x := range targets {
-		if len(out) >= examineTargets || !x.SCION || x.Answered || len(out) > 0 && x.Tracker {
+		if len(out) >= examineTargets || x.At.IA == 0 || x.Answered || len(out) > 0 && x.Tracker {
 			continue
 		}
-		o := order{name: x.Name, lookUp: x.Tracker}
-		if x.Tracker {
-			o.at = c.trackers[x.Name].SCION
-		} else if p := c.peers.byID[pathsel.PeerID(x.Name)]; p != nil {
-			o.at, o.err = p.peer.scion, p.err
+		o := order{name: x.Name, at: x.At, lookUp: x.Tracker}
+		if p := c.peers.byID[pathsel.PeerID(x.Name)]; p != nil {
+			o.err = p.err
 			for _, s := range p.paths {
 				if !s.unlisted {
 					o.paths = append(o.paths, s.candidate.Path)
@@ -294,7 +282,7 @@ func (c *checkup) orders(targets []target) (out []order) {
 		}
 		// The control plane leaves out revoked paths. They were examined before, and belong to the
 		// cause.
-		for _, path := range c.found[x.Name].paths {
+		for _, path := range x.Paths {
 			same := func(p pathsel.Path) bool { return p.Fingerprint == path.Fingerprint }
 			if !slices.ContainsFunc(o.paths, same) {
 				o.paths = append(o.paths, path)
@@ -354,6 +342,6 @@ func (o order) carryOut(ctx context.Context, by *scionTransport) examination {
 		o.paths = o.paths[:min(len(o.paths), examinePaths)]
 	}
 	x := by.examine(ctx, o.at, o.paths)
-	x.err = o.err
+	x.Lookup = o.err
 	return x
 }
