@@ -34,17 +34,17 @@ func (t *Transfer) Pieces() (p Pieces) {
 	t.do(func() {
 		n, _ := t.torrent.Size()
 		p.State, p.Peers = make([]PieceState, 0, n), make([]int, n)
-		for _, run := range t.torrent.PieceStateRuns() {
-			state := PieceMissing
+		for _, state := range pieceStates(t.torrent.PieceStateRuns()) {
 			switch {
-			case run.Ok && run.Complete:
-				state = PieceRight
-			case run.Hashing || run.QueuedForHash:
-				state = PieceChecked
-			case run.Partial:
-				state = PiecePartial
+			case isRight(state):
+				p.State = append(p.State, PieceRight)
+			case state.Hashing || state.QueuedForHash:
+				p.State = append(p.State, PieceChecked)
+			case state.Partial:
+				p.State = append(p.State, PiecePartial)
+			default:
+				p.State = append(p.State, PieceMissing)
 			}
-			p.State = append(p.State, slices.Repeat([]PieceState{state}, run.Length)...)
 		}
 		seen := map[pathsel.PeerID]bool{}
 		for r := range t.peers.connected() {

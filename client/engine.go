@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"iter"
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
@@ -45,10 +46,11 @@ type engineTorrent interface {
 // engineConn is what a transfer uses of the engine's connections.
 type engineConn interface {
 	Stats() torrent.PeerStats
-	Pieces() pieceSet                                   // that the peer has
-	Name() string                                       // of its software, as the peer says
-	Extend(name pp.ExtensionName, payload []byte) error // sends a message of an extension (BEP 10)
-	TakesPort() bool                                    // the peer has a node in a DHT (BEP 5)
+	Pieces() pieceSet // that the peer has
+	Name() string     // of its software, as the peer says
+	TakesPort() bool  // the peer has a node in a DHT (BEP 5)
+	// WriteExtendedMessage sends a message of an extension (BEP 10).
+	WriteExtendedMessage(pp.ExtensionName, []byte) error
 }
 
 type pieceSet interface {
@@ -65,7 +67,9 @@ type anacrolix struct {
 
 func (a anacrolix) BadHosts() []string { return a.BadPeerIPs() }
 
-func (a anacrolix) Add(hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error)) engineTorrent {
+func (a anacrolix) Add(
+	hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error),
+) engineTorrent {
 	t, _ := a.AddTorrentOpt(torrent.AddTorrentOpts{InfoHash: hash, Storage: s})
 	t.SetMaxEstablishedConns(a.mostConns)
 	t.SetDisplayName(name)
@@ -135,16 +139,26 @@ func (c anacrolixConn) Name() string {
 	return name
 }
 
-func (c anacrolixConn) Extend(name pp.ExtensionName, payload []byte) error {
-	return c.WriteExtendedMessage(name, payload)
-}
-
 func (c anacrolixConn) TakesPort() bool { return c.PeerExtensionBytes.SupportsDHT() }
 
 // isComplete tells whether a piece is on disk and verified.
-func isComplete(t engineTorrent, piece int) bool {
-	st := t.PieceState(piece)
-	return st.Ok && st.Complete
+func isComplete(t engineTorrent, piece int) bool { return isRight(t.PieceState(piece)) }
+
+func isRight(s torrent.PieceState) bool { return s.Ok && s.Complete }
+
+// pieceStates are the states of the pieces, one by one.
+func pieceStates(runs torrent.PieceStateRuns) iter.Seq2[int, torrent.PieceState] {
+	return func(yield func(int, torrent.PieceState) bool) {
+		i := 0
+		for _, run := range runs {
+			for range run.Length {
+				if !yield(i, run.PieceState) {
+					return
+				}
+				i++
+			}
+		}
+	}
 }
 
 // isHashing tells whether pieces wait to be checked or are being checked.

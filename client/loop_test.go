@@ -213,7 +213,7 @@ type fakeConn struct{ *fakeTorrent }
 
 func (fakeConn) TakesPort() bool { return false }
 
-func (fakeConn) Extend(pp.ExtensionName, []byte) error { return nil }
+func (fakeConn) WriteExtendedMessage(pp.ExtensionName, []byte) error { return nil }
 
 func (c fakeConn) Pieces() pieceSet { return allPieces(len(c.have)) }
 

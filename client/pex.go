@@ -93,7 +93,7 @@ func (x *exchanger) tellOne(rs []*row, kind pexKind, told *pexTold, all map[path
 			continue
 		}
 		if m, ok := told.tell(x.present(r, kind, all), now); ok {
-			if err := g.conn.Extend(pexNames[kind], m.encode()); err != nil {
+			if err := g.conn.WriteExtendedMessage(pexNames[kind], m.encode()); err != nil {
 				x.log.Debug("peer exchange failed", "peer", r.peer, "error", err)
 			}
 		}

@@ -33,7 +33,8 @@ func (x *exchanger) tellNode(d *DHT, r *row, g *gauge) bool {
 		if !g.exchanges[pexSCION].Load() {
 			return false
 		}
-		if err := g.conn.Extend(pexNames[pexSCION], pexMessage{dht: d.SCION}.encode()); err != nil {
+		m := pexMessage{dht: d.SCION}
+		if err := g.conn.WriteExtendedMessage(pexNames[pexSCION], m.encode()); err != nil {
 			x.log.Debug("the peer was not told of our node", "peer", r.peer, "error", err)
 		}
 	case at.IA == 0 && at.Host.Is4() && d.IP4 != 0 && g.conn.TakesPort():

@@ -108,14 +108,10 @@ func (r *rarest) plan(v rarestView) (raise, lower []int) {
 		})
 	}
 	var missing []missingPiece
-	i := 0
-	for _, run := range v.states {
-		for range run.Length {
-			if !run.Ok || !run.Complete {
-				missing = append(missing, missingPiece{i, peers[i], run.Partial})
-				r.waits = r.waits || peers[i] == 0
-			}
-			i++
+	for i, state := range pieceStates(v.states) {
+		if !isRight(state) {
+			missing = append(missing, missingPiece{i, peers[i], state.Partial})
+			r.waits = r.waits || peers[i] == 0
 		}
 	}
 	ahead := rarestTime + time.Duration(r.turns)*sampleEvery

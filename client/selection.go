@@ -344,14 +344,10 @@ func (w *want) again() { w.first = 0 }
 
 // have counts the wanted pieces that are complete, and their bytes.
 func (w *want) have(t engineTorrent) (bytes int64, count int) {
-	i := 0
-	for _, run := range t.PieceStateRuns() {
-		for range run.Length {
-			if run.Ok && run.Complete && w.pieces[i] != Skip {
-				_, n := w.layout.PieceRange(i)
-				bytes, count = bytes+n, count+1
-			}
-			i++
+	for i, state := range pieceStates(t.PieceStateRuns()) {
+		if isRight(state) && w.pieces[i] != Skip {
+			_, n := w.layout.PieceRange(i)
+			bytes, count = bytes+n, count+1
 		}
 	}
 	return bytes, count
@@ -360,12 +356,8 @@ func (w *want) have(t engineTorrent) (bytes int64, count int) {
 // missing are the wanted pieces that are not complete.
 func (w *want) missing(t engineTorrent) []bool {
 	out := make([]bool, len(w.pieces))
-	i := 0
-	for _, run := range t.PieceStateRuns() {
-		for range run.Length {
-			out[i] = w.pieces[i] != Skip && !(run.Ok && run.Complete)
-			i++
-		}
+	for i, state := range pieceStates(t.PieceStateRuns()) {
+		out[i] = w.pieces[i] != Skip && !isRight(state)
 	}
 	return out
 }
