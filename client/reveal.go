@@ -2,7 +2,6 @@ package client
 
 import (
 	"iter"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -47,10 +46,9 @@ type revelation struct {
 // viewer is a peer that is shown pieces.
 type viewer struct {
 	shown, has, asked, claimed wire.Bitset
+	lacking                    wire.Bitset // pieces that it was not shown and does not have
 
-	looked int // where rarest begins to look
-
-	lacking int // pieces that it was not shown and does not have
+	looked  int // where rarest begins to look
 	ahead   int // pieces that it was shown and does not have yet
 	waiting int // pieces ahead that it has asked for
 	count   int // pieces that it has
@@ -98,24 +96,6 @@ const (
 	askedPatience = 10 * time.Second
 )
 
-// lacks is the first of the pieces in the range that the peer was not shown and does not have; -1
-// if there is none.
-func (p *viewer) lacks(from, end int) int {
-	for w := from / 64; w < len(p.shown); w++ {
-		word := ^(p.shown[w] | p.has[w])
-		if w == from/64 {
-			word &^= 1<<(from%64) - 1
-		}
-		if word != 0 {
-			if i := w*64 + bits.TrailingZeros64(word); i < end {
-				return i
-			}
-			return -1
-		}
-	}
-	return -1
-}
-
 func newRevelation(pieces int, length int64, seed uint64) *revelation {
 	r := &revelation{
 		// With fewer, the peer runs dry before its rate is known. With more, too many pieces are
@@ -161,9 +141,8 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	if !r.concerns(p, piece) || p.has.Has(piece) {
 		return
 	}
-	if p.has.Set(piece); !p.shown.Has(piece) {
-		p.lacking--
-	}
+	p.has.Set(piece)
+	p.lacking.Clear(piece)
 	if p.count++; p.count == len(r.claims) {
 		r.hasAll(id)
 		return
@@ -184,7 +163,7 @@ func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 func (r *revelation) hasAll(id pathsel.PeerID) {
 	if p := r.peers[id]; p != nil && !p.whole {
 		r.release(p, nil, nil)
-		p.whole, p.count, p.lacking, p.ahead, p.waiting = true, len(r.claims), 0, 0, 0
+		p.whole, p.count, p.ahead, p.waiting = true, len(r.claims), 0, 0
 		r.whole++
 	}
 }
@@ -225,7 +204,7 @@ func (r *revelation) join(id pathsel.PeerID, now time.Time) {
 		none := func() wire.Bitset { return wire.NewBitset(n) }
 		r.peers[id] = &viewer{
 			shown: none(), has: none(), asked: none(), claimed: none(),
-			lacking: n, served: true, moved: now,
+			lacking: wire.FullBitset(n), served: true, moved: now,
 		}
 	}
 }
@@ -286,9 +265,8 @@ func (r *revelation) setWindows(there []viewing, only, idle bool) {
 
 // show notes that the peer is shown a piece.
 func (p *viewer) show(piece int, now time.Time) {
-	if p.shown.Set(piece); !p.has.Has(piece) {
-		p.lacking--
-	}
+	p.shown.Set(piece)
+	p.lacking.Clear(piece)
 	p.given = true
 	p.ahead++
 	p.moved = now
@@ -398,13 +376,10 @@ const rarestFrom = 256
 // with the fewest claims first. It looks at some pieces only, and goes on behind them the next
 // time.
 func (r *revelation) rarest(p *viewer, most int) []int {
-	if p.lacking == 0 {
-		return nil
-	}
 	var out []int
 	enough := max(rarestFrom, 4*most)
 	look := func(from, to int) {
-		for i := p.lacks(from, to); i >= 0 && len(out) < enough; i = p.lacks(i+1, to) {
+		for i := p.lacking.Next(from, nil); i >= 0 && i < to && len(out) < enough; i = p.lacking.Next(i+1, nil) {
 			out = append(out, i)
 		}
 	}

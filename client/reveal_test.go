@@ -380,10 +380,10 @@ func (r *revelation) check(t *testing.T) {
 	t.Helper()
 	claims, left, whole := make([]uint16, len(r.claims)), 0, 0
 	for id, p := range r.peers {
-		count, ahead, waiting, lacking := 0, 0, 0, 0
+		count, ahead, waiting := 0, 0, 0
 		for i := range r.claims {
-			if !p.has.Has(i) && !p.shown.Has(i) {
-				lacking++
+			if lacks := !p.has.Has(i) && !p.shown.Has(i); !p.whole && p.lacking.Has(i) != lacks {
+				t.Errorf("%s lacks piece %d: %t; should be %t", id, i, !lacks, lacks)
 			}
 			if p.claimed.Has(i) {
 				claims[i]++
@@ -399,10 +399,7 @@ func (r *revelation) check(t *testing.T) {
 		}
 		if p.whole {
 			whole++
-			count, lacking, ahead, waiting = len(r.claims), 0, 0, 0
-		}
-		if p.lacking != lacking {
-			t.Errorf("%s lacks %d; should be %d", id, p.lacking, lacking)
+			count, ahead, waiting = len(r.claims), 0, 0
 		}
 		if p.count != count || p.ahead != ahead || p.waiting != waiting || p.window > p.ahead+len(r.claims) {
 			t.Errorf("%s: %d there, %d ahead, %d waiting, window %d; should be %d, %d, %d", id, p.count, p.ahead, p.waiting, p.window, count, ahead, waiting)
@@ -542,7 +539,7 @@ func TestRarest(t *testing.T) {
 	p := r.peers["a"]
 	for i := range pieces {
 		if i%1000 != 7 {
-			p.shown.Set(i)
+			p.show(i, now)
 		}
 	}
 	p.looked = pieces / 2
@@ -555,14 +552,14 @@ func TestRarest(t *testing.T) {
 			if p.shown.Has(i) {
 				t.Fatalf("piece %d is shown again", i)
 			}
-			p.shown.Set(i)
+			p.show(i, now)
 			left--
 		}
 	}
 	if show := r.rarest(p, 3); len(show) > 0 {
 		t.Errorf("%v is left", show)
 	}
-	if allocated := testing.AllocsPerRun(10, func() { p.shown.Clear(7); r.rarest(p, 1); p.shown.Set(7) }); allocated > 20 {
+	if allocated := testing.AllocsPerRun(10, func() { p.lacking.Set(7); r.rarest(p, 1); p.lacking.Clear(7) }); allocated > 20 {
 		t.Errorf("%v allocations", allocated)
 	}
 }
