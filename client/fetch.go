@@ -46,7 +46,7 @@ func OpenSource(ctx context.Context, name string) (Source, error) {
 // FetchSource reads the .torrent file at an http or https URL. The cookies, in the form
 // NAME=VALUE; NAME=VALUE, go to that host only; many private trackers demand them.
 func FetchSource(ctx context.Context, url, cookies string) (Source, error) {
-	return sourceAt(ctx, url, cookies, scionnet.ScopeOf)
+	return Fetch{URL: url, Cookies: cookies}.source(ctx)
 }
 
 // isURL tells whether a torrent is named by its URL.
@@ -55,9 +55,9 @@ func isURL(name string) bool {
 	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
-// sourceAt reads the torrent at a URL.
-func sourceAt(ctx context.Context, name, cookies string, scopeOf func(netip.Addr) scionnet.Scope) (Source, error) {
-	got, err := Fetch{URL: name, Cookies: cookies, scopeOf: scopeOf}.Do(ctx)
+// source reads the torrent at the URL.
+func (f Fetch) source(ctx context.Context) (Source, error) {
+	got, err := f.Do(ctx)
 	if err != nil {
 		return Source{}, fmt.Errorf("get torrent from %w", err)
 	}
@@ -109,14 +109,14 @@ const maxValidator = 1024
 // Do sends the request. An answer that is larger than MaxTorrentFile is an error. Errors begin with
 // the host, and do not show the rest of the URL, which may have the user's key in it.
 func (f Fetch) Do(ctx context.Context) (Fetched, error) {
-	u, transport, g, err := f.way()
+	u, client, g, err := f.way()
 	if err != nil {
 		return Fetched{}, err
 	}
-	defer transport.CloseIdleConnections()
+	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	got, err := f.get(ctx, u, &http.Client{Transport: transport, CheckRedirect: g.check})
+	got, err := f.get(ctx, u, client)
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		err = e.Err // e itself shows the whole URL
 	}
@@ -132,14 +132,9 @@ func (f Fetch) Do(ctx context.Context) (Fetched, error) {
 	return got, nil
 }
 
-// transport carries requests, over IP or SCION.
-type transport interface {
-	http.RoundTripper
-	CloseIdleConnections()
-}
-
-// way returns the URL of the request, the transport for it, and a guard; on SCION the guard is nil.
-func (f Fetch) way() (*url.URL, transport, *redirectGuard, error) {
+// way returns the URL of the request, a client for it, and the client's guard; on SCION the guard is
+// nil.
+func (f Fetch) way() (*url.URL, *http.Client, *redirectGuard, error) {
 	server, ok, err := scionnet.ParseServerURL(f.URL)
 	switch {
 	case ok && err != nil:
@@ -147,7 +142,8 @@ func (f Fetch) way() (*url.URL, transport, *redirectGuard, error) {
 	case ok && f.SCION == nil:
 		return nil, nil, nil, errors.New("a server on SCION, to which this host has no connection")
 	case ok:
-		return &server.Request, onSCION{f.SCION.ClientOf(server.Addr, server.Name)}, nil, nil
+		over, g := f.SCION.ClientOf(server.Addr, server.Name), (*redirectGuard)(nil)
+		return &server.Request, &http.Client{Transport: onSCION{over}, CheckRedirect: g.check}, g, nil
 	}
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Host == "" || !isURL(f.URL) {
@@ -159,13 +155,14 @@ func (f Fetch) way() (*url.URL, transport, *redirectGuard, error) {
 	}
 	g := newRedirectGuard(scopeOf)
 	g.from = f.From
-	return u, &http.Transport{
+	over := &http.Transport{
 		DisableKeepAlives:      true,
 		DialContext:            g.dial,
 		TLSHandshakeTimeout:    connectTimeout,
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
-	}, g, nil
+	}
+	return u, &http.Client{Transport: over, CheckRedirect: g.check}, g, nil
 }
 
 // onSCION is a transport for one request.

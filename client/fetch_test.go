@@ -81,7 +81,7 @@ func TestFetchTorrent(t *testing.T) {
 		{"http://%zz/KEY", "not a URL like"},
 	} {
 		asked = false
-		s, err := sourceAt(t.Context(), tt.url, "", scopeOf)
+		s, err := Fetch{URL: tt.url, scopeOf: scopeOf}.source(t.Context())
 		switch {
 		case tt.want == "" && (err != nil || s.InfoHash != c.Source.InfoHash):
 			t.Errorf("%s: %v, %v", tt.url, s.InfoHash, err)
@@ -110,7 +110,8 @@ func TestFetchTorrent(t *testing.T) {
 	if _, err := FetchSource(t.Context(), "http://"+near+"/members", ""); err == nil {
 		t.Error("a server that demands a cookie answers without one")
 	}
-	if s, err := sourceAt(t.Context(), "http://"+near+"/members", "uid=1; pass=KEY", scopeOf); err != nil || s.InfoHash != c.Source.InfoHash {
+	members := Fetch{URL: "http://" + near + "/members", Cookies: "uid=1; pass=KEY", scopeOf: scopeOf}
+	if s, err := members.source(t.Context()); err != nil || s.InfoHash != c.Source.InfoHash {
 		t.Errorf("with a cookie: %v", err)
 	}
 	if told != "" {
