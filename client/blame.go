@@ -72,9 +72,9 @@ type blame struct {
 
 	mu      sync.Mutex
 	rounds  bounded[int, *round] // unfinished pieces
-	lost    wire.Bitset          // pieces that are no longer judged, since not all of their blocks were seen
+	lost    wire.Bitset          // pieces that are no longer judged: some blocks were not seen
 	failed  []suspect            // for each wrong piece: what all its senders have in common
-	counted int64                // pieces that were fetched again, at most the engine's count of wrong ones
+	counted int64                // pieces fetched again; at most the engine's count of wrong ones
 	wrong   bounded[string, int] // by names
 }
 
@@ -192,7 +192,7 @@ func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []stri
 	pieces := append([]int(nil), b.rounds.order...)
 	b.mu.Unlock()
 	done := map[int]bool{}
-	for _, p := range pieces { // without b.mu: complete takes the engine's lock, and received has it
+	for _, p := range pieces { // without b.mu: complete takes the engine's lock, which received has
 		done[p] = complete(p)
 	}
 	b.mu.Lock()

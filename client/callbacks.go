@@ -44,7 +44,7 @@ func (c *common) handshaken(p *torrent.PeerConn, hash metainfo.Hash) {
 		return // the connection has ended meanwhile
 	}
 	if t == nil {
-		if l.accepted { // for the v2 hash of a hybrid, which the engine knows and braid does not speak
+		if l.accepted { // for the v2 hash of a hybrid, which the engine knows
 			l.Close()
 		}
 		return
@@ -130,7 +130,7 @@ func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
 			f.received(p, e.Payload)
 			return
 		}
-		// Late pieces must not reach the engine: it drops peers that send pieces without being asked.
+		// Late pieces must not reach the engine: it drops peers that send pieces unasked.
 		p.LocalLtepProtocolMap = metadataByUs
 		if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
 			p.LocalLtepProtocolMap = metadataByEngine

@@ -137,7 +137,8 @@ func (c connectedPeers) cause() Cause {
 	who := plural(c.Peers, "peer is", "peers are") + " connected"
 	switch {
 	case !c.Metadata:
-		return Cause{Kind: MetadataMissing, Text: who + ", and none has told yet what is in the torrent"}
+		none := ", and none has told yet what is in the torrent"
+		return Cause{Kind: MetadataMissing, Text: who + none}
 	case c.Offered == 0 && c.Missing > 0:
 		missing := plural(c.Missing, "missing piece", "missing pieces")
 		return Cause{Kind: PiecesMissing, Text: who + ", and none has any of the " + missing}
@@ -237,7 +238,8 @@ func (t target) cause() (Cause, bool) {
 	case t.Tracker:
 		return of(TrackerFailed, "%s, but %s does not answer", paths, name)
 	case t.HostUp:
-		return of(PeerSilent, "%s and the host of %s is up, but nothing answers at that port", paths, name)
+		return of(PeerSilent,
+			"%s and the host of %s is up, but nothing answers at that port", paths, name)
 	}
 	return of(PeerSilent, "%s, but the peer %s does not answer", paths, name)
 }
@@ -265,7 +267,8 @@ func CauseOf(err error) (Cause, bool) {
 		text := fmt.Sprintf("the name %s is unknown: DNS says: %s", dns.Name, dns.Err)
 		return Cause{Kind: NameUnknown, Peer: dns.Name, Text: text}, true
 	case errors.Is(err, scionnet.ErrNoControl):
-		return Cause{Kind: ControlUnreachable, Text: "no path can be looked up: " + err.Error()}, true
+		text := "no path can be looked up: " + err.Error()
+		return Cause{Kind: ControlUnreachable, Text: text}, true
 	}
 	return Cause{}, false
 }
@@ -291,7 +294,7 @@ func breaks(paths []pathsel.Path, traces []scionnet.Trace) (out []Break) {
 			if len(paths[i].Interfaces) == 0 {
 				continue
 			}
-			b.Interface = paths[i].Interfaces[r.Answered] // in range: otherwise the path would be alive
+			b.Interface = paths[i].Interfaces[r.Answered] // in range, since the path is not alive
 		}
 		if !slices.Contains(out, b) {
 			out = append(out, b)

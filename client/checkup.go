@@ -15,7 +15,7 @@ import (
 
 // checkup finds out why a transfer makes no progress: it collects evidence for diagnose.
 //
-//	data comes ──1 s without──► examines the ways to a few targets ──2 s without──► tells the cause
+//	data comes ──1 s without──► examines ways to a few targets ──2 s without──► tells the cause
 //
 // While no data comes it examines again and again, so that it notices a new cause as soon as the
 // first one.
@@ -155,7 +155,8 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	c.examine(targets, idle)
 	if idle >= causeAfter {
 		x := diagnose(evidence{
-			DiskFull: diskFull, Connected: c.connected(), Targets: targets, WebSeeds: c.uselessWebSeeds(),
+			DiskFull: diskFull, Connected: c.connected(), Targets: targets,
+			WebSeeds: c.uselessWebSeeds(),
 		})
 		if x != nil && (x.Kind == Choked || x.Kind == NoData) && idle < idleAfter {
 			x = nil

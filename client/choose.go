@@ -21,7 +21,8 @@ type chooser struct {
 // view is what the selector sees. It changes nothing.
 func (c *chooser) view() pathsel.View {
 	v := pathsel.View{
-		Now: time.Now(), MaxPaths: c.maxPaths, Preference: c.preference(), Seed: c.seed, Memory: c.memory,
+		Now: time.Now(), MaxPaths: c.maxPaths, Preference: c.preference(),
+		Seed: c.seed, Memory: c.memory,
 	}
 	if c.isDescribed() {
 		_, missing := c.torrent.Bytes()
@@ -84,7 +85,8 @@ func (c *chooser) record(v pathsel.View, p pathsel.Plan) {
 	if c.trace == nil {
 		return
 	}
-	if err := pathsel.WriteStep(c.trace, pathsel.Step{Selector: c.selector.Name(), View: v, Plan: p}); err != nil {
+	step := pathsel.Step{Selector: c.selector.Name(), View: v, Plan: p}
+	if err := pathsel.WriteStep(c.trace, step); err != nil {
 		c.log.Error("the trace ends here", "error", err)
 		c.trace = nil
 	}

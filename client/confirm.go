@@ -13,7 +13,7 @@ type confirmer struct {
 	confirmed func() // is called when that is sure
 	underWay  bool
 	after     time.Time // the next attempt is not before this time
-	waiting   string    // why it cannot finish, and what the user can do; empty: it waits for nothing
+	waiting   string    // for what, and what the user can do; empty: for nothing
 }
 
 // isDue tells whether an attempt may begin now.
@@ -53,9 +53,8 @@ func (c *confirmer) end(missing int, err error) {
 	case err != nil:
 		c.fail(err)
 	case missing > 0:
-		c.log.Warn(
-			"files were deleted or cut short since they were written; their pieces are fetched again",
-			"pieces", missing)
+		c.log.Warn("files were deleted or cut short since they were written; "+
+			"their pieces are fetched again", "pieces", missing)
 		c.want.again()
 	default:
 		c.confirmed()

@@ -86,8 +86,9 @@ func (c *connector) lost(s *pathState, err error) {
 }
 
 var (
-	errEnded    = errors.New("the connection has ended")
-	errRefused  = errors.New("the peer ended the connection before its handshake; it may not have this torrent")
+	errEnded   = errors.New("the connection has ended")
+	errRefused = errors.New("the peer ended the connection before its handshake; " +
+		"it may not have this torrent")
 	errEnough   = errors.New("the torrent has as many connections as it may open")
 	errNoAnswer = errors.New("the engine has not connected")
 )
@@ -173,7 +174,7 @@ func (c *connector) look() (silent bool) {
 		if !ok {
 			continue
 		}
-		if to, moved := w.MovedTo(); moved { // the connection has ended because the peer has a new address
+		if to, moved := w.MovedTo(); moved { // that is why the connection has ended
 			c.addAll([]Peer{SCIONPeer(to)}, FromItself, true)
 		}
 	}
@@ -245,12 +246,13 @@ func (c *connector) open(s *pathState, then pathsel.State) {
 	}
 	if s.offer == nil {
 		var o *offer
-		o, err := c.offers.add(c.ctx, s.of.transport, s.peer, s.candidate.Path, func(l *link, err error) {
+		dialled := func(l *link, err error) {
 			if l != nil && c.conceals.Load() {
 				l.Filter.Conceal()
 			}
 			c.inbox.put(func() { c.onDialled(o, l, err) })
-		})
+		}
+		o, err := c.offers.add(c.ctx, s.of.transport, s.peer, s.candidate.Path, dialled)
 		if err != nil {
 			c.lost(s, err)
 			return
@@ -354,7 +356,8 @@ func (c *connector) add(p Peer, from PeerSource, found bool) {
 	case isOurs(p, c.Listening(), isLocal):
 		c.log.Info("peer passed over: it is this braid", "peer", p)
 	case found && t.Abandoned(p):
-		c.log.Info("peer passed over: it is an address of this host, where nothing listens any more", "peer", p)
+		c.log.Info("peer passed over: it is an address of this host, "+
+			"where nothing listens any more", "peer", p)
 	default:
 		if c.peers.add(p, t, from) {
 			c.choosePeers() // forgets some, so that a long list takes no memory
@@ -435,7 +438,8 @@ func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path 
 	refused := p.refused
 	for _, f := range missing {
 		if !slices.Contains(p.missing, f) {
-			c.log.Warn("a chosen path is gone; it is used again when it is back", "peer", p.peer, "path", f.Short())
+			c.log.Warn("a chosen path is gone; it is used again when it is back",
+				"peer", p.peer, "path", f.Short())
 		}
 	}
 	for _, f := range p.missing {

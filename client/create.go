@@ -74,7 +74,8 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 		info.PieceLength = PieceLength(total)
 	}
 	if p := info.PieceLength; p < minPieceLength || p > maxPieceLength || p&(p-1) != 0 {
-		return Created{}, fmt.Errorf("piece length %d: want a power of two from 16 KiB to 64 MiB", p)
+		return Created{}, fmt.Errorf(
+			"piece length %d: want a power of two from 16 KiB to 64 MiB", p)
 	}
 	if opts.Private {
 		yes := true
@@ -118,7 +119,9 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 }
 
 // collect lists the regular files below root in order, and adds up their sizes.
-func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateOptions) (total int64, err error) {
+func collect(
+	ctx context.Context, root string, info *metainfo.Info, opts CreateOptions,
+) (total int64, err error) {
 	st, err := os.Stat(root)
 	if err != nil {
 		return 0, err
@@ -136,7 +139,9 @@ func collect(ctx context.Context, root string, info *metainfo.Info, opts CreateO
 		})
 		total += st.Size()
 	})
-	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int { return slices.Compare(a.Path, b.Path) })
+	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int {
+		return slices.Compare(a.Path, b.Path)
+	})
 	return total, err
 }
 

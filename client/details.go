@@ -91,8 +91,8 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 			p := all[r.remoteID()]
 			if p == nil {
 				p = &PeerProgress{
-					Peer: r.peer.String(), Source: r.from, Transport: r.transport, Accepted: r.accepted,
-					Choked: true, Held: true,
+					Peer: r.peer.String(), Source: r.from, Transport: r.transport,
+					Accepted: r.accepted, Choked: true, Held: true,
 				}
 				all[r.remoteID()] = p
 			}

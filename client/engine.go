@@ -13,8 +13,8 @@ import (
 
 // engineClient is what a session uses of the BitTorrent engine.
 type engineClient interface {
-	// Add begins a torrent. Its data goes to the store; onWriteError is called if that fails.
-	Add(hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error)) engineTorrent
+	// Add begins a torrent. Its data goes to the store; failed is called if a write fails.
+	Add(hash metainfo.Hash, name string, s storage.ClientImpl, failed func(error)) engineTorrent
 	// BadHosts are the hosts that have sent wrong data: see engineAddr.
 	BadHosts() []string
 	PeerID() torrent.PeerID

@@ -44,7 +44,7 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.DefaultStorage = noStorage{} // every torrent brings its own
 	c.Seed = true                  // a session ends only when its user says so
 	// Obfuscation ends below the engine, in package wire.
-	c.HeaderObfuscationPolicy = torrent.HeaderObfuscationPolicy{RequirePreferred: true, Preferred: false}
+	c.HeaderObfuscationPolicy = torrent.HeaderObfuscationPolicy{RequirePreferred: true}
 	// The engine makes a map of this size for each torrent; anacrolix.Add then allows maxConns.
 	c.EstablishedConnsPerTorrent = 1
 	c.HalfOpenConnsPerTorrent = maxDialled
@@ -52,16 +52,18 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.TorrentPeersHighWater = 4 * maxPeers * DefaultMaxPaths
 	c.DialRateLimiter = rate.NewLimiter(rate.Inf, 1)
 	c.NominalDialTimeout = 15 * time.Second
-	c.MinDialTimeout = 10 * time.Second // paths around the world, with a lost packet or two in the handshake
+	c.MinDialTimeout = 10 * time.Second // for paths around the world that lose a packet or two
 	c.HandshakesTimeout = 15 * time.Second
-	c.DropDuplicatePeerIds = false // the connections of one peer over several paths have the same ID
+	c.DropDuplicatePeerIds = false // all connections of a peer, over several paths, have one ID
 	c.PieceHashersPerTorrent = runtime.GOMAXPROCS(0)
 	return c
 }
 
 type noStorage struct{}
 
-func (noStorage) OpenTorrent(context.Context, *metainfo.Info, metainfo.Hash) (storage.TorrentImpl, error) {
+func (noStorage) OpenTorrent(
+	context.Context, *metainfo.Info, metainfo.Hash,
+) (storage.TorrentImpl, error) {
 	return storage.TorrentImpl{}, errors.New("torrent without a store")
 }
 

@@ -87,7 +87,7 @@ type Fetched struct {
 	Unchanged      bool // there is no body, since the earlier answer still holds
 	ETag, Modified string
 	Type           string         // the media type, without parameters
-	At             *url.URL       // after redirects; on SCION the host stands for the server's address
+	At             *url.URL       // after redirects; on SCION its host is made up
 	Scope          scionnet.Scope // of the server
 }
 
@@ -97,8 +97,8 @@ func (f Fetched) IsPage() bool { return f.Type == "text/html" }
 // Source reads the answer as a .torrent file.
 func (f Fetched) Source() (Source, error) {
 	if f.IsPage() {
-		return Source{}, fmt.Errorf("get torrent from %s: the server sends a web page, not a torrent; "+
-			"the link may need a login", f.At.Host)
+		return Source{}, fmt.Errorf("get torrent from %s: the server sends a web page, "+
+			"not a torrent; the link may need a login", f.At.Host)
 	}
 	return parseNamed(f.Body, "from "+f.At.Host)
 }
@@ -132,8 +132,8 @@ func (f Fetch) Do(ctx context.Context) (Fetched, error) {
 	return got, nil
 }
 
-// way returns the URL of the request, a client for it, and the client's guard; on SCION the guard is
-// nil.
+// way returns the URL of the request, a client for it, and the client's guard, which is nil on
+// SCION.
 func (f Fetch) way() (*url.URL, *http.Client, *redirectGuard, error) {
 	server, ok, err := scionnet.ParseServerURL(f.URL)
 	switch {
@@ -142,12 +142,13 @@ func (f Fetch) way() (*url.URL, *http.Client, *redirectGuard, error) {
 	case ok && f.SCION == nil:
 		return nil, nil, nil, errors.New("a server on SCION, to which this host has no connection")
 	case ok:
-		over, g := f.SCION.ClientOf(server.Addr, server.Name), (*redirectGuard)(nil)
-		return &server.Request, &http.Client{Transport: onSCION{over}, CheckRedirect: g.check}, g, nil
+		over, none := onSCION{f.SCION.ClientOf(server.Addr, server.Name)}, (*redirectGuard)(nil)
+		return &server.Request, &http.Client{Transport: over, CheckRedirect: none.check}, none, nil
 	}
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Host == "" || !isURL(f.URL) {
-		return nil, nil, nil, errors.New("an address that is not a URL like https://example.org/file.torrent")
+		return nil, nil, nil, errors.New(
+			"an address that is not a URL like https://example.org/file.torrent")
 	}
 	scopeOf := f.scopeOf
 	if scopeOf == nil {
@@ -172,20 +173,21 @@ func (o onSCION) CloseIdleConnections() { _ = o.Close() }
 
 func (f Fetch) get(ctx context.Context, u *url.URL, client *http.Client) (got Fetched, err error) {
 	header := http.Header{"User-Agent": {"braid"}}
-	req := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}).WithContext(ctx)
 	for name, value := range map[string]string{
 		"Cookie": f.Cookies, "If-None-Match": f.ETag, "If-Modified-Since": f.Modified,
 	} {
 		if value != "" {
-			req.Header.Set(name, value) // net/http does not send cookies to another host after a redirect
+			header.Set(name, value) // net/http sends no cookies to another host after a redirect
 		}
 	}
-	res, err := client.Do(req)
+	req := http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}
+	res, err := client.Do(req.WithContext(ctx))
 	if err != nil {
 		return got, err
 	}
 	defer res.Body.Close()
-	got = Fetched{At: res.Request.URL, ETag: res.Header.Get("ETag"), Modified: res.Header.Get("Last-Modified")}
+	got.At = res.Request.URL
+	got.ETag, got.Modified = res.Header.Get("ETag"), res.Header.Get("Last-Modified")
 	if len(got.ETag)+len(got.Modified) > maxValidator {
 		got.ETag, got.Modified = "", ""
 	}

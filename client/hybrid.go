@@ -31,7 +31,8 @@ func parseInfo(b []byte) (info metainfo.Info, layout storage.Layout, hybrid bool
 	}
 	if hybrid = info.HasV2(); hybrid {
 		if err := agree(&info); err != nil {
-			return info, layout, false, fmt.Errorf("its halves for BitTorrent v1 and v2 disagree: %w", err)
+			err = fmt.Errorf("its halves for BitTorrent v1 and v2 disagree: %w", err)
+			return info, layout, false, err
 		}
 		info.MetaVersion, info.FileTree = 0, metainfo.FileTree{}
 	}
@@ -64,8 +65,8 @@ func scanInfo(b *bencoding.Reader) error {
 		case string(key) == "file tree" && kind == 'd':
 			copied, err := scanTree(b)
 			if err == nil && copied > maxTree {
-				err = fmt.Errorf("a file tree too deep for its size: more than the %d MiB that are accepted",
-					maxTree>>20)
+				err = fmt.Errorf("a file tree too deep for its size: "+
+					"more than the %d MiB that are accepted", maxTree>>20)
 			}
 			return err
 		}
@@ -116,7 +117,8 @@ func agree(info *metainfo.Info) error {
 		case !slices.Equal(path, f.Path):
 			return fmt.Errorf("file %q in the v1 half is %q in the v2 half", path, f.Path)
 		case own.Length != f.Length:
-			return fmt.Errorf("file %q has %d bytes in the v1 half, %d in the v2 half", f.Path, own.Length, f.Length)
+			return fmt.Errorf("file %q has %d bytes in the v1 half, %d in the v2 half",
+				f.Path, own.Length, f.Length)
 		case f.Length > 0 && own.TorrentOffset != f.TorrentOffset:
 			return fmt.Errorf("file %q does not begin with a piece in the v1 half", f.Path)
 		}

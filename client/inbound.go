@@ -42,7 +42,8 @@ type inbound struct {
 // engine tells peers. On SCION a port alone would be of no use to them.
 func newInbound(listening []Peer) *inbound {
 	in := &inbound{
-		addr: engineAddr{}, queue: make(chan *link), ended: make(chan struct{}), live: map[*link]struct{}{},
+		addr: engineAddr{}, live: map[*link]struct{}{},
+		queue: make(chan *link), ended: make(chan struct{}),
 	}
 	for _, p := range listening {
 		if ip, err := netip.ParseAddr(p.host); err == nil {

@@ -23,7 +23,7 @@ type link struct {
 	transport string
 	addr      engineAddr
 	accepted  bool                  // the peer has opened it
-	carried   atomic.Int64          // Unix ns of the last look at which it had carried new data; 0: never
+	carried   atomic.Int64          // Unix ns of the last look that found new data; 0: never
 	gauge     atomic.Pointer[gauge] // nil until the engine has added the connection to its torrent
 
 	// The other fields are notes of parts of the transfer, each for itself.
@@ -71,7 +71,7 @@ type gauge struct {
 	unchoked    atomic.Bool           // the peer serves us
 	exchanges   [pexKinds]atomic.Bool // kinds of addresses that the peer takes in peer exchange
 	port        atomic.Uint32         // at which the peer says that it listens; 0: it does not say
-	node        atomic.Uint32         // the port of its DHT node, as it says (BEP 5); 0: it does not say
+	node        atomic.Uint32         // the port of its DHT node (BEP 5); 0: it does not say
 	toldNode    bool                  // it was told of our DHT node; for the transfer's goroutine
 	restart     atomic.Bool           // the pipeline shall begin anew
 
@@ -79,8 +79,9 @@ type gauge struct {
 	pipeline pipeline
 	peak     *int // see peakRequests
 
+	// For super-seeding:
 	mu     sync.Mutex
-	has    pieceLog // pieces that the peer says it has, since the last takeNews, in a torrent that conceals
+	has    pieceLog // pieces that the peer says it has, since the last takeNews
 	asks   pieceLog // pieces of which it has requested a block
 	hasAll bool     // it says it has all pieces
 }

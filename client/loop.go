@@ -70,7 +70,9 @@ func newLoop(c *core, opts Options) *loop {
 	l.trials.judge, l.trials.rarest, l.trials.calls = &l.judge, &l.rarest, l.calls
 	c.store.hashed = l.hashed
 	l.room = roomKeeper{core: c, rarest: &l.rarest}
-	l.exchanger = exchanger{core: c, connector: &l.connector, reported: map[pathsel.PeerID]*[pexKinds]pexTold{}}
+	l.exchanger = exchanger{
+		core: c, connector: &l.connector, reported: map[pathsel.PeerID]*[pexKinds]pexTold{},
+	}
 	return l
 }
 
@@ -322,9 +324,8 @@ func (l *loop) progress() Progress {
 	p := Progress{
 		Name: l.torrent.Name(), Phase: Metadata, Since: time.Since(l.start),
 		ReadRate: l.rates.in.rate, WriteRate: l.rates.out.rate,
-		Dropped: st.PiecesDirtiedBad.Int64(),
-		Err:     l.err, Waiting: cmp.Or(l.confirmer.waiting, l.chooser.waiting), Cause: l.checkup.cause,
-		Paths: l.peers.progress(),
+		Dropped: st.PiecesDirtiedBad.Int64(), Paths: l.peers.progress(),
+		Waiting: cmp.Or(l.confirmer.waiting, l.chooser.waiting), Cause: l.checkup.cause, Err: l.err,
 	}
 	l.countPayload(&p)
 	if pieces, total := l.torrent.Size(); pieces > 0 {

@@ -56,8 +56,10 @@ func (d *describer) advance() error {
 	d.workers.Go(func() {
 		err := storage.Claim(d.ctx, d.store.Store, known.Layout, known.InfoHash, nil)
 		if err == nil && !d.options.Describe {
-			if err := storage.KeepTorrent(d.store.Store, known.InfoHash, known.Torrent()); err != nil {
-				d.log.Warn("the magnet link cannot be seeded without asking peers again", "error", err)
+			e := storage.KeepTorrent(d.store.Store, known.InfoHash, known.Torrent())
+			if e != nil {
+				d.log.Warn("the magnet link cannot be seeded without asking peers again",
+					"error", e)
 			}
 		}
 		d.inbox.put(func() { d.fail(d.onClaimed(known, err)) })
@@ -87,7 +89,8 @@ func (d *describer) onClaimed(known Source, err error) error {
 // that we have none. Two peers that fetch the dictionary at the same time would otherwise hear
 // nothing more of each other, and end the connection after 150 s.
 func (d *describer) tell(without []engineAddr, size int) {
-	handshake := fmt.Appendf(nil, "d1:md11:ut_metadatai%dee13:metadata_sizei%dee", metadataExtension, size)
+	handshake := fmt.Appendf(nil,
+		"d1:md11:ut_metadatai%dee13:metadata_sizei%dee", metadataExtension, size)
 	for r := range d.peers.connected() {
 		if slices.Contains(without, r.link.addr) {
 			r.link.Filter.TellExtended(handshake)

@@ -23,9 +23,9 @@ import (
 // peer could spoil the pieces of the others, and 16 MB would take gigabytes of memory. So the
 // dictionary is fetched here:
 //
-//  1. A peer says that it has the dictionary, and its size.    (the engine's callbacks, with its lock)
+//  1. A peer says that it has the dictionary, and its size.    (callbacks.go, with its lock)
 //  2. Some of these peers are asked, each for all of it.       (step, on the transfer's goroutine)
-//  3. Pieces go to the buffer of the peer that has sent them.  (the engine's callbacks)
+//  3. Pieces go to the buffer of the peer that has sent them.  (callbacks.go)
 //  4. The first dictionary with the right hash is checked, and
 //     given to the engine, which sends it to others.           (describer.describe)
 
@@ -105,8 +105,8 @@ func newMetadata(hash metainfo.Hash, touch func()) *metadata {
 	return &metadata{hash: hash, touch: touch, lacking: map[extensionPeer]engineAddr{}}
 }
 
-// greeted notes what a peer says of the dictionary in its extended handshake. A size of 0 means that
-// it would send the dictionary but has none yet.
+// greeted notes what a peer says of the dictionary in its extended handshake. A size of 0 means
+// that it would send the dictionary but has none yet.
 func (m *metadata) greeted(p extensionPeer, at engineAddr, size int) {
 	if size == 0 {
 		m.lacks(p, at)
@@ -222,7 +222,9 @@ func (x metadataMessage) send() error {
 
 // step returns the messages to send now, the peers that have sent a wrong dictionary, and the right
 // dictionary once it is there.
-func (m *metadata) step(now time.Time) (send []metadataMessage, liars []extensionPeer, info []byte) {
+func (m *metadata) step(
+	now time.Time,
+) (send []metadataMessage, liars []extensionPeer, info []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	send, m.refusals = m.refusals, nil
@@ -275,8 +277,9 @@ func (m *metadata) begin(now time.Time) {
 			if !due {
 				return
 			}
-			slower := func(a, b *metadataSource) int { return cmp.Compare(a.rate(now), b.rate(now)) }
-			m.putOff(slices.MinFunc(asked, slower))
+			m.putOff(slices.MinFunc(asked, func(a, b *metadataSource) int {
+				return cmp.Compare(a.rate(now), b.rate(now))
+			}))
 		}
 		pieces := (next.size + metadataPiece - 1) / metadataPiece
 		next.buf, next.have = make([]byte, next.size), make([]bool, pieces)

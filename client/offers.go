@@ -78,7 +78,8 @@ var (
 func newOffers() *offers {
 	return &offers{
 		byAddr: map[string]*offer{}, used: map[engineAddr]*link{}, pins: map[Peer]*pin{},
-		banned: bounded[string, struct{}]{most: maxBanned}, users: bounded[netip.Addr, []suspect]{most: maxUsers},
+		banned: bounded[string, struct{}]{most: maxBanned},
+		users:  bounded[netip.Addr, []suspect]{most: maxUsers},
 	}
 }
 
@@ -285,7 +286,8 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 	defer context.AfterFunc(o.ctx, cancel)()
 	w, err := o.transport.Dial(ctx, o.peer, o.path, o.offers.wanted(o.peer))
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s over path %s: %w", o.peer, o.path.Fingerprint.Short(), err)
+		path := o.path.Fingerprint.Short()
+		return nil, fmt.Errorf("connect to %s over path %s: %w", o.peer, path, err)
 	}
 	unbind, err := o.offers.bind(o.peer, w.Key())
 	if err != nil {

@@ -67,6 +67,7 @@ const MinRate = wire.MinRate
 // DHT is what a session tells peers of this program's DHT nodes, and hears of theirs (BEP 5; on
 // SCION see PEX.md).
 type DHT struct {
-	SCION, IP4, IP6 uint16              // ports of our nodes; 0: there is none
-	Heard           func(scionnet.Addr) // called with the address of a peer's node; on IP its IA is zero
+	SCION, IP4, IP6 uint16 // ports of our nodes; 0: there is none
+	// Heard is called with the address of a peer's node; on IP its IA is zero.
+	Heard func(scionnet.Addr)
 }

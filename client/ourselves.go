@@ -37,7 +37,8 @@ func isLocal(ip netip.Addr) bool {
 // Abandoned implements Transport.
 func (t *scionTransport) Abandoned(p Peer) bool {
 	a := t.endpoint.Addr()
-	return p.scion.IA == a.IA && p.scion.Host == a.Host && isFree("udp", netip.AddrPortFrom(a.Host, p.scion.Port))
+	return p.scion.IA == a.IA && p.scion.Host == a.Host &&
+		isFree("udp", netip.AddrPortFrom(a.Host, p.scion.Port))
 }
 
 // Abandoned implements Transport.

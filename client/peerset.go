@@ -32,7 +32,7 @@ type peerState struct {
 	from           PeerSource
 	transport      Transport
 	acquaintance                         // of a dialled peer: from the time before; see now
-	paths          []*pathState          // in the mapping's order, then paths that are no longer listed
+	paths          []*pathState          // in the mapping's order, then unlisted ones
 	lookupFailures int                   // lookups in a row that have found no path
 	err            error                 // of the last path lookup, or the policy's
 	listed         []pathsel.Path        // by the last lookup; nil: none has ended yet
@@ -353,8 +353,9 @@ func choosePeers(all []acquaintance, most int, now time.Time) (dial, forget []bo
 	nets, hosts, n := map[string]int{}, map[string]int{}, 0
 	for _, i := range order {
 		a := all[i]
-		if n >= most || nets[a.origin.Net] >= maxPeersPerNet || hosts[a.origin.Host] >= maxPeersPerHost ||
-			!a.isDialled && (a.banned || now.Before(a.retry)) {
+		full := n >= most ||
+			nets[a.origin.Net] >= maxPeersPerNet || hosts[a.origin.Host] >= maxPeersPerHost
+		if full || !a.isDialled && (a.banned || now.Before(a.retry)) {
 			continue
 		}
 		dial[i] = true

@@ -82,7 +82,9 @@ func (x *exchanger) tell(now time.Time) {
 
 // tellOne sends a peer with these connections one kind of addresses, over the first connection that
 // takes them.
-func (x *exchanger) tellOne(rs []*row, kind pexKind, told *pexTold, all map[pathsel.PeerID][]pexPeer, now time.Time) {
+func (x *exchanger) tellOne(
+	rs []*row, kind pexKind, told *pexTold, all map[pathsel.PeerID][]pexPeer, now time.Time,
+) {
 	if now.Before(told.next) {
 		return
 	}
@@ -102,7 +104,9 @@ func (x *exchanger) tellOne(rs []*row, kind pexKind, told *pexTold, all map[path
 }
 
 // present lists the addresses of one kind that a peer may be told of, in a stable order.
-func (x *exchanger) present(to *row, kind pexKind, all map[pathsel.PeerID][]pexPeer) (out []pexPeer) {
+func (x *exchanger) present(
+	to *row, kind pexKind, all map[pathsel.PeerID][]pexPeer,
+) (out []pexPeer) {
 	home, own := x.home()
 	at := addrOf(to.link.Peer())
 	for id, peers := range all {
@@ -179,7 +183,9 @@ func (x *exchanger) onMessage(l *link, payload []byte) {
 	if !l.Proven() {
 		from.IA = ^home // so that it counts as a host in another AS
 	}
-	named := slices.DeleteFunc(m.added, func(p pexPeer) bool { return !mayName(from, p.at, home, own) })
+	named := slices.DeleteFunc(m.added, func(p pexPeer) bool {
+		return !mayName(from, p.at, home, own)
+	})
 	for _, p := range x.admission.admit(l.Origin(), named, time.Now()) {
 		x.connector.add(p.peer(), FromPEX, true)
 	}

@@ -123,7 +123,8 @@ var errPEX = errors.New("a list of peers has a wrong length")
 // peers beyond maxNamed.
 func parsePEX(payload []byte) (m pexMessage, err error) {
 	if len(payload) > maxPEX {
-		return m, fmt.Errorf("peer exchange: a message of %d bytes, at most %d are read", len(payload), maxPEX)
+		return m, fmt.Errorf("peer exchange: a message of %d bytes, at most %d are read",
+			len(payload), maxPEX)
 	}
 	lists := map[string][]byte{}
 	b := newReader(payload)

@@ -48,8 +48,8 @@ func (g *pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (ou
 	for _, p := range named {
 		to := p.peer().origin().Net
 		in[to]++
-		if in[to] <= pexNamedMost &&
-			host.Spend(now, pexSenderMost, pexSenderEvery) && net.Spend(now, pexNetMost, pexNetEvery) {
+		if in[to] <= pexNamedMost && host.Spend(now, pexSenderMost, pexSenderEvery) &&
+			net.Spend(now, pexNetMost, pexNetEvery) {
 			out = append(out, p)
 		}
 	}
@@ -61,9 +61,9 @@ func (g *pexGate) forget(now time.Time) {
 	if g.hosts == nil {
 		g.hosts, g.nets = map[string]*wire.Allowance{}, map[string]*wire.Allowance{}
 	}
-	for _, m := range []map[string]*wire.Allowance{g.hosts, g.nets} {
-		maps.DeleteFunc(m, func(_ string, a *wire.Allowance) bool { return a.Idle(now) >= pexForget })
-	}
+	isFull := func(_ string, a *wire.Allowance) bool { return a.Idle(now) >= pexForget }
+	maps.DeleteFunc(g.hosts, isFull)
+	maps.DeleteFunc(g.nets, isFull)
 }
 
 func entry(m map[string]*wire.Allowance, key string) *wire.Allowance {

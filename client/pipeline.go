@@ -25,7 +25,7 @@ type pipeline struct {
 	target int       // requests to have outstanding after the next look; 0: not looked yet
 	most   int       // outstanding at most since the last look; 0: none was sent since
 	since  time.Time // of the last look, or of the first request after none was outstanding
-	eighth time.Time // when the last eighth of the requests up to the next look began; zero: not yet
+	eighth time.Time // when the last eighth of the requests before it began; zero: not yet
 }
 
 const (
@@ -95,9 +95,10 @@ func (p pipeline) look(now time.Time, trip time.Duration) pipeline {
 	trip = cmp.Or(trip, unknownTrip)
 	size, grow := p.most, max(growBelow, growTrips*trip)
 	lasted := now.Sub(p.since)
+	mayPass := p.target == 0 || 4*now.Sub(p.eighth) < grow // the slowness may
 	half := lasted * time.Duration(p.most) / time.Duration(2*wire.Part(p.most))
 	switch {
-	case half < grow, lasted < max(pause, slowStart*trip) && (p.target == 0 || 4*now.Sub(p.eighth) < grow):
+	case half < grow, mayPass && lasted < max(pause, slowStart*trip):
 		size *= 2
 	case half > shrinkFactor*grow:
 		size /= 2

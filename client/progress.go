@@ -24,8 +24,9 @@ type Progress struct {
 	Since time.Duration // since the transfer was added
 	// Total is the size of the wanted data, 0 while it is unknown. Have is the part of it that is
 	// on disk, verified or not yet. If only some files are wanted, whole pieces count.
-	Total, Have  int64
-	Missing      int64 // bytes of the torrent that are not there, wanted or not; 0 while the size is unknown
+	Total, Have int64
+	// Missing are the bytes that are not there, wanted or not; 0 while the size is unknown.
+	Missing      int64
 	Checked      int64 // bytes that were hashed, while Phase is Checking
 	Pieces, Done int   // in all, and verified
 	// Fetched is the useful payload received in this session, and Sent the payload sent.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 
 	"braid/pathsel"
@@ -84,12 +83,14 @@ func (t *quicTransport) resolve(ctx context.Context, p Peer) (netip.AddrPort, er
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", p.host)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("find %s: %w", net.JoinHostPort(p.host, strconv.Itoa(int(p.port))), err)
+		return netip.AddrPort{}, fmt.Errorf("find %s: %w", p, err)
 	}
 	return netip.AddrPortFrom(ips[0].Unmap(), p.port), nil
 }
 
-func (t *quicTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
+func (t *quicTransport) Dial(
+	ctx context.Context, p Peer, _ pathsel.Path, want *scionnet.PeerKey,
+) (Wire, error) {
 	to, err := t.resolve(ctx, p)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (r *rarest) choose(missing []missingPiece, count int) (raise, lower []int) 
 		}
 	}
 	slices.SortFunc(candidates, func(a, b missingPiece) int {
-		return cmp.Or(cmp.Compare(a.peers, b.peers), cmp.Compare(r.order[a.index], r.order[b.index]))
+		return cmp.Or(a.peers-b.peers, r.order[a.index]-r.order[b.index])
 	})
 	for _, m := range candidates[:min(len(candidates), max(0, count-len(next)))] {
 		next[m.index] = true
@@ -86,10 +86,10 @@ func (r *rarest) choose(missing []missingPiece, count int) (raise, lower []int) 
 type rarestView struct {
 	pieces      int
 	pieceLength int64
-	has         []func(each func(piece uint32) (more bool)) // the pieces of each connected peer
-	leechers    bool                                        // not every peer has all pieces
-	rate        float64                                     // at which data comes, in bytes a second
+	leechers    bool    // not every peer has all pieces
+	rate        float64 // at which data comes, in bytes a second
 	states      torrent.PieceStateRuns
+	has         []func(each func(piece uint32) (more bool)) // the pieces of each connected peer
 }
 
 // plan returns the pieces that are requested first from now on, and those that no longer are.
@@ -128,7 +128,8 @@ type rarestFirst struct {
 
 func (f *rarestFirst) view() rarestView {
 	v := rarestView{
-		pieces: len(f.want.pieces), pieceLength: f.want.layout.PieceLength, states: f.torrent.PieceStateRuns(),
+		pieces: len(f.want.pieces), pieceLength: f.want.layout.PieceLength,
+		states: f.torrent.PieceStateRuns(),
 	}
 	seen := map[pathsel.PeerID]bool{}
 	for r := range f.peers.connected() {

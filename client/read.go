@@ -65,7 +65,8 @@ func (t *Transfer) OpenFile(ctx context.Context, file int) (*FileReader, error) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	unhook := context.AfterFunc(t.ctx, cancel)
-	return &FileReader{transfer: t, ctx: ctx, piece: -1, file: f, stop: func() { unhook(); cancel() }}, nil
+	stop := func() { unhook(); cancel() }
+	return &FileReader{transfer: t, ctx: ctx, piece: -1, file: f, stop: stop}, nil
 }
 
 // mayRead returns an error if the file will not become complete.
@@ -152,7 +153,8 @@ func (r *FileReader) clearWay(piece int) {
 	}
 	end := piece + 1 + int(readAhead/t.described.Load().Layout.PieceLength)
 	wanted := func(p int) bool {
-		return p >= piece && p < end || t.torrent.PieceState(p).Priority >= torrent.PiecePriorityNext
+		return p >= piece && p < end ||
+			t.torrent.PieceState(p).Priority >= torrent.PiecePriorityNext
 	}
 	select {
 	case t.loop.calls <- func() { t.loop.nudger.withdraw(wanted) }:

@@ -36,7 +36,7 @@ type revelation struct {
 	alone     int // the least number of pieces ahead of the only peer; with several peers it is 2
 	length    float64
 	random    *rand.Rand
-	claims    []uint16    // for each piece: peers that have it, or that were shown it and will fetch it
+	claims    []uint16    // for each piece: peers that have it, or were shown it and will fetch it
 	fresh     wire.Bitset // pieces without claims
 	unclaimed int         // number of fresh pieces
 	whole     int         // peers that have every piece, which is a claim to each
@@ -226,8 +226,8 @@ func (r *revelation) step(now time.Time, there []viewing) map[pathsel.PeerID][]i
 	return show
 }
 
-// update takes in what peers have said. It counts the served peers, and their pieces ahead that they
-// have asked for.
+// update takes in what peers have said. It counts the served peers, and their pieces ahead that
+// they have asked for.
 func (r *revelation) update(now time.Time, there []viewing) (served, waiting int) {
 	for _, b := range there {
 		r.join(b.id, now)
@@ -272,9 +272,11 @@ func (p *viewer) show(piece int, now time.Time) {
 	p.moved = now
 }
 
-// showFresh fills the windows with fresh pieces. Each peer gets one piece a round, so that the first
-// peers do not get all.
-func (r *revelation) showFresh(now time.Time, there []viewing, only bool, show map[pathsel.PeerID][]int) {
+// showFresh fills the windows with fresh pieces. Each peer gets one piece a round, so that the
+// first peers do not get all.
+func (r *revelation) showFresh(
+	now time.Time, there []viewing, only bool, show map[pathsel.PeerID][]int,
+) {
 	for more := true; more; {
 		more = false
 		for _, b := range there {
@@ -379,8 +381,12 @@ func (r *revelation) rarest(p *viewer, most int) []int {
 	var out []int
 	enough := max(rarestFrom, 4*most)
 	look := func(from, to int) {
-		for i := p.lacking.Next(from, nil); i >= 0 && i < to && len(out) < enough; i = p.lacking.Next(i+1, nil) {
-			out = append(out, i)
+		for len(out) < enough {
+			i := p.lacking.Next(from, nil)
+			if i < 0 || i >= to {
+				return
+			}
+			out, from = append(out, i), i+1
 		}
 	}
 	look(p.looked, len(r.claims))

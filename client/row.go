@@ -81,8 +81,9 @@ func (r *row) progress() PathProgress {
 	read, written := r.bytes()
 	first, last := r.reads()
 	p := PathProgress{
-		Peer: r.peer.String(), Source: r.from, Path: r.path, Transport: r.transport, Accepted: r.accepted,
-		State: pathsel.Idle, Measurement: r.seen, BytesRead: read, BytesWritten: written,
+		Peer: r.peer.String(), Source: r.from, Path: r.path, Transport: r.transport,
+		Accepted: r.accepted, State: pathsel.Idle, Measurement: r.seen,
+		BytesRead: read, BytesWritten: written,
 		FirstRead: unixTime(first), LastRead: unixTime(last),
 		ReadRate: r.in.rate, WriteRate: r.out.rate, Err: r.err,
 	}
@@ -102,8 +103,8 @@ func unixTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// rateMeter smooths a counter's growth over about two seconds. The rate is steady enough to read, and
-// follows changes soon.
+// rateMeter smooths a counter's growth over about two seconds. The rate is steady enough to read,
+// and follows changes soon.
 type rateMeter struct {
 	bytes uint64
 	rate  float64 // bits per second

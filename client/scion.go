@@ -14,7 +14,9 @@ type scionTransport struct {
 	endpoint *scionnet.Endpoint
 }
 
-func openSCION(ctx context.Context, host *scionnet.Host, cfg scionnet.ListenConfig) (*scionTransport, error) {
+func openSCION(
+	ctx context.Context, host *scionnet.Host, cfg scionnet.ListenConfig,
+) (*scionTransport, error) {
 	e, err := host.Listen(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -42,7 +44,9 @@ func (t *scionTransport) Revoked(p pathsel.Path) time.Time {
 	return r.At
 }
 
-func (t *scionTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
+func (t *scionTransport) Dial(
+	ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey,
+) (Wire, error) {
 	c, err := t.endpoint.Dial(ctx, p.scion, path, want)
 	if err != nil {
 		return nil, err

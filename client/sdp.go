@@ -25,7 +25,8 @@ const (
 func filterSDP(sdp string, local bool) (string, error) {
 	lines := strings.Split(strings.TrimRight(sdp, "\r\n"), "\n")
 	if len(lines) > maxSDPLines {
-		return "", fmt.Errorf("a description of a WebRTC connection with more than %d lines", maxSDPLines)
+		return "", fmt.Errorf("a description of a WebRTC connection with more than %d lines",
+			maxSDPLines)
 	}
 	var b strings.Builder
 	media, candidates := 0, 0
@@ -58,7 +59,7 @@ func filterCandidate(c string, local bool) (string, bool) {
 		return "", false
 	}
 	a, err := netip.ParseAddr(f[4])
-	if err != nil || a.Zone() != "" { // a name, such as that of a browser's address on its local network
+	if err != nil || a.Zone() != "" { // a name, as browsers give their local addresses
 		return "", false
 	}
 	if _, err := strconv.ParseUint(f[5], 10, 16); err != nil {

@@ -111,7 +111,8 @@ func fileNumbers(pattern string) (out []numberRange, ok bool, err error) {
 		first, err1 := strconv.Atoi(from)
 		last, err2 := strconv.Atoi(to)
 		if err1 != nil || err2 != nil || first < 1 || last < first {
-			return nil, true, fmt.Errorf("%q: want numbers of files from 1 on, like #3,7-9", pattern)
+			err := fmt.Errorf("%q: want numbers of files from 1 on, like #3,7-9", pattern)
+			return nil, true, err
 		}
 		out = append(out, numberRange{first, last})
 	}
@@ -274,7 +275,8 @@ type want struct {
 }
 
 func newWant(s Selection, l storage.Layout) *want {
-	w := &want{pieces: s.pieces(l), layout: l, ordered: s.Sequential || s.Strategy != Fastest, selection: s}
+	w := &want{pieces: s.pieces(l), layout: l, selection: s}
+	w.ordered = s.Sequential || s.Strategy != Fastest
 	special := func(p Priority) bool { return p != Normal }
 	w.plain = !w.ordered && !slices.ContainsFunc(w.pieces, special)
 	for i, p := range w.pieces {

@@ -117,7 +117,7 @@ type IPTransport int
 
 const (
 	TCP  IPTransport = iota // as every other client does
-	QUIC                    // the same protocol and keys as over SCION, which only braid understands
+	QUIC                    // the protocol and keys as over SCION; only braid speaks it
 	NoIP                    // SCION only
 )
 
@@ -152,7 +152,9 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 }
 
 // openTransports opens the transports of a session. It also returns the open ones with an error.
-func openTransports(ctx context.Context, cfg Config, log *slog.Logger) (open []Transport, err error) {
+func openTransports(
+	ctx context.Context, cfg Config, log *slog.Logger,
+) (open []Transport, err error) {
 	scion, ip, err := cfg.listen()
 	if err != nil {
 		return nil, err
@@ -173,7 +175,9 @@ func openTransports(ctx context.Context, cfg Config, log *slog.Logger) (open []T
 	}
 	switch {
 	case cfg.IP == QUIC:
-		t, err := openQUIC(ip, scionnet.IPConfig{Identity: cfg.Identity, Congestion: cfg.Congestion, Logger: log})
+		t, err := openQUIC(ip, scionnet.IPConfig{
+			Identity: cfg.Identity, Congestion: cfg.Congestion, Logger: log,
+		})
 		if err != nil {
 			return open, err
 		}

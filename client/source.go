@@ -37,7 +37,9 @@ const (
 )
 
 // cut shortens a text to at most so many bytes of valid UTF-8.
-func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
+func cut(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
 
 // Source is a checked description of a torrent: a .torrent file or a magnet link. Of a magnet link
 // only the hash is known until a peer sends the rest.
@@ -77,7 +79,9 @@ func (s Source) WebSeedErrors() (errs []error, usable bool) {
 }
 
 // IsPrivate tells whether peers may be found only by the torrent's trackers (BEP 27).
-func (s Source) IsPrivate() bool { return s.Info != nil && s.Info.Private != nil && *s.Info.Private }
+func (s Source) IsPrivate() bool {
+	return s.Info != nil && s.Info.Private != nil && *s.Info.Private
+}
 
 // IsMagnet tells whether the source is a magnet link, so that its files are not known yet.
 func (s Source) IsMagnet() bool { return s.Info == nil }
@@ -143,7 +147,8 @@ func ParseTorrent(b []byte) (Source, error) {
 		err = errors.New("it has no info dictionary")
 	}
 	if err != nil {
-		return Source{}, fmt.Errorf("it is not a torrent file, or not one that is accepted: %w", err)
+		err = fmt.Errorf("it is not a torrent file, or not one that is accepted: %w", err)
+		return Source{}, err
 	}
 	hasURL := func(tier []string) bool {
 		return slices.ContainsFunc(tier, func(url string) bool { return url != "" })
@@ -163,7 +168,8 @@ func (s Source) withInfo(b []byte) (Source, error) {
 	if s.HashV2 = ""; hybrid {
 		s.HashV2 = fmt.Sprintf("%x", sha256.Sum256(b))
 	}
-	s.InfoHash, s.Name, s.Info, s.Layout, s.infoBytes = metainfo.HashBytes(b), layout.Name, &info, layout, b
+	s.InfoHash, s.infoBytes = metainfo.HashBytes(b), b
+	s.Name, s.Info, s.Layout = layout.Name, &info, layout
 	return s, nil
 }
 
@@ -251,11 +257,12 @@ func scanNodes(b *bencoding.Reader) (nodes []string, err error) {
 // ParseMagnet reads a magnet link (BEP 9). Peers in it (x.pe) may be SCION addresses.
 func ParseMagnet(uri string) (Source, error) {
 	if len(uri) > maxMagnet {
-		return Source{}, fmt.Errorf("magnet link: longer than the %d bytes that are accepted", maxMagnet)
+		return Source{}, fmt.Errorf("magnet link: longer than the %d bytes that are accepted",
+			maxMagnet)
 	}
 	if strings.Contains(uri, "urn:btmh:") && !strings.Contains(uri, "urn:btih:") {
-		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, which braid does not support; " +
-			"want magnet:?xt=urn:btih:HASH")
+		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, " +
+			"which braid does not support; want magnet:?xt=urn:btih:HASH")
 	}
 	m, err := metainfo.ParseMagnetUri(withoutNumbers(uri))
 	if err != nil {
@@ -275,8 +282,8 @@ func ParseMagnet(uri string) (Source, error) {
 			}
 		}
 	}
-	for _, u := range m.Trackers {
-		s.Trackers = append(s.Trackers, []string{u}) // every URL of a magnet link is a tier of its own
+	for _, u := range m.Trackers { // each is a tier of its own
+		s.Trackers = append(s.Trackers, []string{u})
 	}
 	for _, p := range peers {
 		peer, err := ParsePeer(p)

@@ -56,7 +56,8 @@ func parseName[T ~int](what, name string, names []string) (T, error) {
 	i := slices.Index(names, name)
 	if i < 0 {
 		last := len(names) - 1
-		return 0, fmt.Errorf("%s %q: want %s or %s", what, name, strings.Join(names[:last], ", "), names[last])
+		others := strings.Join(names[:last], ", ")
+		return 0, fmt.Errorf("%s %q: want %s or %s", what, name, others, names[last])
 	}
 	return T(i), nil
 }

@@ -30,7 +30,9 @@ type tcpTransport struct {
 
 // openTCP listens at the addresses, if any. congestion is the kernel's name of the congestion
 // control algorithm for all connections; empty is the kernel's default.
-func openTCP(addrs []Peer, congestion string, id *scionnet.Identity, log *slog.Logger) (*tcpTransport, error) {
+func openTCP(
+	addrs []Peer, congestion string, id *scionnet.Identity, log *slog.Logger,
+) (*tcpTransport, error) {
 	if err := hasTCPCongestion(congestion); err != nil {
 		return nil, err
 	}
@@ -91,9 +93,11 @@ func (t *tcpTransport) acceptFrom(l net.Listener) {
 
 func (t *tcpTransport) Name() string { return "tcp" }
 
-func (t *tcpTransport) Dial(ctx context.Context, p Peer, _ pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
+func (t *tcpTransport) Dial(
+	ctx context.Context, p Peer, _ pathsel.Path, want *scionnet.PeerKey,
+) (Wire, error) {
 	start := time.Now()
-	d := net.Dialer{ControlContext: func(_ context.Context, _, address string, c syscall.RawConn) error {
+	d := net.Dialer{Control: func(_, address string, c syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return err
@@ -125,7 +129,8 @@ func onlyUTP(err error) error {
 		return err
 	}
 	more := *op // a copy with the hint inside, so that short forms of the error have it too
-	more.Err = fmt.Errorf("%w (the peer is not running, or it speaks only uTP, which braid does not)", op.Err)
+	more.Err = fmt.Errorf("%w (the peer is not running, or it speaks only uTP, "+
+		"which braid does not)", op.Err)
 	return &more
 }
 

@@ -63,8 +63,9 @@ func hasTCPCongestion(name string) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		has, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
-		return fmt.Errorf("this kernel has no TCP congestion controller %q, only %s; load it with: modprobe tcp_%s",
-			name, strings.Join(strings.Fields(string(has)), ", "), name)
+		others := strings.Join(strings.Fields(string(has)), ", ")
+		return fmt.Errorf("this kernel has no TCP congestion controller %q, only %s; "+
+			"load it with: modprobe tcp_%s", name, others, name)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("TCP congestion controller %q is not for everybody: "+
 			"add it to sysctl net.ipv4.tcp_allowed_congestion_control", name)

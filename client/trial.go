@@ -118,7 +118,9 @@ func (t trials) step(
 }
 
 // proceed chooses whose turn it is. It returns false after the last turn.
-func (t *trial) proceed(now time.Time, there []witness, blocks int, accused func(suspect) bool) bool {
+func (t *trial) proceed(
+	now time.Time, there []witness, blocks int, accused func(suspect) bool,
+) bool {
 	if blocks != t.blocks {
 		t.blocks, t.moved = blocks, now
 	}
@@ -133,7 +135,8 @@ func (t *trial) proceed(now time.Time, there []witness, blocks int, accused func
 		case !w.has(t.piece):
 		case itsTurn && !over:
 			return true
-		case accused(w.suspect) && !slices.Contains(t.tried, w.addr) && (next == nil || w.good > next.good):
+		case next != nil && next.good >= w.good:
+		case accused(w.suspect) && !slices.Contains(t.tried, w.addr):
 			next = &there[i]
 		}
 	}
@@ -210,8 +213,9 @@ func (e *trialRunner) look() {
 		st := conn.Stats()
 		links[r.link.addr] = r.link
 		there = append(there, witness{
-			addr: r.link.addr, suspect: suspectOf(r.link.Origin()), good: st.PiecesDirtiedGood.Int64(),
-			has: func(piece int) bool { return conn.Pieces().Contains(uint32(piece)) },
+			addr: r.link.addr, suspect: suspectOf(r.link.Origin()),
+			good: st.PiecesDirtiedGood.Int64(),
+			has:  func(piece int) bool { return conn.Pieces().Contains(uint32(piece)) },
 		})
 	}
 	var suspended map[engineAddr]bool

@@ -115,10 +115,13 @@ func (t *webTransport) Revoked(p pathsel.Path) time.Time {
 	return r.At
 }
 
-func (t *webTransport) Dial(ctx context.Context, p Peer, path pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
+func (t *webTransport) Dial(
+	ctx context.Context, p Peer, path pathsel.Path, _ *scionnet.PeerKey,
+) (Wire, error) {
 	known, u := t.described(), t.urls[p]
 	if known == nil || u == nil {
-		return nil, errors.New("not a web seed of this torrent, or it is not known yet what is in the torrent")
+		return nil, errors.New("not a web seed of this torrent, " +
+			"or it is not known yet what is in the torrent")
 	}
 	c := &http.Client{CheckRedirect: (*redirectGuard)(nil).check}
 	var end func()

@@ -90,7 +90,8 @@ func openWebRTC(cfg WebRTCConfig) (*WebRTC, error) {
 	s.DisableActiveTCP(true)
 	s.EnableSCTPZeroChecksum(true) // DTLS protects the packets
 	// Without audio and video, codecs and their measurements are not needed.
-	t.api = webrtc.NewAPI(webrtc.WithSettingEngine(s), webrtc.WithMediaEngine(&webrtc.MediaEngine{}),
+	t.api = webrtc.NewAPI(webrtc.WithSettingEngine(s),
+		webrtc.WithMediaEngine(&webrtc.MediaEngine{}),
 		webrtc.WithInterceptorRegistry(&interceptor.Registry{}))
 	return t, nil
 }
@@ -150,7 +151,8 @@ func (t *WebRTC) begin(name string, opened func(*rtcWire)) (*rtcEnd, error) {
 		return nil, errRTCTwice
 	}
 	var err error
-	if e.pc, err = t.api.NewPeerConnection(webrtc.Configuration{ICEServers: t.servers}); err != nil {
+	e.pc, err = t.api.NewPeerConnection(webrtc.Configuration{ICEServers: t.servers})
+	if err != nil {
 		return nil, fmt.Errorf("make a WebRTC connection: %w", err)
 	}
 	e.pc.OnConnectionStateChange(func(s webrtc.PeerConnectionState) {
@@ -342,7 +344,8 @@ func (o *RTCOffer) Answered(name, sdp string) error {
 		o.Close()
 		return errRTCTwice
 	}
-	return o.end.pc.SetRemoteDescription(webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: sdp})
+	theirs := webrtc.SessionDescription{Type: webrtc.SDPTypeAnswer, SDP: sdp}
+	return o.end.pc.SetRemoteDescription(theirs)
 }
 
 // Close withdraws the offer, unless there is a connection by now.
@@ -350,7 +353,9 @@ func (o *RTCOffer) Close() { o.end.close() }
 
 // Answer takes an offer of the peer with that name, and returns the answer to it. When the peer is
 // connected, found is called: see deliver.
-func (t *WebRTC) Answer(ctx context.Context, name, offer string, found func(Peer) bool) (answer string, err error) {
+func (t *WebRTC) Answer(
+	ctx context.Context, name, offer string, found func(Peer) bool,
+) (answer string, err error) {
 	offer, err = filterSDP(offer, t.local)
 	if err != nil {
 		return "", err
@@ -390,7 +395,9 @@ func (t *WebRTC) Reaches(p Peer) bool { return p.rtc }
 func (t *WebRTC) Listening() []Peer   { return nil } // nobody can dial
 
 // Dial implements Transport: it hands out the connection that Offer has announced.
-func (t *WebRTC) Dial(_ context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey) (Wire, error) {
+func (t *WebRTC) Dial(
+	_ context.Context, p Peer, _ pathsel.Path, _ *scionnet.PeerKey,
+) (Wire, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.ready[p]

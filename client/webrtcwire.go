@@ -54,7 +54,9 @@ const (
 	rttAge = time.Second
 )
 
-func newRTCWire(d *webrtc.DataChannel, raw datachannel.ReadWriteCloser, pc *webrtc.PeerConnection, p Peer) *rtcWire {
+func newRTCWire(
+	d *webrtc.DataChannel, raw datachannel.ReadWriteCloser, pc *webrtc.PeerConnection, p Peer,
+) *rtcWire {
 	p.rtc = true
 	w := &rtcWire{
 		remote: remote{peer: p}, channel: d, raw: raw, pc: pc,
@@ -167,7 +169,8 @@ func (w *rtcWire) drain() {
 	w.channel.SetBufferedAmountLowThreshold(0)
 	late := time.NewTimer(drainPatience)
 	defer late.Stop()
-	for w.channel.BufferedAmount() > 0 && w.pc.ConnectionState() == webrtc.PeerConnectionStateConnected {
+	const connected = webrtc.PeerConnectionStateConnected
+	for w.channel.BufferedAmount() > 0 && w.pc.ConnectionState() == connected {
 		select {
 		case <-w.writable:
 		case <-late.C:

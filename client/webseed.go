@@ -35,7 +35,8 @@ func (w WebSeed) peer() (p Peer, request *url.URL, err error) {
 	p.web = w.URL
 	if u, ok, err := scionnet.ParseServerURL(w.URL); ok {
 		if err == nil && u.Name != "" {
-			err = errors.New("a name on SCION; want an address, as in scion://1-ff00:0:110,[127.0.0.1]:31080/")
+			err = errors.New("a name on SCION; want an address, " +
+				"as in scion://1-ff00:0:110,[127.0.0.1]:31080/")
 		}
 		p.scion = u.Addr
 		return p, &u.Request, err

@@ -42,5 +42,5 @@ func NewSocket(network, addr string, _ ...Option) (Socket, error) {
 
 // NewSocketFromPacketConn fails like NewSocket.
 func NewSocketFromPacketConn(pc net.PacketConn, _ ...Option) (Socket, error) {
-	return nil, fmt.Errorf("uTP on the existing socket %v: %w", pc.LocalAddr(), errors.ErrUnsupported)
+	return nil, fmt.Errorf("uTP on socket %v: %w", pc.LocalAddr(), errors.ErrUnsupported)
 }

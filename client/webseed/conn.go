@@ -45,7 +45,9 @@ type block struct {
 }
 
 func newConn(cfg Config) *Conn {
-	c := &Conn{cfg: cfg, patience: blockPatience, queue: map[int64]block{}, runs: map[*run]struct{}{}}
+	c := &Conn{
+		cfg: cfg, patience: blockPatience, queue: map[int64]block{}, runs: map[*run]struct{}{},
+	}
 	c.changed.L = &c.mu
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -134,8 +136,8 @@ func (c *Conn) greet(r io.Reader) error {
 	if [20]byte(theirs[28:48]) != c.cfg.InfoHash {
 		return errProtocol
 	}
-	mine := append([]byte("\x13BitTorrent protocol\x00\x00\x00\x00\x00\x00\x00\x04"), c.cfg.InfoHash[:]...)
-	mine = append(mine, "-BW0000-"...)
+	mine := []byte("\x13BitTorrent protocol\x00\x00\x00\x00\x00\x00\x00\x04")
+	mine = append(append(mine, c.cfg.InfoHash[:]...), "-BW0000-"...)
 	id := make([]byte, 12)
 	_, _ = rand.Read(id) // never fails
 	c.send(append(mine, id...), message(msgHaveAll), message(msgUnchoke))

@@ -67,7 +67,9 @@ func (c *Conn) open(ctx context.Context, f storage.File, from, n int64) (io.Read
 }
 
 // get asks for a range. The caller ends the answer with stop.
-func (c *Conn) get(ctx context.Context, f storage.File, from, n int64) (_ *http.Response, stop func(), err error) {
+func (c *Conn) get(
+	ctx context.Context, f storage.File, from, n int64,
+) (_ *http.Response, stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer func() {
 		if err != nil {
@@ -77,7 +79,8 @@ func (c *Conn) get(ctx context.Context, f storage.File, from, n int64) (_ *http.
 			cancel(nil)
 		}
 	}()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fileURL(c.cfg.URL, c.cfg.Layout, f), nil)
+	at := fileURL(c.cfg.URL, c.cfg.Layout, f)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return nil, nil, final("%v", err)
 	}
@@ -105,14 +108,16 @@ func checkAnswer(res *http.Response, f storage.File, from, n int64) error {
 	switch code := res.StatusCode; {
 	case code == http.StatusPartialContent:
 		first, last, total, err := parseContentRange(res.Header.Get("Content-Range"))
-		if err != nil || first != from || last < first || last >= from+n || total >= 0 && total != f.Length {
+		if err != nil || first != from || last < first || last >= from+n ||
+			total >= 0 && total != f.Length {
 			return final("the web seed sends other bytes (%.100q) than were requested; "+
 				"it has another file, or none of this name", res.Header.Get("Content-Range"))
 		}
 		return nil
 	case code == http.StatusOK:
 		if res.ContentLength >= 0 && res.ContentLength != f.Length {
-			return final("the web seed has a file of %d bytes instead of %d", res.ContentLength, f.Length)
+			return final("the web seed has a file of %d bytes instead of %d",
+				res.ContentLength, f.Length)
 		}
 		return nil
 	case code == http.StatusServiceUnavailable, code == http.StatusTooManyRequests:

@@ -1,6 +1,6 @@
 // Package webseed lets an HTTP server that has a torrent's files (BEP 19) take part as a peer.
 //
-//	engine ──BitTorrent──► Conn: handshake, "I have everything", requests ──ranges──► HTTP server
+//	engine ──BitTorrent──► Conn: "I have everything", requests ──ranges──► HTTP server
 //
 // A Conn is a BitTorrent connection in memory. Behind it, runs of neighbouring blocks that the
 // engine requests become HTTP requests, a few at a time. So a web seed is chosen, measured,

@@ -14,8 +14,9 @@ import (
 //
 //	requested --a part of them is answered-> the engine reads a suggestion, see Part
 //	          --the last one is rejected---> it reads a suggestion, and then the reject
-//	          --silence, see waiting-------> taken back: it reads rejects that the peer has not sent;
-//	                                         without a block since the last time: also a choke, see snub
+//	          --silence, see waiting-------> taken back: it reads rejects that the peer has not
+//	                                         sent and, without a block since the last time, a
+//	                                         choke, see snub
 //	          --a message without end------> the connection is ended
 //	idle      --200 ms---------------------> it reads a suggestion
 //
@@ -344,7 +345,8 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 // suggestLocked has the engine ask for more once enough of a batch is answered.
 func (f *Filter) suggestLocked() {
 	n := len(f.requested)
-	due := n > 0 && f.batch-n >= Part(f.batch) && f.batch >= FirstRequests/2 // not for a torrent's last few
+	// Not for the last few requests of a torrent.
+	due := n > 0 && f.batch-n >= Part(f.batch) && f.batch >= FirstRequests/2
 	if due && f.engineUnchoked && !f.noRejects {
 		f.batch = n
 		f.toEngineLocked(suggestion)

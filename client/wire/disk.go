@@ -23,7 +23,8 @@ func (f *Filter) UseDisk(d Disk) {
 // fetchLocked notes that the engine gets a block from disk. It returns false if the block is not
 // there.
 func (f *Filter) fetchLocked(b block) bool {
-	if f.disk == nil || b.length > maxBlock || !f.disk.Has(int(b.index), int64(b.begin), int64(b.length)) {
+	if f.disk == nil || b.length > maxBlock ||
+		!f.disk.Has(int(b.index), int64(b.begin), int64(b.length)) {
 		return false
 	}
 	f.fetches = append(f.fetches, b)

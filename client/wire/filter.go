@@ -71,7 +71,7 @@ type Filter struct {
 	fetches          []block            // the engine gets these from disk, in order
 	batch            int                // the most requests outstanding since the last suggestion
 	wait             waiting            // for the answers
-	late             map[block]uint8    // answers that may still come to requests that were taken back
+	late             map[block]uint8    // answers that may still come to withdrawn requests
 	progressed       bool               // a block has come since the last request was rejected
 	snub             snub
 	engineInterested bool   // in the peer
@@ -188,7 +188,9 @@ func blocksOf(m map[block]struct{}) []block {
 func (f *Filter) openLocked() bool { return f.willingLocked() && !f.suspended }
 
 // willingLocked tells whether the engine might ask the peer if the peer were not suspended.
-func (f *Filter) willingLocked() bool { return f.peerUnchoked && !f.parked && f.snub.until.IsZero() }
+func (f *Filter) willingLocked() bool {
+	return f.peerUnchoked && !f.parked && f.snub.until.IsZero()
+}
 
 // updateEngineLocked tells the engine whether the peer chokes us, if that has changed.
 func (f *Filter) updateEngineLocked() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // framing follows one direction of a BitTorrent connection (BEP 3): the handshake, then messages,
@@ -15,7 +16,7 @@ type framing struct {
 	fast    bool   // the handshake offers the fast extension (BEP 6)
 	old     bool   // the peer ID is of a Transmission that does not answer cancels
 	ours    bool   // the peer ID is of the engine that braid uses
-	whole   bool   // bitfields and extended handshakes are read, for which they must be buffered whole
+	whole   bool   // bitfields and extended handshakes are buffered and read as a whole
 	rest    uint64 // bytes of the present message that are still to come
 	drop    bool   // these bytes are dropped
 }
@@ -52,6 +53,13 @@ const (
 	msgHashes        = 22
 	msgHashReject    = 23
 	msgUnknown       = 0xff
+)
+
+var (
+	blockKinds = []byte{msgRequest, msgCancel, msgReject} // messages with a block
+	plainKinds = []byte{                                  // messages with nothing but a type
+		msgChoke, msgUnchoke, msgInterested, msgNotInterested, msgHaveAll, msgHaveNone,
+	}
 )
 
 const (
@@ -118,7 +126,9 @@ func haves(pieces ...int) []byte {
 // bytes that do not pass. The other bytes must be given again, with more: they are an incomplete
 // beginning of a message, a held message, or lie behind the boundary. stopped tells whether the
 // scan ended because of stop or keep.
-func (f *framing) scan(b []byte, stop bool, keep func(message) verdict) (consumed int, drops []span, stopped bool) {
+func (f *framing) scan(
+	b []byte, stop bool, keep func(message) verdict,
+) (consumed int, drops []span, stopped bool) {
 	i := 0
 	for {
 		if f.rest > 0 {
@@ -202,17 +212,17 @@ func begin(b []byte) (m message, ok bool) {
 		return m, false
 	}
 	m.kind = b[4]
+	be := binary.BigEndian
 	switch {
 	case m.kind == msgPiece && m.size >= pieceHead:
 		if len(b) < pieceHead {
 			return m, false
 		}
-		m.block = block{binary.BigEndian.Uint32(b[5:]), binary.BigEndian.Uint32(b[9:]), n - (pieceHead - 4)}
-	case (m.kind == msgRequest || m.kind == msgCancel || m.kind == msgReject) && m.size == blockHead:
+		m.block = block{be.Uint32(b[5:]), be.Uint32(b[9:]), n - (pieceHead - 4)}
+	case m.size == blockHead && slices.Contains(blockKinds, m.kind):
 		if len(b) < blockHead {
 			return m, false
 		}
-		be := binary.BigEndian
 		m.block = block{be.Uint32(b[5:]), be.Uint32(b[9:]), be.Uint32(b[13:])}
 	case m.kind == msgHave && m.size == 9:
 		if len(b) < 9 {
@@ -230,7 +240,7 @@ func begin(b []byte) (m message, ok bool) {
 			return bytes.Contains(b[extendedHead:head], []byte("8:msg_typei"+kind+"e"))
 		}
 		m.question, m.answer = says("0"), says("1") || says("2")
-	case m.size == 5 && (m.kind <= msgNotInterested || m.kind == msgHaveAll || m.kind == msgHaveNone):
+	case m.size == 5 && slices.Contains(plainKinds, m.kind):
 	case m.size == 9 && (m.kind == msgSuggest || m.kind == msgAllowedFast):
 	case m.kind == msgBitfield || m.kind >= msgHashRequest && m.kind <= msgHashReject:
 	default:

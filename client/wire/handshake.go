@@ -26,7 +26,8 @@ type obfuscated struct {
 
 // obfuscate begins obfuscation on a connection that we have opened.
 func obfuscate(ctx context.Context, c Conn, key []byte) (Conn, error) {
-	rw, _, err := mse.InitiateHandshakeContext(ctx, readWriter{c, c}, key, nil, mse.AllSupportedCrypto)
+	below := readWriter{c, c}
+	rw, _, err := mse.InitiateHandshakeContext(ctx, below, key, nil, mse.AllSupportedCrypto)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +69,8 @@ func (o *obfuscated) begin() {
 		o.r = seen
 		return
 	}
-	below := readWriter{seen, o.Conn}
-	rw, _, err := mse.ReceiveHandshake(context.Background(), below, o.keys, mse.DefaultCryptoSelector)
+	below, choose := readWriter{seen, o.Conn}, mse.DefaultCryptoSelector
+	rw, _, err := mse.ReceiveHandshake(context.Background(), below, o.keys, choose)
 	if o.err = err; err == nil {
 		o.r, o.w = rw, rw
 	}

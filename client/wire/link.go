@@ -116,7 +116,9 @@ func (c *counted) Write(b []byte) (int, error) {
 }
 
 // Bytes are the numbers of bytes read and written so far.
-func (l *Link) Bytes() (read, written uint64) { return l.counts.read.Load(), l.counts.written.Load() }
+func (l *Link) Bytes() (read, written uint64) {
+	return l.counts.read.Load(), l.counts.written.Load()
+}
 
 // Reads are the times of the first and the last read that brought bytes, in Unix ns; 0 before them.
 func (l *Link) Reads() (first, last int64) {

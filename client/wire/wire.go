@@ -4,7 +4,7 @@
 //	engine    one BitTorrent connection: a net.Conn with the address that offers made up
 //	  Link        that address; deadlines that never fail; tells when the connection has ended
 //	  Filter      the only part that reads messages: chokes, bounds, reveals, takes requests back
-//	  obfuscated  message stream encryption begins and ends here, so that the Filter sees all messages
+//	  obfuscated  message stream encryption ends here, so that the Filter sees all messages
 //	  counted     counts bytes, and when the first and the last came
 //	  limited     waits for its turn at each rate limit
 //	Conn      the transport's connection: a QUIC stream over one path, or TCP
