@@ -30,13 +30,15 @@ type hopPredicate struct {
 // allows only ISD 1. An empty text allows every path.
 func ParseACL(s string) (ACL, error) {
 	if len(s) > maxExpression {
-		return ACL{}, fmt.Errorf("ACL is %d bytes long: at most %d are allowed", len(s), maxExpression)
+		return ACL{}, fmt.Errorf("ACL is %d bytes long: at most %d are allowed",
+			len(s), maxExpression)
 	}
 	var acl ACL
 	words := aclWords(s)
 	for len(words) > 0 {
 		if words[0] != "+" && words[0] != "-" {
-			return ACL{}, fmt.Errorf("ACL %q: entry begins with %q instead of + or - and a space", s, words[0])
+			return ACL{}, fmt.Errorf("ACL %q: entry begins with %q instead of + or - and a space",
+				s, words[0])
 		}
 		e := aclEntry{allow: words[0] == "+"}
 		words = words[1:]
@@ -90,7 +92,9 @@ func (a ACL) String() string {
 // Allows reports whether every interface of the path is allowed.
 func (a ACL) Allows(p Path) bool {
 	for i, f := range p.Interfaces {
-		match := slices.IndexFunc(a.entries, func(e aclEntry) bool { return e.hop.matches(f, i%2 != 0) })
+		match := slices.IndexFunc(a.entries, func(e aclEntry) bool {
+			return e.hop.matches(f, i%2 != 0)
+		})
 		if match >= 0 && !a.entries[match].allow {
 			return false
 		}
@@ -126,7 +130,8 @@ func parseHopPredicate(s string) (hopPredicate, error) {
 		h.out, err = strconv.ParseUint(out, 10, 16)
 	}
 	if err != nil {
-		return fail("interface must be a number from 0 to 65535, or two such numbers with a comma between them")
+		return fail("interface must be a number from 0 to 65535, " +
+			"or two such numbers with a comma between them")
 	}
 	if h.as == 0 && (h.in != 0 || h.out != 0) {
 		return fail("an interface ID is only valid together with an AS")
@@ -141,7 +146,8 @@ func (h hopPredicate) matches(f Interface, ingress bool) bool {
 	if ingress {
 		id = h.in
 	}
-	return (h.isd == 0 || h.isd == f.IA.ISD()) && (h.as == 0 || h.as == f.IA.AS()) && (id == 0 || id == f.ID)
+	return (h.isd == 0 || h.isd == f.IA.ISD()) && (h.as == 0 || h.as == f.IA.AS()) &&
+		(id == 0 || id == f.ID)
 }
 
 func (h hopPredicate) String() string {

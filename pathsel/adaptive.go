@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -106,12 +107,13 @@ func (a *adaptation) memory() adaptiveMemory {
 }
 
 // do adds a decision, unless an earlier rule has already decided about the candidate in this view.
-func (a *adaptation) do(i int, action Action, reason string) {
+func (a *adaptation) do(i int, action Action, reason string, args ...any) {
 	if a.decided[i] {
 		return
 	}
 	a.decided[i] = true
-	a.decisions = append(a.decisions, Decision{a.cand(i).Key, action, reason})
+	d := Decision{a.cand(i).Key, action, fmt.Sprintf(reason, args...)}
+	a.decisions = append(a.decisions, d)
 	a.state[i] = stateAfter[action]
 	if action == Open || action == Probe || action == Return {
 		a.mem(i).Tried = a.v.Now
@@ -133,11 +135,15 @@ func (a *adaptation) ordered() []Decision {
 
 func (a *adaptation) cand(i int) *Candidate { return &a.v.Candidates[i] }
 func (a *adaptation) mem(i int) *PathMemory { return &a.m.Paths[i] }
-func (a *adaptation) known(i int) Estimate  { return EstimateOf(a.cand(i).Slots, time.Time{}, window) }
+func (a *adaptation) carries(i int) bool    { return a.state[i].Carries() }
+
+// known is the rate in the last slots, and current that of the present connection.
+func (a *adaptation) known(i int) Estimate {
+	return EstimateOf(a.cand(i).Slots, time.Time{}, window)
+}
 func (a *adaptation) current(i int) Estimate {
 	return EstimateOf(a.cand(i).Slots, a.cand(i).Since, window)
 }
-func (a *adaptation) carries(i int) bool { return a.state[i].Carries() }
 
 // those lists the peer's candidates for which f is true, in the order of the view.
 func (p *peerView) those(f func(i int) bool) (out []int) {

@@ -68,7 +68,8 @@ func parseAS(s string) (uint64, error) {
 	if len(groups) == 1 {
 		v, err := strconv.ParseUint(s, 10, 32)
 		if err != nil {
-			return 0, fmt.Errorf("AS %q: want a number below 2^32 or three groups such as ff00:0:110", s)
+			return 0, fmt.Errorf("AS %q: want a number below 2^32 "+
+				"or three groups such as ff00:0:110", s)
 		}
 		return v, nil
 	}

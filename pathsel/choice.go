@@ -12,7 +12,7 @@ import (
 func (a *adaptation) choose(p *peerView) {
 	for a.places(p) > 0 {
 		if i := a.firstChoice(p, true); i >= 0 {
-			a.do(i, Open, a.announced(p, i))
+			a.do(i, Open, "%s", a.announced(p, i))
 			continue
 		}
 		if !p.Started {
@@ -25,7 +25,7 @@ func (a *adaptation) choose(p *peerView) {
 		if i < 0 {
 			return
 		}
-		a.do(i, Open, fmt.Sprintf("a place is free; last measured at %v", a.known(i)))
+		a.do(i, Open, "a place is free; last measured at %v", a.known(i))
 		a.mem(i).Why = Used
 	}
 }

@@ -39,7 +39,7 @@ func (a *adaptation) fail(p *peerView) {
 	}
 	for _, i := range p.members {
 		if why := broken(*a.cand(i)); why != "" {
-			a.do(i, Fail, why)
+			a.do(i, Fail, "%s", why)
 		}
 	}
 	if len(a.where(p, Active, Probing)) == 0 {

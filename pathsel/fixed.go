@@ -21,20 +21,23 @@ func (f fixed) Decide(v View) Plan {
 	}
 	rank := map[PeerID]int{}
 	var closes, opens []Decision
+	open := func(c Candidate, reason string, args ...any) {
+		opens = append(opens, Decision{c.Key, Open, fmt.Sprintf(reason, args...)})
+	}
 	for _, c := range v.Candidates {
 		r := rank[c.Key.Peer]
 		rank[c.Key.Peer]++
-		switch open := c.State.Open(); {
-		case r >= limit && open:
+		switch isOpen := c.State.Open(); {
+		case r >= limit && isOpen:
 			why := fmt.Sprintf("path %d of this peer exceeds the limit of %d", r+1, limit)
 			closes = append(closes, Decision{c.Key, Close, why})
-		case open && broken(c) != "":
+		case isOpen && broken(c) != "":
 			closes = append(closes, Decision{c.Key, Fail, broken(c)})
-		case r >= limit || open || v.Now.Before(c.RetryAt):
+		case r >= limit || isOpen || v.Now.Before(c.RetryAt):
 		case c.Failures > 0:
-			opens = append(opens, Decision{c.Key, Open, fmt.Sprintf("retry after %d failures", c.Failures)})
+			open(c, "retry after %d failures", c.Failures)
 		default:
-			opens = append(opens, Decision{c.Key, Open, fmt.Sprintf("path %d of at most %d for this peer", r+1, limit)})
+			open(c, "path %d of at most %d for this peer", r+1, limit)
 		}
 	}
 	return Plan{Decisions: append(closes, opens...), Waiting: waiting(v)}

@@ -1,7 +1,6 @@
 package pathsel
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -69,11 +68,11 @@ func (a *adaptation) group(p *peerView, left time.Duration) {
 }
 
 // inGroup reports whether a probe of the path is part of a group's.
-func (a *adaptation) inGroup(i int) bool { why := a.mem(i).Why; return why == Used || why == Shared }
+func (a *adaptation) inGroup(i int) bool { return a.mem(i).Why == Used || a.mem(i).Why == Shared }
 
 // use makes a parked or probing path active.
-func (a *adaptation) use(i int, reason string) {
-	a.do(i, Return, reason)
+func (a *adaptation) use(i int, reason string, args ...any) {
+	a.do(i, Return, reason, args...)
 	a.mem(i).Why = Used
 }
 
@@ -128,10 +127,9 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 		p.Started = p.Started || len(a.where(p, Active)) > 0 // nothing to find out
 		return
 	}
-	oldest := least(a.where(p, Active), func(i int) float64 { return float64(a.cand(i).Since.UnixMilli()) })
-	if !p.Started && oldest >= 0 && a.v.Now.Sub(a.cand(oldest).Since) > groupPatience {
-		p.Started = true
-	}
+	p.Started = p.Started || slices.ContainsFunc(a.where(p, Active), func(i int) bool {
+		return a.v.Now.Sub(a.cand(i).Since) > groupPatience
+	})
 	if !due || a.probed(of) {
 		return
 	}
@@ -144,8 +142,8 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 		if a.state[i] != Parked && a.places(p) <= 0 {
 			continue
 		}
-		a.do(i, Probe, fmt.Sprintf("does it add to the %v of %d connections on the same links? %s",
-			before, len(rest), a.announced(p, i)))
+		a.do(i, Probe, "does it add to the %v of %d connections on the same links? %s",
+			before, len(rest), a.announced(p, i))
 		p.Group.Keys = append(p.Group.Keys, a.cand(i).Key)
 	}
 	for _, j := range rest {
@@ -217,16 +215,22 @@ func (a *adaptation) judgeGroup(p *peerView) {
 	since = since.Add(a.grace(slices.Concat(added, rest)))
 	own, after := a.joint(added, since, maxSlots), a.joint(rest, since, maxSlots)
 	measured := min(own.Slots, after.Slots)
-	changed := len(added) == 0 || len(rest) < len(g.Rest) // one of them broke: nothing can be compared
+	broke := len(added) == 0 || len(rest) < len(g.Rest) // nothing can be compared then
 	share, err := 0.0, math.Inf(1)
-	if !changed && measured >= groupSlots && own.Rate > 0 {
-		share, err = (g.Before.Rate-after.Rate)/own.Rate, math.Hypot(after.Err, g.Before.Err)/own.Rate
+	if !broke && measured >= groupSlots && own.Rate > 0 {
+		share = (g.Before.Rate - after.Rate) / own.Rate
+		err = math.Hypot(after.Err, g.Before.Err) / own.Rate
 	}
 	nothing := share >= sharing && share >= err
 	lost := share * own.Rate
-	theirs := lost >= crowdedLoss*g.Before.Rate && share >= crowdedCertain*err && a.crowded(rest, g.Before.Rate)
+	theirs := lost >= crowdedLoss*g.Before.Rate && share >= crowdedCertain*err &&
+		a.crowded(rest, g.Before.Rate)
 	shared := nothing || theirs
-	if !changed && !waited && (measured < groupSlots || !shared && p.Started && measured < againSlots) {
+	need := groupSlots
+	if !shared && p.Started {
+		need = againSlots
+	}
+	if !broke && !waited && measured < need {
 		return
 	}
 	p.Started, p.Group = true, nil
@@ -234,24 +238,21 @@ func (a *adaptation) judgeGroup(p *peerView) {
 		switch again := a.mem(i).Why == Shared; {
 		case math.IsInf(err, 1):
 			a.use(i, "no verdict on the paths that share links")
+			continue
 		case !shared && (!again || share+certain*err < sharing):
-			a.use(i, fmt.Sprintf("%d paths that share links add %v, of which others lost %.0f%%",
-				len(added), own, share*100))
+			a.use(i, "%d paths that share links add %v, of which others lost %.0f%%",
+				len(added), own, share*100)
+			continue
 		case theirs && !nothing:
-			a.putBack(i, fmt.Sprintf("a link is shared with others, and the connections there had %v, then %v",
-				g.Before, after), g.Before)
+			a.do(i, Park, "a link is shared with others, and the connections there had %v, then %v",
+				g.Before, after)
 		default:
-			a.putBack(i, fmt.Sprintf("adds nothing: of the %v of %d paths %.0f%% was taken "+
-				"from others on the same links", own, len(added), share*100), g.Before)
+			a.do(i, Park, "adds nothing: of the %v of %d paths %.0f%% was taken "+
+				"from others on the same links", own, len(added), share*100)
 		}
+		a.standBy(i, Shared, firstAgain)
+		a.mem(i).Level = g.Before.Rate
 	}
-}
-
-// putBack parks a member of a group that adds nothing to what the rest carried before.
-func (a *adaptation) putBack(i int, reason string, before Estimate) {
-	a.do(i, Park, reason)
-	a.standBy(i, Shared, firstAgain)
-	a.mem(i).Level = before.Rate
 }
 
 // crowded reports whether connections with that rate together, in bytes per second, have so much

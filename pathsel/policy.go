@@ -144,7 +144,8 @@ func ParsePreference(s string) (Preference, error) {
 		switch c {
 		case ByLatency, ByBandwidth, ByHops, ByMTU:
 		default:
-			return nil, fmt.Errorf("preference %q: %q is not one of latency, bandwidth, hops, mtu", s, word)
+			return nil, fmt.Errorf("preference %q: %q is not one of latency, bandwidth, hops, mtu",
+				s, word)
 		}
 		if slices.Contains(out, c) {
 			return nil, fmt.Errorf("preference %q: %s is given twice", s, c)

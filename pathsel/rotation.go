@@ -37,7 +37,7 @@ func (a *adaptation) rotate(p *peerView) {
 		return
 	}
 	if out := least(a.where(p, Parked), func(i int) float64 { return a.known(i).Rate }); out >= 0 {
-		a.do(out, Close, fmt.Sprintf("parked (%s), and another path needs its place", a.mem(out).Why))
+		a.do(out, Close, "parked (%s), and another path needs its place", a.mem(out).Why)
 		return // the next view fills the place
 	}
 
@@ -68,7 +68,8 @@ func (a *adaptation) rotate(p *peerView) {
 	case next >= 0:
 	case better >= 0:
 		// The figure may be out of date. The penalty keeps the two paths from swapping forever.
-		next, why, penalty = better, fmt.Sprintf("measured %v earlier: ", a.known(better)), firstReturn
+		next, penalty = better, firstReturn
+		why = fmt.Sprintf("measured %v earlier: ", a.known(better))
 	case a.v.Now.Before(a.m.Quiet):
 		return
 	default:
@@ -84,10 +85,10 @@ func (a *adaptation) rotate(p *peerView) {
 	if next < 0 {
 		return
 	}
-	a.do(weakest, Close, fmt.Sprintf("weakest of %d places with %v; %s replaces it",
-		a.v.MaxPaths, a.current(weakest), a.cand(next).Key.Path.Short()))
+	a.do(weakest, Close, "weakest of %d places with %v; %s replaces it",
+		a.v.MaxPaths, a.current(weakest), a.cand(next).Key.Path.Short())
 	a.standBy(weakest, Rotated, penalty)
-	a.do(next, Open, why+a.announced(p, next))
+	a.do(next, Open, "%s%s", why, a.announced(p, next))
 	a.mem(next).Why = Used
 }
 

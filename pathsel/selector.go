@@ -168,7 +168,9 @@ func (a Action) String() string { return actionNames[a] }
 func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // UnmarshalText reads an action's name.
-func (a *Action) UnmarshalText(b []byte) error { return unmarshalName(a, b, actionNames[:], "action") }
+func (a *Action) UnmarshalText(b []byte) error {
+	return unmarshalName(a, b, actionNames[:], "action")
+}
 
 // Decision is one step for the client to carry out, with its reason.
 type Decision struct {
@@ -291,9 +293,10 @@ func waiting(v View) string {
 			next = c.RetryAt
 		}
 	}
+	none := fmt.Sprintf("none of %d paths has a connection; ", len(v.Candidates))
 	if trying > 0 {
-		return fmt.Sprintf("none of %d paths has a connection; trying %d of them again", len(v.Candidates), trying)
+		return none + fmt.Sprintf("trying %d of them again", trying)
 	}
-	return fmt.Sprintf("none of %d paths has a connection; the next attempt is in %v", len(v.Candidates),
-		max(0, next.Sub(v.Now)).Round(100*time.Millisecond))
+	left := max(0, next.Sub(v.Now)).Round(100 * time.Millisecond)
+	return none + fmt.Sprintf("the next attempt is in %v", left)
 }

@@ -28,7 +28,8 @@ type Sequence struct {
 // ParseSequence reads a sequence. The empty one allows every path.
 func ParseSequence(s string) (Sequence, error) {
 	if len(s) > maxExpression {
-		return Sequence{}, fmt.Errorf("sequence is %d bytes long: at most %d are allowed", len(s), maxExpression)
+		return Sequence{}, fmt.Errorf("sequence is %d bytes long: at most %d are allowed",
+			len(s), maxExpression)
 	}
 	if strings.TrimSpace(s) == "" {
 		return Sequence{}, nil
@@ -161,7 +162,7 @@ func (p *sequenceParser) postfix(depth int) (string, error) {
 }
 
 func (p *sequenceParser) hop() (string, error) {
-	isd, err := p.number(16, "an ISD")
+	isd, err := p.number("an ISD")
 	if err != nil {
 		return "", err
 	}
@@ -174,12 +175,12 @@ func (p *sequenceParser) hop() (string, error) {
 		}
 		if p.peek() == '#' {
 			p.pos++
-			if in, err = p.number(16, "an interface"); err != nil {
+			if in, err = p.number("an interface"); err != nil {
 				return "", err
 			}
 			if p.peek() == ',' {
 				p.pos++
-				if out, err = p.number(16, "an interface"); err != nil {
+				if out, err = p.number("an interface"); err != nil {
 					return "", err
 				}
 				pair = in + "," + out
@@ -192,7 +193,7 @@ func (p *sequenceParser) hop() (string, error) {
 }
 
 // number reads a decimal number without leading zeros. 0 becomes a pattern for any number.
-func (p *sequenceParser) number(bits int, what string) (string, error) {
+func (p *sequenceParser) number(what string) (string, error) {
 	if c := p.peek(); c < '0' || c > '9' {
 		return "", p.unexpected(what)
 	}
@@ -204,10 +205,11 @@ func (p *sequenceParser) number(bits int, what string) (string, error) {
 	for p.pos < len(p.in) && p.in[p.pos] >= '0' && p.in[p.pos] <= '9' {
 		p.pos++
 	}
-	if _, err := strconv.ParseUint(p.in[start:p.pos], 10, bits); err != nil {
-		return "", fmt.Errorf("at byte %d: %s is at most %d, not %s", start+1, what, 1<<bits-1, p.in[start:p.pos])
+	number := p.in[start:p.pos]
+	if _, err := strconv.ParseUint(number, 10, 16); err != nil {
+		return "", fmt.Errorf("at byte %d: %s is at most 65535, not %s", start+1, what, number)
 	}
-	return p.in[start:p.pos], nil
+	return number, nil
 }
 
 func (p *sequenceParser) as() (string, error) {

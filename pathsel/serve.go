@@ -190,7 +190,9 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 			rest = append(rest, p)
 		}
 	}
-	slices.SortStableFunc(holding, func(a, b PeerID) int { return turns[b].since.Compare(turns[a].since) })
+	slices.SortStableFunc(holding, func(a, b PeerID) int {
+		return turns[b].since.Compare(turns[a].since)
+	})
 	for i, p := range holding { // with fewer slots than before, the longest served lose theirs
 		if len(served) >= v.MaxUploads {
 			rest = append(rest, holding[i:]...)
@@ -539,7 +541,9 @@ func (d *division) leadsOn(l Interface, rates map[string]float64) bool {
 		case first:
 			first, further = false, slices.Clone(u.Links)
 		default:
-			further = slices.DeleteFunc(further, func(o Interface) bool { return !slices.Contains(u.Links, o) })
+			further = slices.DeleteFunc(further, func(o Interface) bool {
+				return !slices.Contains(u.Links, o)
+			})
 		}
 	}
 	return slices.ContainsFunc(further, func(o Interface) bool {

@@ -1,7 +1,6 @@
 package pathsel
 
 import (
-	"fmt"
 	"math"
 	"time"
 )
@@ -43,6 +42,11 @@ func (a *adaptation) timeLeft() time.Duration {
 	return long
 }
 
+// blockTime is how long a block takes at that rate in bytes per second.
+func blockTime(rate float64) time.Duration {
+	return time.Duration(blockSize / rate * float64(time.Second))
+}
+
 // tail parks a path whose outstanding requests would end long after the rest of the download.
 // Faster paths take them over.
 func (a *adaptation) tail(p *peerView, left time.Duration) {
@@ -53,12 +57,13 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 		// Other paths have its requests by now. With an empty queue, it takes only what it can
 		// deliver.
 		c, rate := a.cand(i), a.known(i).Rate
-		if a.mem(i).Why != Late || c.Outstanding > 0 || rate == 0 || a.v.Now.Sub(c.Since) < tailWorth {
+		parked := a.v.Now.Sub(c.Since)
+		if a.mem(i).Why != Late || c.Outstanding > 0 || rate == 0 || parked < tailWorth {
 			continue
 		}
-		if need := 2*c.RTT + time.Duration(blockSize/rate*float64(time.Second)); 4*need < left {
-			a.use(i, fmt.Sprintf("other paths took over its requests; %.1f s are left, a block takes %.1f s",
-				left.Seconds(), need.Seconds()))
+		if need := 2*c.RTT + blockTime(rate); 4*need < left {
+			a.use(i, "other paths took over its requests; %.1f s are left, a block takes %.1f s",
+				left.Seconds(), need.Seconds())
 		}
 	}
 	for _, i := range a.where(p, Active) {
@@ -66,10 +71,11 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 		if rate.Rate == 0 || len(a.where(p, Active, Probing)) < 2 {
 			continue
 		}
-		owed := c.RTT + time.Duration(float64(min(c.Outstanding, unstolen))*blockSize/rate.Rate*float64(time.Second))
+		owed := c.RTT + time.Duration(min(c.Outstanding, unstolen))*blockTime(rate.Rate)
 		if owed > 2*left && owed > tailWorth {
-			a.do(i, Park, fmt.Sprintf("the last of its %d requests need %.1f s, "+
-				"but the rest of the download needs %.1f s", c.Outstanding, owed.Seconds(), left.Seconds()))
+			a.do(i, Park, "the last of its %d requests need %.1f s, "+
+				"but the rest of the download needs %.1f s",
+				c.Outstanding, owed.Seconds(), left.Seconds())
 			a.standBy(i, Late, longestBackoff)
 		}
 	}
@@ -83,9 +89,9 @@ func (a *adaptation) finish(p *peerView, left time.Duration) {
 		if m.Why == Late || m.Why == Waste || rate == 0 {
 			continue
 		}
-		if need := 2*a.cand(i).RTT + time.Duration(blockSize/rate*float64(time.Second)); need < left {
-			a.use(i, fmt.Sprintf("the last pieces: %.1f s left, a block takes %.1f s",
-				left.Seconds(), need.Seconds()))
+		if need := 2*a.cand(i).RTT + blockTime(rate); need < left {
+			a.use(i, "the last pieces: %.1f s left, a block takes %.1f s",
+				left.Seconds(), need.Seconds())
 		}
 	}
 	p.Group = nil

@@ -73,9 +73,9 @@ func (v View) check() error {
 	return nil
 }
 
-// Replay returns a function that makes a selector's plan for one recorded view after another, with a
-// memory of its own. The views stay as recorded, since the effects of other decisions are unknown.
-// For a whole trace and its own selector, the plans are the recorded ones.
+// Replay returns a function that makes a selector's plan for one recorded view after another, with
+// a memory of its own. The views stay as recorded, since the effects of other decisions are
+// unknown. For a whole trace and its own selector, the plans are the recorded ones.
 func Replay(s Selector) func(View) Plan {
 	var memory Memory
 	return func(v View) Plan {

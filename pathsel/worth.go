@@ -29,7 +29,7 @@ func (a *adaptation) park(p *peerView) {
 			continue
 		}
 		if why, reason := a.useless(i, weakShare, sum); why != Used {
-			a.do(i, Park, reason)
+			a.do(i, Park, "%s", reason)
 			a.standBy(i, why, firstProbe)
 		}
 	}
@@ -43,7 +43,7 @@ func (a *adaptation) probe(p *peerView) {
 	for _, i := range a.where(p, Parked) {
 		if m := a.mem(i); (m.Why == Weak || m.Why == Waste) && !a.v.Now.Before(m.Next) {
 			since := a.v.Now.Sub(a.cand(i).Since).Round(time.Second)
-			a.do(i, Probe, fmt.Sprintf("parked (%s) since %s; what does it carry now?", m.Why, since))
+			a.do(i, Probe, "parked (%s) since %s; what does it carry now?", m.Why, since)
 		}
 	}
 }
@@ -58,13 +58,13 @@ func (a *adaptation) judge(p *peerView) {
 		switch rate := a.current(i); {
 		case rate.Slots >= enough:
 			if why, reason = a.useless(i, strongShare, a.carried(p)); why == Used {
-				a.use(i, fmt.Sprintf("it carries %v now", rate))
+				a.use(i, "it carries %v now", rate)
 				continue
 			}
 		case a.v.Now.Sub(a.cand(i).Since) < probePatience:
 			continue
 		}
-		a.do(i, Park, reason)
+		a.do(i, Park, "%s", reason)
 		a.standBy(i, why, firstProbe)
 	}
 }
@@ -77,7 +77,8 @@ func (a *adaptation) useless(i int, share, sum float64) (Why, string) {
 		return Waste, fmt.Sprintf("%.0f%% of its traffic is wasted", in*100)
 	}
 	if rate.Rate+2*rate.Err < share*sum {
-		return Weak, fmt.Sprintf("%v is less than %.0f%% of this peer's %s", rate, share*100, mbit(sum))
+		return Weak, fmt.Sprintf("%v is less than %.0f%% of this peer's %s",
+			rate, share*100, mbit(sum))
 	}
 	return Used, ""
 }

@@ -198,7 +198,8 @@ func (cl *client) update(c *conn, at time.Duration) {
 		c.c.Outstanding = 1 + int(2*inFlight/(16<<10))
 	}
 	c.meter = c.meter.Add(pathsel.Sample{
-		At: now, State: c.c.State, Outstanding: c.c.Outstanding, BytesRead: c.c.BytesRead, RTT: c.c.RTT,
+		At: now, State: c.c.State, Outstanding: c.c.Outstanding,
+		BytesRead: c.c.BytesRead, RTT: c.c.RTT,
 	})
 	c.c.Slots = c.meter.Slots
 }
