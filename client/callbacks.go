@@ -115,7 +115,7 @@ func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeM
 	}
 	if f := c.fetching(p); f != nil {
 		if x != nil && m.M[pp.ExtensionNameMetadata] != 0 {
-			f.greeted(p, x.link.addr, m.MetadataSize)
+			f.offer(p, x.link.addr.host, m.MetadataSize)
 		}
 		m.MetadataSize = 0 // so that the engine asks for nothing
 	}

@@ -73,6 +73,7 @@ type gauge struct {
 	port        atomic.Uint32         // at which the peer says that it listens; 0: it does not say
 	node        atomic.Uint32         // the port of its DHT node (BEP 5); 0: it does not say
 	toldNode    bool                  // it was told of our DHT node; for the transfer's goroutine
+	undescribed atomic.Bool           // it would send the torrent's description, and has none yet
 	restart     atomic.Bool           // the pipeline shall begin anew
 
 	// For the engine's callbacks, which have its lock.
@@ -204,6 +205,7 @@ func (x *gauge) greeted(m *pp.ExtendedHandshakeMessage) {
 	for kind, name := range pexNames {
 		x.exchanges[kind].Store(m.M[name] != 0)
 	}
+	x.undescribed.Store(m.M[pp.ExtensionNameMetadata] != 0 && m.MetadataSize == 0)
 	if m.Port > 0 && m.Port < 1<<16 {
 		x.port.Store(uint32(m.Port))
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"braid/storage"
@@ -78,9 +77,9 @@ func (d *describer) onClaimed(known Source, err error) error {
 		err = d.describe(known)
 	}
 	// Only now: before, the engine itself would take the messages that peers still send.
-	fetching := d.fetching.Swap(nil)
+	d.fetching.Store(nil)
 	if err == nil {
-		d.tell(fetching.without(), len(known.infoBytes))
+		d.tell(len(known.infoBytes))
 	}
 	return err
 }
@@ -88,11 +87,11 @@ func (d *describer) onClaimed(known Source, err error) error {
 // tell tells the peers without a dictionary that we have one now: our handshake with them has said
 // that we have none. Two peers that fetch the dictionary at the same time would otherwise hear
 // nothing more of each other, and end the connection after 150 s.
-func (d *describer) tell(without []engineAddr, size int) {
+func (d *describer) tell(size int) {
 	handshake := fmt.Appendf(nil,
 		"d1:md11:ut_metadatai%dee13:metadata_sizei%dee", metadataExtension, size)
 	for r := range d.peers.connected() {
-		if slices.Contains(without, r.link.addr) {
+		if r.link.gauge.Load().undescribed.Load() {
 			r.link.Filter.TellExtended(handshake)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -73,12 +72,11 @@ type metadata struct {
 	touch func() // is called when step has something to do; must not block
 
 	mu       sync.Mutex
-	sources  []*metadataSource            // a queue
-	lacking  map[extensionPeer]engineAddr // peers without the dictionary; see describer.tell
-	refusals []metadataMessage            // to peers that ask us
-	lied     []netip.Addr                 // hosts that have sent a wrong dictionary; asked last
-	turn     time.Time                    // when the last peer was first asked
-	heard    time.Time                    // when any of them has last sent a piece
+	sources  []*metadataSource // a queue
+	refusals []metadataMessage // to peers that ask us
+	lied     []netip.Addr      // hosts that have sent a wrong dictionary; asked last
+	turn     time.Time         // when the last peer was first asked
+	heard    time.Time         // when any of them has last sent a piece
 }
 
 // metadataSource is a peer that says it has the dictionary.
@@ -102,17 +100,7 @@ type metadataMessage struct {
 }
 
 func newMetadata(hash metainfo.Hash, touch func()) *metadata {
-	return &metadata{hash: hash, touch: touch, lacking: map[extensionPeer]engineAddr{}}
-}
-
-// greeted notes what a peer says of the dictionary in its extended handshake. A size of 0 means
-// that it would send the dictionary but has none yet.
-func (m *metadata) greeted(p extensionPeer, at engineAddr, size int) {
-	if size == 0 {
-		m.lacks(p, at)
-	} else {
-		m.offer(p, at.host, size)
-	}
+	return &metadata{hash: hash, touch: touch}
 }
 
 // offer notes that a peer has the dictionary. Peers say so repeatedly.
@@ -127,27 +115,12 @@ func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
 	m.touch()
 }
 
-// lacks notes that a peer would send the dictionary but has none yet.
-func (m *metadata) lacks(p extensionPeer, at engineAddr) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lacking[p] = at
-}
-
-// without are the peers that have no dictionary.
-func (m *metadata) without() []engineAddr {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Collect(maps.Values(m.lacking))
-}
-
 // leave forgets a peer that has disconnected.
 func (m *metadata) leave(p extensionPeer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sources = slices.DeleteFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
 	m.refusals = slices.DeleteFunc(m.refusals, func(r metadataMessage) bool { return r.peer == p })
-	delete(m.lacking, p)
 }
 
 // received handles a message of a peer. It does not keep the payload.
