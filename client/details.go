@@ -46,17 +46,13 @@ func (t *Transfer) Pieces() (p Pieces) {
 				p.State = append(p.State, PieceMissing)
 			}
 		}
-		seen := map[pathsel.PeerID]bool{}
-		for r := range t.peers.connected() {
-			if id := r.remoteID(); !seen[id] {
-				seen[id] = true
-				r.link.gauge.Load().conn.Pieces().Iterate(func(i uint32) bool {
-					if int(i) < n {
-						p.Peers[i]++
-					}
-					return true
-				})
-			}
+		for _, rows := range t.peers.connectedPeers() {
+			rows[0].link.gauge.Load().conn.Pieces().Iterate(func(i uint32) bool {
+				if int(i) < n {
+					p.Peers[i]++
+				}
+				return true
+			})
 		}
 	})
 	return p
@@ -84,24 +80,20 @@ type PeerProgress struct {
 // Peers returns the peers that are connected now, in the order of their addresses; after Close,
 // none.
 func (t *Transfer) Peers() (out []PeerProgress) {
-	all := map[pathsel.PeerID]*PeerProgress{}
 	t.do(func() {
 		pieces, _ := t.torrent.Size()
-		for r := range t.peers.connected() {
-			p := all[r.remoteID()]
-			if p == nil {
-				p = &PeerProgress{
-					Peer: r.peer.String(), Source: r.from, Transport: r.transport,
-					Accepted: r.accepted, Choked: true, Held: true,
-				}
-				all[r.remoteID()] = p
+		for _, rows := range t.peers.connectedPeers() {
+			r := rows[0]
+			p := PeerProgress{
+				Peer: r.peer.String(), Source: r.from, Transport: r.transport, Accepted: r.accepted,
+				Conns: len(rows), Choked: true, Held: true,
 			}
-			p.add(r, pieces)
+			for _, r := range rows {
+				p.add(r, pieces)
+			}
+			out = append(out, p)
 		}
 	})
-	for _, p := range all {
-		out = append(out, *p)
-	}
 	slices.SortFunc(out, func(a, b PeerProgress) int { return cmp.Compare(a.Peer, b.Peer) })
 	return out
 }
@@ -110,7 +102,6 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 func (p *PeerProgress) add(r *row, pieces int) {
 	g := r.link.gauge.Load()
 	read, written := r.bytes()
-	p.Conns++
 	p.BytesRead, p.BytesWritten = p.BytesRead+read, p.BytesWritten+written
 	p.ReadRate, p.WriteRate = p.ReadRate+r.in.rate, p.WriteRate+r.out.rate
 	_, asked := r.link.Filter.CanAsk()

@@ -102,6 +102,20 @@ func (s *peerSet) connected() iter.Seq[*row] {
 	}
 }
 
+// connectedPeers are the connected rows, those of one peer together.
+func (s *peerSet) connectedPeers() (out [][]*row) {
+	at := map[pathsel.PeerID]int{} // in out
+	for r := range s.connected() {
+		i, known := at[r.remoteID()]
+		if !known {
+			i = len(out)
+			at[r.remoteID()], out = i, append(out, nil)
+		}
+		out[i] = append(out[i], r)
+	}
+	return out
+}
+
 // find is the first path-level peer for which f is true; nil if there is none.
 func (s *peerSet) find(f func(*pathState) bool) *pathState {
 	for x := range s.paths() {

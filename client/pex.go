@@ -1,6 +1,7 @@
 package client
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -55,27 +56,24 @@ func (x *exchanger) tell(now time.Time) {
 	if !x.maySpeak() || !x.pex.Load() {
 		return
 	}
-	rows := map[pathsel.PeerID][]*row{}
-	for r := range x.peers.connected() {
-		rows[r.remoteID()] = append(rows[r.remoteID()], r)
-	}
-	for id := range x.reported {
-		if rows[id] == nil {
-			delete(x.reported, id)
-		}
-	}
+	peers := x.peers.connectedPeers()
 	all := map[pathsel.PeerID][]pexPeer{}
-	for id, rs := range rows {
-		all[id] = x.addresses(rs)
+	for _, rows := range peers {
+		all[rows[0].remoteID()] = x.addresses(rows)
 	}
-	for id, rs := range rows {
+	maps.DeleteFunc(x.reported, func(id pathsel.PeerID, _ *[pexKinds]pexTold) bool {
+		_, connected := all[id]
+		return !connected
+	})
+	for _, rows := range peers {
+		id := rows[0].remoteID()
 		told := x.reported[id]
 		if told == nil {
 			told = &[pexKinds]pexTold{}
 			x.reported[id] = told
 		}
 		for kind := range pexKinds {
-			x.tellOne(rs, kind, &told[kind], all, now)
+			x.tellOne(rows, kind, &told[kind], all, now)
 		}
 	}
 }

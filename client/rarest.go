@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent"
-
-	"braid/pathsel"
 )
 
 // rarest chooses the pieces that are requested first if not every peer has all of them.
@@ -131,15 +129,13 @@ func (f *rarestFirst) view() rarestView {
 		pieces: len(f.want.pieces), pieceLength: f.want.layout.PieceLength,
 		states: f.torrent.PieceStateRuns(),
 	}
-	seen := map[pathsel.PeerID]bool{}
-	for r := range f.peers.connected() {
-		v.rate += r.in.rate / 8
-		if id := r.remoteID(); !seen[id] {
-			seen[id] = true
-			b := r.link.gauge.Load().conn.Pieces()
-			v.has = append(v.has, b.Iterate)
-			v.leechers = v.leechers || b.GetCardinality() < uint64(v.pieces)
+	for _, rows := range f.peers.connectedPeers() {
+		for _, r := range rows {
+			v.rate += r.in.rate / 8
 		}
+		b := rows[0].link.gauge.Load().conn.Pieces()
+		v.has = append(v.has, b.Iterate)
+		v.leechers = v.leechers || b.GetCardinality() < uint64(v.pieces)
 	}
 	return v
 }

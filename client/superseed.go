@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"braid/client/wire"
-	"braid/pathsel"
 )
 
 // superSeeder shows peers the pieces that a revelation chooses. All connections of a peer show the
@@ -16,27 +15,17 @@ type superSeeder struct {
 	plan *revelation // nil: not begun
 }
 
-// view is the input of the next step, and the connections of each peer in it.
-func (s *superSeeder) view() (there []viewing, links map[pathsel.PeerID][]*link) {
-	links = map[pathsel.PeerID][]*link{}
-	at := map[pathsel.PeerID]int{} // in there
-	for r := range s.peers.connected() {
-		l, id := r.link, r.remoteID()
-		i, known := at[id]
-		if !known {
-			i = len(there)
-			at[id] = i
-			there = append(there, viewing{id: id})
-		}
-		v := &there[i]
-		v.served = v.served || !l.barred
-		v.wants = v.wants || l.Filter.PeerInterested()
+// viewOf is the input of the next step about a peer with these connections.
+func viewOf(rows []*row) (v viewing) {
+	v.id = rows[0].remoteID()
+	for _, r := range rows {
+		v.served = v.served || !r.link.barred
+		v.wants = v.wants || r.link.Filter.PeerInterested()
 		v.rate += r.out.rate / 8
 		v.rtt = max(v.rtt, r.seen.RTT)
-		links[id] = append(links[id], l)
-		v.news = append(v.news, l.gauge.Load().takeNews())
+		v.news = append(v.news, r.link.gauge.Load().takeNews())
 	}
-	return there, links
+	return v
 }
 
 // reveal shows peers their next pieces.
@@ -52,7 +41,11 @@ func (s *superSeeder) reveal() {
 		pieces, _ := s.torrent.Size()
 		s.plan = newRevelation(pieces, s.described.Load().Layout.PieceLength, s.seed)
 	}
-	there, links := s.view()
+	peers := s.peers.connectedPeers()
+	var there []viewing
+	for _, rows := range peers {
+		there = append(there, viewOf(rows))
+	}
 	show := s.plan.step(time.Now(), there)
 	if s.mode == AutoSuperSeeding && s.plan.complete() {
 		s.log.Info("another peer has everything: all peers see all pieces from now on")
@@ -60,12 +53,13 @@ func (s *superSeeder) reveal() {
 		s.showAll()
 		return
 	}
-	for _, v := range there {
-		for _, l := range links[v.id] {
-			if !l.shown {
+	for i, rows := range peers {
+		id := there[i].id
+		for _, r := range rows {
+			if l := r.link; !l.shown {
 				l.shown = true
-				l.Filter.RevealAll(s.plan.shown(v.id))
-			} else if pieces := show[v.id]; len(pieces) > 0 {
+				l.Filter.RevealAll(s.plan.shown(id))
+			} else if pieces := show[id]; len(pieces) > 0 {
 				l.Filter.Reveal(pieces...)
 			}
 		}
