@@ -25,29 +25,11 @@ const (
 // pexNames are the names of the extensions (BEP 10).
 var pexNames = [pexKinds]pp.ExtensionName{pexIP: pp.ExtensionNamePex, pexSCION: "scion_pex"}
 
-// pexKey is the key of a list of addresses, and what the list contains.
-type pexKey struct {
-	name   string
+// pexLists are the ends of the keys of lists, in the order of bencode, and the addresses in them.
+var pexLists = []struct {
+	end    string
 	family scionnet.Family
-	added  bool // otherwise dropped
-	flags  bool // it has a byte for each address of the list before it
-}
-
-// pexKeys are in the order in which bencode wants them.
-var pexKeys = []pexKey{
-	{name: "added", family: scionnet.IP4, added: true},
-	{name: "added.f", family: scionnet.IP4, added: true, flags: true},
-	{name: "added6", family: scionnet.IP6, added: true},
-	{name: "added6.f", family: scionnet.IP6, added: true, flags: true},
-	{name: "added_s4", family: scionnet.SCION4, added: true},
-	{name: "added_s4.f", family: scionnet.SCION4, added: true, flags: true},
-	{name: "added_s6", family: scionnet.SCION6, added: true},
-	{name: "added_s6.f", family: scionnet.SCION6, added: true, flags: true},
-	{name: "dropped", family: scionnet.IP4},
-	{name: "dropped6", family: scionnet.IP6},
-	{name: "dropped_s4", family: scionnet.SCION4},
-	{name: "dropped_s6", family: scionnet.SCION6},
-}
+}{{"", scionnet.IP4}, {"6", scionnet.IP6}, {"_s4", scionnet.SCION4}, {"_s6", scionnet.SCION6}}
 
 // Flags of a peer (BEP 11).
 const (
@@ -96,25 +78,34 @@ const (
 // encode writes the message in bencode.
 func (m pexMessage) encode() []byte {
 	b := []byte{'d'}
-	for _, k := range pexKeys {
-		if k.name == "dropped" && m.dht != 0 {
-			b = fmt.Appendf(b, "3:dhti%de", m.dht)
-		}
-		var list []byte
-		for _, p := range *k.of(&m) {
-			switch {
-			case p.at.Family() != k.family:
-			case k.flags:
-				list = append(list, p.flags)
-			default:
-				list = p.at.AppendCompact(list)
-			}
-		}
-		if len(list) > 0 {
-			b = fmt.Appendf(b, "%d:%s%d:%s", len(k.name), k.name, len(list), list)
+	entry := func(key string, value []byte) {
+		if len(value) > 0 {
+			b = fmt.Appendf(b, "%d:%s%d:%s", len(key), key, len(value), value)
 		}
 	}
+	for _, l := range pexLists {
+		addrs, flags := compactPeers(m.added, l.family)
+		entry("added"+l.end, addrs)
+		entry("added"+l.end+".f", flags)
+	}
+	if m.dht != 0 {
+		b = fmt.Appendf(b, "3:dhti%de", m.dht)
+	}
+	for _, l := range pexLists {
+		addrs, _ := compactPeers(m.dropped, l.family)
+		entry("dropped"+l.end, addrs)
+	}
 	return append(b, 'e')
+}
+
+// compactPeers writes the addresses of one family, and a byte of flags for each.
+func compactPeers(peers []pexPeer, family scionnet.Family) (addrs, flags []byte) {
+	for _, p := range peers {
+		if p.at.Family() == family {
+			addrs, flags = p.at.AppendCompact(addrs), append(flags, p.flags)
+		}
+	}
+	return addrs, flags
 }
 
 var errPEX = errors.New("a list of peers has a wrong length")
@@ -150,37 +141,35 @@ func parsePEX(payload []byte) (m pexMessage, err error) {
 	if err != nil {
 		return m, fmt.Errorf("peer exchange: %w", err)
 	}
-	for _, k := range pexKeys {
-		list := lists[k.name]
-		if k.flags {
-			continue
+	for _, l := range pexLists {
+		key := "added" + l.end
+		if m.added, err = appendPeers(m.added, lists[key], lists[key+".f"], l.family); err == nil {
+			m.dropped, err = appendPeers(m.dropped, lists["dropped"+l.end], nil, l.family)
 		}
-		size := k.family.Size()
-		if len(list)%size != 0 {
-			return pexMessage{}, fmt.Errorf("peer exchange: %s: %w", k.name, errPEX)
-		}
-		flags := lists[k.name+".f"]
-		for i := 0; len(list) > 0; i++ {
-			at, ok := scionnet.ParseCompact(list[:size])
-			list = list[size:]
-			p := pexPeer{at: at}
-			switch into := k.of(&m); {
-			case !ok || at.Family() != k.family || len(*into) >= maxNamed:
-			case k.added && i < len(flags):
-				p.flags = flags[i]
-				*into = append(*into, p)
-			default:
-				*into = append(*into, p)
-			}
+		if err != nil {
+			return pexMessage{}, fmt.Errorf("peer exchange: %w", err)
 		}
 	}
 	return m, nil
 }
 
-// of is the list's part of a message.
-func (k pexKey) of(m *pexMessage) *[]pexPeer {
-	if k.added {
-		return &m.added
+// appendPeers reads what compactPeers writes. There may be fewer flags than addresses.
+func appendPeers(out []pexPeer, list, flags []byte, family scionnet.Family) ([]pexPeer, error) {
+	size := family.Size()
+	if len(list)%size != 0 {
+		return nil, errPEX
 	}
-	return &m.dropped
+	for i := 0; len(list) > 0; i++ {
+		at, ok := scionnet.ParseCompact(list[:size])
+		list = list[size:]
+		if !ok || at.Family() != family || len(out) >= maxNamed {
+			continue
+		}
+		p := pexPeer{at: at}
+		if i < len(flags) {
+			p.flags = flags[i]
+		}
+		out = append(out, p)
+	}
+	return out, nil
 }
