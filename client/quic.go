@@ -30,28 +30,7 @@ func openQUIC(addrs []Peer, cfg scionnet.IPConfig) (*quicTransport, error) {
 		}
 	}
 	t := &quicTransport{onIP: newOnIP("udp"), quiet: len(addrs) == 0}
-	open := func(at netip.AddrPort) error {
-		cfg.Listen = at
-		e, err := scionnet.ListenIP(cfg)
-		if err == nil {
-			t.listening = append(t.listening, e)
-		}
-		return err
-	}
-	var err error
-	for _, a := range addrs {
-		var at netip.AddrPort
-		if at, err = t.resolve(t.ctx, a); err == nil {
-			err = open(at)
-		}
-		if err != nil {
-			break
-		}
-	}
-	if t.quiet {
-		err = open(netip.AddrPort{})
-	}
-	if err != nil {
+	if err := t.listen(addrs, cfg); err != nil {
 		t.Close()
 		return nil, err
 	}
@@ -59,6 +38,24 @@ func openQUIC(addrs []Peer, cfg scionnet.IPConfig) (*quicTransport, error) {
 		t.workers.Go(func() { t.acceptFrom(e) })
 	}
 	return t, nil
+}
+
+func (t *quicTransport) listen(addrs []Peer, cfg scionnet.IPConfig) error {
+	at := make([]netip.AddrPort, max(1, len(addrs)))
+	for i, a := range addrs {
+		var err error
+		if at[i], err = t.resolve(t.ctx, a); err != nil {
+			return err
+		}
+	}
+	for _, cfg.Listen = range at {
+		e, err := scionnet.ListenIP(cfg)
+		if err != nil {
+			return err
+		}
+		t.listening = append(t.listening, e)
+	}
+	return nil
 }
 
 func (t *quicTransport) acceptFrom(e *scionnet.IPEndpoint) {
