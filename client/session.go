@@ -25,7 +25,7 @@
 //	nudger       takes back requests that nobody answers               nudge.go
 //	judge        bans peers that send wrong data, with trials          judge.go, blame.go, trial.go
 //	describer    fetches the description of a magnet link              magnet.go, metadata.go
-//	exchanger    peer exchange                                         pex.go, port.go
+//	exchanger    peer exchange                                         pex.go
 //	checkup      finds out why there is no progress                    checkup.go, cause.go
 //	confirmer    makes sure that everything is on disk                 confirm.go, room.go
 //
