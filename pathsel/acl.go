@@ -14,14 +14,7 @@ type ACL struct{ entries []aclEntry }
 
 type aclEntry struct {
 	allow bool
-	hop   hopPredicate
-}
-
-// hopPredicate matches interfaces. Zero fields are wildcards.
-type hopPredicate struct {
-	isd     uint16
-	as      uint64
-	in, out uint64 // where a path enters the AS, and where it leaves the AS
+	hop   Pattern
 }
 
 // ParseACL reads the entries of an ACL, separated by white space or commas. An entry is + (allow)
@@ -43,7 +36,7 @@ func ParseACL(s string) (ACL, error) {
 		e := aclEntry{allow: words[0] == "+"}
 		words = words[1:]
 		if len(words) > 0 && words[0] != "+" && words[0] != "-" {
-			hop, err := parseHopPredicate(words[0])
+			hop, err := ParsePattern(words[0])
 			if err != nil {
 				return ACL{}, fmt.Errorf("ACL %q: %w", s, err)
 			}
@@ -102,16 +95,25 @@ func (a ACL) Allows(p Path) bool {
 	return true
 }
 
-func parseHopPredicate(s string) (hopPredicate, error) {
-	fail := func(format string, args ...any) (hopPredicate, error) {
-		return hopPredicate{}, fmt.Errorf("hop %q: %s", s, fmt.Sprintf(format, args...))
+// Pattern matches interfaces, and paths by their interfaces. Zero fields are wildcards.
+type Pattern struct {
+	isd     uint16
+	as      uint64
+	in, out uint64 // where a path enters the AS, and where it leaves the AS
+}
+
+// ParsePattern reads ISD, ISD-AS, ISD-AS#IF or ISD-AS#IN,OUT. 0 is the wildcard.
+func ParsePattern(s string) (Pattern, error) {
+	s = strings.TrimSpace(s)
+	fail := func(format string, args ...any) (Pattern, error) {
+		return Pattern{}, fmt.Errorf("hop %q: %s", s, fmt.Sprintf(format, args...))
 	}
 	isd, rest, hasAS := strings.Cut(s, "-")
 	n, err := strconv.ParseUint(isd, 10, 16)
 	if err != nil {
 		return fail("ISD must be a number from 0 to 65535")
 	}
-	h := hopPredicate{isd: uint16(n)}
+	h := Pattern{isd: uint16(n)}
 	if !hasAS {
 		return h, nil
 	}
@@ -139,9 +141,9 @@ func parseHopPredicate(s string) (hopPredicate, error) {
 	return h, nil
 }
 
-func (h hopPredicate) matchesAll() bool { return h.isd == 0 && h.as == 0 }
+func (h Pattern) matchesAll() bool { return h.isd == 0 && h.as == 0 }
 
-func (h hopPredicate) matches(f Interface, ingress bool) bool {
+func (h Pattern) matches(f Interface, ingress bool) bool {
 	id := h.out
 	if ingress {
 		id = h.in
@@ -150,7 +152,8 @@ func (h hopPredicate) matches(f Interface, ingress bool) bool {
 		(id == 0 || id == f.ID)
 }
 
-func (h hopPredicate) String() string {
+// String returns a text from which ParsePattern makes the same pattern.
+func (h Pattern) String() string {
 	_, as, _ := strings.Cut(IA(h.as).String(), "-")
 	ids := strconv.FormatUint(h.in, 10)
 	if h.in != h.out {
@@ -159,26 +162,13 @@ func (h hopPredicate) String() string {
 	return fmt.Sprintf("%d-%s#%s", h.isd, as, ids)
 }
 
-// Pattern matches paths by their interfaces. It is written as a hop of an ACL: ISD, ISD-AS or
-// ISD-AS#IF.
-type Pattern struct{ hop hopPredicate }
-
-// ParsePattern reads ISD, ISD-AS, ISD-AS#IF or ISD-AS#IN,OUT. 0 is the wildcard.
-func ParsePattern(s string) (Pattern, error) {
-	hop, err := parseHopPredicate(strings.TrimSpace(s))
-	return Pattern{hop}, err
-}
-
 // Matches reports whether any interface of the path matches. A path inside one AS has no
 // interfaces.
-func (p Pattern) Matches(path Path) bool {
+func (h Pattern) Matches(path Path) bool {
 	for i, f := range path.Interfaces {
-		if p.hop.matches(f, i%2 != 0) {
+		if h.matches(f, i%2 != 0) {
 			return true
 		}
 	}
 	return false
 }
-
-// String returns a text from which ParsePattern makes the same pattern.
-func (p Pattern) String() string { return p.hop.String() }

@@ -11,11 +11,9 @@ import (
 type IA uint64
 
 const (
-	asBits        = 48
-	maxAS         = 1<<asBits - 1
-	maxBGPAS      = 1<<32 - 1
-	asGroupBits   = 16
-	asGroupDigits = 4
+	asBits   = 48
+	maxAS    = 1<<asBits - 1
+	maxBGPAS = 1<<32 - 1
 )
 
 // ISD returns the isolation domain.
@@ -78,11 +76,11 @@ func parseAS(s string) (uint64, error) {
 	}
 	var as uint64
 	for _, g := range groups {
-		v, err := strconv.ParseUint(g, 16, asGroupBits)
-		if err != nil || len(g) > asGroupDigits {
+		v, err := strconv.ParseUint(g, 16, 16)
+		if err != nil || len(g) > 4 {
 			return 0, fmt.Errorf("AS %q: group %q is not 1 to 4 hexadecimal digits", s, g)
 		}
-		as = as<<asGroupBits | v
+		as = as<<16 | v
 	}
 	return as, nil
 }

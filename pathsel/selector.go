@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -49,13 +50,12 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s *State) UnmarshalText(b []byte) error { return unmarshalName(s, b, stateNames[:], "state") }
 
 func unmarshalName[T ~int](to *T, b []byte, names []string, what string) error {
-	for i, name := range names {
-		if name == string(b) {
-			*to = T(i)
-			return nil
-		}
+	i := slices.Index(names, string(b))
+	if i < 0 {
+		return fmt.Errorf("unknown %s %q: want one of %q", what, b, names)
 	}
-	return fmt.Errorf("unknown %s %q: want one of %q", what, b, names)
+	*to = T(i)
+	return nil
 }
 
 // Candidate describes one path-level peer at the time of a View.
@@ -264,14 +264,10 @@ func Map(peer PeerID, paths []Path, max int) []Candidate {
 	seen := make(map[Fingerprint]bool, len(paths))
 	var out []Candidate
 	for _, p := range paths {
-		if len(out) == max {
-			break
+		if len(out) < max && !seen[p.Fingerprint] {
+			seen[p.Fingerprint] = true
+			out = append(out, Candidate{Key: Key{Peer: peer, Path: p.Fingerprint}, Path: p})
 		}
-		if seen[p.Fingerprint] {
-			continue
-		}
-		seen[p.Fingerprint] = true
-		out = append(out, Candidate{Key: Key{Peer: peer, Path: p.Fingerprint}, Path: p})
 	}
 	return out
 }

@@ -56,7 +56,7 @@ func (r ClientResult) Rate(from, to time.Duration) float64 {
 
 // conn is one path-level peer of a client.
 type conn struct {
-	c     pathsel.Candidate
+	pathsel.Candidate
 	flow  *flow
 	meter pathsel.Meter
 	then  pathsel.State // after the handshake
@@ -125,7 +125,7 @@ func (cl *client) tick(s *simulation, at time.Duration) {
 	}
 	for _, c := range cl.conns {
 		cl.update(c, at)
-		view.Candidates = append(view.Candidates, c.c)
+		view.Candidates = append(view.Candidates, c.Candidate)
 	}
 	plan := cl.Selector.Decide(view)
 	cl.memory = plan.Memory
@@ -144,7 +144,7 @@ func (cl *client) mapPaths() {
 		peer := pathsel.PeerID('a' + rune(n))
 		for _, c := range pathsel.Map(peer, paths, len(paths)) {
 			c.Hint = cl.Hints.Rank(c.Path)
-			cl.conns = append(cl.conns, &conn{c: c})
+			cl.conns = append(cl.conns, &conn{Candidate: c})
 		}
 	}
 }
@@ -152,56 +152,56 @@ func (cl *client) mapPaths() {
 // update updates a connection: handshakes, losses, counters.
 func (cl *client) update(c *conn, at time.Duration) {
 	now := epoch.Add(at)
-	wasSilent := c.c.Silent
-	c.c.Silent, c.c.Quiet = false, false
+	wasSilent := c.Silent
+	c.Silent, c.Quiet = false, false
 	if f := c.flow; f != nil {
 		rtt := time.Duration(f.rtt() * float64(time.Second))
 		for _, l := range f.hops {
 			if l.now.Down {
 				reported := epoch.Add(max(l.downAt, c.began) + rtt/2)
-				if !reported.After(now) && reported.After(c.c.RevokedAt) {
-					c.c.RevokedAt = reported
+				if !reported.After(now) && reported.After(c.RevokedAt) {
+					c.RevokedAt = reported
 				}
 			}
 		}
 		alive := f.alive()
-		c.c.RTT = rtt
+		c.RTT = rtt
 		switch {
-		case c.c.State == pathsel.Opening && !alive:
-			if at-c.began > handshakeTimeout || !c.c.RevokedAt.Before(epoch.Add(c.began)) {
+		case c.State == pathsel.Opening && !alive:
+			if at-c.began > handshakeTimeout || !c.RevokedAt.Before(epoch.Add(c.began)) {
 				cl.disconnect(c, pathsel.Failed, now)
 			}
 			c.ready = at + 2*rtt
-		case c.c.State == pathsel.Opening && at >= c.ready:
-			c.c.State, c.c.Since = c.then, now
-			c.c.Handshake, c.c.Failures, c.c.RetryAt = at-c.began, 0, time.Time{}
+		case c.State == pathsel.Opening && at >= c.ready:
+			c.State, c.Since = c.then, now
+			c.Handshake, c.Failures, c.RetryAt = at-c.began, 0, time.Time{}
 			f.start(at)
-		case c.c.State.Carries():
-			c.c.Silent, c.c.Quiet = f.unanswered(at, 3), f.unanswered(at, 1)
+		case c.State.Carries():
+			c.Silent, c.Quiet = f.unanswered(at, 3), f.unanswered(at, 1)
 			if at-f.lastDelivery > idleTimeout {
 				cl.disconnect(c, pathsel.Failed, now)
-			} else if c.c.Silent && !wasSilent {
+			} else if c.Silent && !wasSilent {
 				f.window, f.threshold = minWindow, max(minWindow, f.threshold/2)
 			}
-		case c.c.State == pathsel.Parked:
+		case c.State == pathsel.Parked:
 			if alive {
 				f.lastDelivery = at // its keep-alives are answered
 			}
-			c.c.Silent = at-f.lastDelivery > time.Second
-			c.c.Quiet = c.c.Silent
+			c.Silent = at-f.lastDelivery > time.Second
+			c.Quiet = c.Silent
 		}
 	}
-	c.c.BytesRead = uint64(c.read())
-	c.c.Outstanding = 0
-	if c.c.State.Carries() && c.flow != nil {
+	c.BytesRead = uint64(c.read())
+	c.Outstanding = 0
+	if c.State.Carries() && c.flow != nil {
 		inFlight := c.flow.window * packet
-		c.c.Outstanding = 1 + int(2*inFlight/(16<<10))
+		c.Outstanding = 1 + int(2*inFlight/(16<<10))
 	}
 	c.meter = c.meter.Add(pathsel.Sample{
-		At: now, State: c.c.State, Outstanding: c.c.Outstanding,
-		BytesRead: c.c.BytesRead, RTT: c.c.RTT,
+		At: now, State: c.State, Outstanding: c.Outstanding,
+		BytesRead: c.BytesRead, RTT: c.RTT,
 	})
-	c.c.Slots = c.meter.Slots
+	c.Slots = c.meter.Slots
 }
 
 func (cl *client) disconnect(c *conn, to pathsel.State, now time.Time) {
@@ -209,16 +209,16 @@ func (cl *client) disconnect(c *conn, to pathsel.State, now time.Time) {
 		c.before += c.flow.delivered
 	}
 	c.flow = nil
-	c.c.State, c.c.Since, c.c.RTT = to, now, 0
+	c.State, c.Since, c.RTT = to, now, 0
 	if to == pathsel.Failed {
-		c.c.Failures++
-		c.c.RetryAt = now.Add(pathsel.RetryDelay(c.c.Failures))
+		c.Failures++
+		c.RetryAt = now.Add(pathsel.RetryDelay(c.Failures))
 	}
 }
 
 func (cl *client) carryOut(s *simulation, d pathsel.Decision, at time.Duration) {
 	now := epoch.Add(at)
-	n := slices.IndexFunc(cl.conns, func(c *conn) bool { return c.c.Key == d.Key })
+	n := slices.IndexFunc(cl.conns, func(c *conn) bool { return c.Key == d.Key })
 	if n < 0 {
 		panic("decision for an unknown path: " + d.Key.String())
 	}
@@ -229,22 +229,22 @@ func (cl *client) carryOut(s *simulation, d pathsel.Decision, at time.Duration) 
 		if d.Action == pathsel.Probe {
 			next = pathsel.Probing
 		}
-		if c.c.State == pathsel.Parked || c.c.State.Carries() {
-			if !c.c.State.Carries() {
+		if c.State == pathsel.Parked || c.State.Carries() {
+			if !c.State.Carries() {
 				c.flow.start(at)
 			}
-			c.c.State, c.c.Since = next, now
+			c.State, c.Since = next, now
 			return
 		}
 		c.then = next
-		c.flow = newFlow(s.route(c.c.Path))
-		c.c.State, c.c.Since, c.began = pathsel.Opening, now, at
+		c.flow = newFlow(s.route(c.Path))
+		c.State, c.Since, c.began = pathsel.Opening, now, at
 		c.ready = at + time.Duration(2*c.flow.rtt()*float64(time.Second))
 	case pathsel.Close:
 		cl.disconnect(c, pathsel.Idle, now)
 	case pathsel.Fail:
 		cl.disconnect(c, pathsel.Failed, now)
 	case pathsel.Park:
-		c.c.State, c.c.Since, c.flow.running = pathsel.Parked, now, false
+		c.State, c.Since, c.flow.running = pathsel.Parked, now, false
 	}
 }
