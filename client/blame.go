@@ -144,8 +144,8 @@ func (r *round) count() (blocks int) {
 	return blocks
 }
 
-// sendersOf are the senders of a piece of so many blocks; nil if a block is missing, or if the
-// sender of one is unknown.
+// sendersOf are the senders of a piece with that number of blocks; nil if a block is missing, or if
+// the sender of one is unknown.
 func (b *blame) sendersOf(piece, blocks int) []suspect {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +168,7 @@ func (b *blame) unfinishedOf(accused func(suspect) bool) (pieces []int) {
 	return pieces
 }
 
-// blocksIn is the number of blocks in so many bytes.
+// blocksIn is the number of blocks in length bytes.
 func blocksIn(length int64) int { return int((length + 1<<blockBits - 1) >> blockBits) }
 
 // distrust is called when blocks are needed again because the disk has lost or refused them. A

@@ -2,7 +2,8 @@ package client
 
 import "slices"
 
-// bounded is a map of at most so many entries. One more makes it forget the entry that came first.
+// bounded is a map with a limited number of entries. One more makes it forget the entry that came
+// first.
 // The zero value, with most set, is empty.
 type bounded[K comparable, V any] struct {
 	most  int

@@ -328,7 +328,7 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// errNoneAllowed says that the policy refuses all of so many paths.
+// errNoneAllowed says that the policy refuses all paths; it is their number.
 type errNoneAllowed int
 
 func (n errNoneAllowed) Error() string {

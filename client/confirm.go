@@ -41,7 +41,7 @@ func (c *confirmer) begin() {
 	})
 }
 
-// end is called after an attempt, which has found so many pieces missing.
+// end is called after an attempt. missing is the number of pieces that are not on disk.
 func (c *confirmer) end(missing int, err error) {
 	c.underWay, c.waiting = false, ""
 	switch {

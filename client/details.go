@@ -149,8 +149,8 @@ func (t *Transfer) Refused() (out []RefusedPath) {
 	return out
 }
 
-// Deliverers returns at most so many peers that have delivered data and can be dialled again; after
-// Close, none.
+// Deliverers returns peers that have delivered data and can be dialled again, at most the given
+// number; after Close, none.
 func (t *Transfer) Deliverers(most int) (out []Peer) {
 	t.do(func() { out = t.peers.deliverers(most) })
 	return out

@@ -27,11 +27,10 @@ type link struct {
 	gauge     atomic.Pointer[gauge] // nil until the engine has added the connection to its torrent
 
 	// The other fields are notes of parts of the transfer, each for itself.
-	barred    bool  // of server: uploads are held back
-	data      int64 // of peerSet: bytes of the torrent that it had carried at the last look
-	shown     bool  // of superSeeder: the peer was told of the pieces that were revealed before
-	whole     bool  // of superSeeder: the peer was told of all pieces
-	described bool  // of nudger: the filter knows the number of pieces
+	barred bool  // of server: uploads are held back
+	data   int64 // of peerSet: bytes of the torrent that it had carried at the last look
+	shown  bool  // of superSeeder: the peer was told of the pieces that were revealed before
+	whole  bool  // of superSeeder: the peer was told of all pieces
 }
 
 func newLink(l *wire.Link, below Wire, transport string, at engineAddr) *link {
@@ -94,7 +93,7 @@ type pieceLog struct {
 	words []int // indices of the words in bits that are not zero
 }
 
-// add notes a piece of a torrent of so many. It tells whether the piece is new.
+// add notes a piece of a torrent with that number of pieces. It tells whether the piece is new.
 func (l *pieceLog) add(piece, pieces int) bool {
 	if piece < 0 || piece >= pieces {
 		return false
@@ -124,8 +123,8 @@ func (l *pieceLog) empty(f func(piece int)) {
 	l.words = l.words[:0]
 }
 
-// hear notes what a message says about the pieces of a torrent with so many. It tells whether the
-// peer names pieces for the first time since the last takeNews.
+// hear notes what a message says about pieces; pieces is their number in the torrent. It tells
+// whether the peer names some for the first time since the last takeNews.
 func (x *gauge) hear(m *pp.Message, pieces int) (news bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

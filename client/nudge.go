@@ -95,10 +95,9 @@ func (n *nudger) tell() {
 	for r := range n.peers.connected() {
 		l := r.link
 		l.Filter.FlushKept(now)
-		if pieces == 0 || l.described {
+		if pieces == 0 {
 			continue
 		}
-		l.described = true
 		if err := l.Filter.SetPieces(pieces); err != nil {
 			n.log.Debug("connection ended", "peer", r.peer, "error", err)
 			l.Close()

@@ -154,7 +154,7 @@ func (p *peerState) path(k pathsel.Key) *pathState {
 // knows tells whether the peer is dialled or a spare.
 func (s *peerSet) knows(p Peer) bool { return s.byID[p.ID()] != nil }
 
-// add makes a peer a spare. It tells whether there are so many spares that choose should be called.
+// add makes a peer a spare. It returns true if choose should be called, to forget some spares.
 func (s *peerSet) add(p Peer, t Transport, from PeerSource) (many bool) {
 	if s.byID == nil {
 		s.byID = map[pathsel.PeerID]*peerState{}
@@ -184,7 +184,7 @@ func (s *peerSet) remember(p Peer) {
 	}
 }
 
-// deliverers are the peers that have delivered data and can be dialled, at most so many.
+// deliverers are the peers that have delivered data and can be dialled: see Transfer.Deliverers.
 func (s *peerSet) deliverers(most int) (out []Peer) {
 	for _, p := range slices.Concat(s.dialled, s.spares) {
 		has := p.delivered ||
@@ -332,7 +332,7 @@ func (a acquaintance) standing() int {
 	return 2 + a.failures
 }
 
-// choosePeers says which peers to dial, at most so many, and which to forget. Peers of better
+// choosePeers says which peers to dial, up to that number, and which to forget. Peers of better
 // standing come first. Among peers of the same standing, every network gets one peer before any
 // network gets a second, and within a network every host. Among what is left, peers that are
 // dialled already come first, and then those that were named first.

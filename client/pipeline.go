@@ -66,7 +66,7 @@ func (p pipeline) inLastEighth(outstanding int) bool {
 	return 8*(outstanding-1-p.most+wire.Part(p.most)) < p.most
 }
 
-// sent records that so many requests are outstanding now, one of them new.
+// sent records a new request, which is one of those that are outstanding now.
 func (p pipeline) sent(outstanding int, now time.Time) pipeline {
 	if outstanding == 1 {
 		p.since = now
@@ -85,7 +85,7 @@ func (p pipeline) answered(outstanding int, now time.Time) pipeline {
 	return p
 }
 
-// isDue tells whether it is time for the next look, if so many requests are outstanding now.
+// isDue tells whether it is time for the next look.
 func (p pipeline) isDue(outstanding int) bool {
 	return p.most > 0 && p.most-outstanding >= wire.Part(p.most)
 }

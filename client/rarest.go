@@ -140,7 +140,7 @@ func (f *rarestFirst) view() rarestView {
 	return v
 }
 
-// choose chooses again, unless too little time has passed for so many pieces.
+// choose chooses again. With many pieces, it does so only at some of the looks.
 func (f *rarestFirst) choose() {
 	if f.isDone || f.want == nil || !f.want.plain {
 		return

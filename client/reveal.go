@@ -129,8 +129,8 @@ func (r *revelation) unclaim(p *viewer, piece int) {
 	}
 }
 
-// concerns tells whether what a peer says about a piece matters: there are both, and the peer does
-// not have every piece.
+// concerns tells whether a peer's message about a piece matters: the peer is known and does not
+// have every piece, and there is such a piece.
 func (r *revelation) concerns(p *viewer, piece int) bool {
 	return p != nil && !p.whole && piece >= 0 && piece < len(r.claims)
 }
@@ -374,7 +374,7 @@ func (r *revelation) next(p *viewer, first bool) int {
 // gets, so looking at all pieces of the torrent each time would take too long.
 const rarestFrom = 256
 
-// rarest returns at most so many pieces that the peer was not shown and does not have, the ones
+// rarest returns pieces that the peer was not shown and does not have, up to that number, the ones
 // with the fewest claims first. It looks at some pieces only, and goes on behind them the next
 // time.
 func (r *revelation) rarest(p *viewer, most int) []int {

@@ -29,14 +29,14 @@ const (
 	maxWebSeeds    = 256
 	maxMagnetPeers = 256
 	maxNodes       = 64
-	// The comment and the creator of a .torrent file are cut to so many bytes.
+	// The comment and the creator of a .torrent file are cut to this number of bytes.
 	maxComment = 16 << 10
 	maxCreator = 256
 	// maxCreated is the end of the year 9999 in Unix time. Later times cannot be written as JSON.
 	maxCreated = 253402300799
 )
 
-// cut shortens a text to at most so many bytes of valid UTF-8.
+// cut shortens a text to valid UTF-8 of at most that number of bytes.
 func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

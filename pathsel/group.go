@@ -184,7 +184,7 @@ func (a *adaptation) joint(of []int, since time.Time, n int) Estimate {
 	return Joint(members, since, n)
 }
 
-// grace is the longest of these connections'.
+// grace returns the longest grace of these connections.
 func (a *adaptation) grace(of []int) (longest time.Duration) {
 	for _, i := range of {
 		longest = max(longest, Grace(a.cand(i).RTT))

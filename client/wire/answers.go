@@ -119,7 +119,7 @@ func (s snub) over(others bool, now time.Time) snub {
 
 func newWaiting() waiting { return waiting{gap: firstGap} }
 
-// asks notes one more request, with so many outstanding before it.
+// asks notes one more request; before is the number of earlier ones that are outstanding.
 func (w waiting) asks(before int, now time.Time) waiting {
 	if before == 0 {
 		w.most, w.since = 0, now
@@ -135,8 +135,8 @@ func (w waiting) gets(now time.Time) waiting {
 	return w
 }
 
-// comes notes that a part of a message has come, whether that is a block, and whether more of it is
-// to come.
+// comes notes that a part of a message has come. block tells whether the message has a block, and
+// more whether its end is still to come.
 func (w waiting) comes(block, more bool, now time.Time) waiting {
 	if block {
 		w.since = now
@@ -163,8 +163,8 @@ type Situation struct {
 	Now    time.Time
 }
 
-// over tells whether so many requests have waited for too long. The only request of a connection is
-// taken back as soon as one in strayParts if another connection is idle.
+// over tells whether the requests have waited for too long; asked is their number. The only request
+// of a connection is taken back as soon as one in strayParts if another connection is idle.
 func (w waiting) over(asked int, a Situation) bool {
 	if asked == 0 {
 		return false
@@ -353,8 +353,7 @@ func (f *Filter) suggestLocked() {
 	}
 }
 
-// comes notes that a part of a message has come, whether that is a block, and whether more of it is
-// to come.
+// comes notes that a part of a message has come: see waiting.comes.
 func (f *Filter) comes(block, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -29,7 +29,8 @@ type lastTwo struct {
 // for that piece; if it is shorter, the last two are not told at once on slow links.
 const lastTwoPatience = 30 * time.Second
 
-// tell notes that we have one more of so many pieces, and returns the pieces to tell the peer now.
+// tell notes that we have one more piece, and returns the pieces to tell the peer now. pieces is
+// their number in the torrent; 0: it is not known.
 func (x *lastTwo) tell(piece, pieces int, now time.Time) []int {
 	x.count++
 	if pieces > 1 && x.count == pieces-1 {
