@@ -121,7 +121,9 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 	}
 	c.peers.most = opts.MaxPeers
 	c.blame = newBlame(c.store.onBlock)
-	c.seeds = &webTransport{source: src, described: c.described.Load, log: c.log, port: x.web}
+	c.seeds = &webTransport{
+		routes: routes{x.web.host}, source: src, described: c.described.Load, log: c.log, port: x.web,
+	}
 	if src.IsMagnet() {
 		c.fetching.Store(newMetadata(src.InfoHash, c.inbox.touch))
 	} else {

@@ -142,8 +142,7 @@ func (f Fetch) way() (*url.URL, *http.Client, *redirectGuard, error) {
 	case ok && f.SCION == nil:
 		return nil, nil, nil, errors.New("a server on SCION, to which this host has no connection")
 	case ok:
-		over, none := onSCION{f.SCION.ClientOf(server.Addr, server.Name)}, (*redirectGuard)(nil)
-		return &server.Request, &http.Client{Transport: over, CheckRedirect: none.check}, none, nil
+		return &server.Request, scionClient(f.SCION.ClientOf(server.Addr, server.Name)), nil, nil
 	}
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Host == "" || !isURL(f.URL) {
@@ -156,17 +155,24 @@ func (f Fetch) way() (*url.URL, *http.Client, *redirectGuard, error) {
 	}
 	g := newRedirectGuard(scopeOf)
 	g.from = f.From
-	over := &http.Transport{
+	return u, g.client(&http.Transport{
 		DisableKeepAlives:      true,
 		DialContext:            g.dial,
 		TLSHandshakeTimeout:    connectTimeout,
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
-	}
-	return u, &http.Client{Transport: over, CheckRedirect: g.check}, g, nil
+	}), g, nil
 }
 
-// onSCION is a transport for one request.
+// scionClient sends requests to one server on SCION. Its CloseIdleConnections closes over. It follows
+// no redirects: they could lead to any host of the AS.
+func scionClient(over scionnet.HTTPClient) *http.Client {
+	refuse := func(*http.Request, []*http.Request) error {
+		return errors.New("a server on SCION must not redirect")
+	}
+	return &http.Client{Transport: onSCION{over}, CheckRedirect: refuse}
+}
+
 type onSCION struct{ scionnet.HTTPClient }
 
 func (o onSCION) CloseIdleConnections() { _ = o.Close() }
@@ -232,12 +238,13 @@ func (g *redirectGuard) dial(ctx context.Context, network, address string) (net.
 	return g.Dial(ctx, net.Dialer{Timeout: connectTimeout}, network, address)
 }
 
-// check notes that the server contacted last redirects us. The nil guard, for SCION, refuses all
-// redirects: they could lead to any host of the AS.
+// client sends requests over a transport that dials with the guard.
+func (g *redirectGuard) client(over *http.Transport) *http.Client {
+	return &http.Client{Transport: over, CheckRedirect: g.check}
+}
+
+// check notes that the server contacted last redirects us.
 func (g *redirectGuard) check(r *http.Request, via []*http.Request) error {
-	if g == nil {
-		return errors.New("a server on SCION must not redirect")
-	}
 	g.Redirected(func(by scionnet.Scope) {
 		g.from, g.refusal = max(g.from, by), "a redirect to a %s address is not followed"
 	})

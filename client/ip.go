@@ -4,14 +4,12 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"time"
-
-	"braid/pathsel"
 )
 
-// onIP is what transports on IP have in common. The network chooses the path, so there is one path
-// that never changes. All listeners of a transport hand accepted connections to one Accept.
+// onIP is what transports on IP have in common. All listeners of a transport hand accepted
+// connections to one Accept.
 type onIP struct {
+	routes
 	network  string // at which the transport listens, "tcp" or "udp"; empty: it does not
 	accepted chan Wire
 	ctx      context.Context // ends with the transport
@@ -25,14 +23,6 @@ func newOnIP(network string) onIP {
 }
 
 func (t *onIP) Reaches(p Peer) bool { return p.host != "" && p.Dialable() }
-
-func (t *onIP) Paths(context.Context, Peer) ([]pathsel.Path, error) {
-	return []pathsel.Path{{}}, nil
-}
-
-func (t *onIP) Watch(Peer) (<-chan struct{}, func()) { return nil, func() {} }
-
-func (t *onIP) Revoked(pathsel.Path) time.Time { return time.Time{} }
 
 // handOver gives an accepted connection to Accept, or closes it when the transport ends.
 func (t *onIP) handOver(w Wire) {

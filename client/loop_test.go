@@ -282,7 +282,7 @@ func TestLoopInSimulatedTime(t *testing.T) {
 		defer cancel()
 		x := &common{
 			log: testLog(t), selector: all, maxPaths: DefaultMaxPaths, offers: newOffers(), transports: []Transport{tr},
-			examiners: make(chan struct{}, examineAtOnce), ctx: ctx,
+			examiners: make(chan struct{}, examineAtOnce), ctx: ctx, web: &webPort{},
 		}
 		fake := &fakeEngine{common: x, greeted: make(chan *link)}
 		x.engine = fake

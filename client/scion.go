@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"time"
 
 	"braid/pathsel"
 	"braid/scionnet"
@@ -10,7 +9,7 @@ import (
 
 // scionTransport is one endpoint of a SCION host, which dials and accepts.
 type scionTransport struct {
-	host     *scionnet.Host
+	routes
 	endpoint *scionnet.Endpoint
 }
 
@@ -21,7 +20,7 @@ func openSCION(
 	if err != nil {
 		return nil, err
 	}
-	return &scionTransport{host: host, endpoint: e}, nil
+	return &scionTransport{routes{host}, e}, nil
 }
 
 func (t *scionTransport) Name() string { return "scion" }
@@ -29,19 +28,6 @@ func (t *scionTransport) Name() string { return "scion" }
 func (t *scionTransport) Reaches(p Peer) bool {
 	_, ok := p.SCION()
 	return ok && p.Dialable()
-}
-
-func (t *scionTransport) Paths(ctx context.Context, p Peer) ([]pathsel.Path, error) {
-	return t.host.Paths(ctx, p.scion.IA)
-}
-
-func (t *scionTransport) Watch(p Peer) (<-chan struct{}, func()) {
-	return t.host.Subscribe(p.scion.IA)
-}
-
-func (t *scionTransport) Revoked(p pathsel.Path) time.Time {
-	r, _ := t.host.Revoked(p)
-	return r.At
 }
 
 func (t *scionTransport) Dial(

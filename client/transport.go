@@ -36,6 +36,32 @@ type Transport interface {
 	Close() error
 }
 
+// routes are the paths to peers. On IP the network chooses the path, so there is one path that never
+// changes.
+type routes struct{ host *scionnet.Host } // nil: not on SCION
+
+func (r routes) Paths(ctx context.Context, p Peer) ([]pathsel.Path, error) {
+	if a, ok := p.SCION(); ok {
+		return r.host.Paths(ctx, a.IA)
+	}
+	return []pathsel.Path{{}}, nil
+}
+
+func (r routes) Watch(p Peer) (<-chan struct{}, func()) {
+	if a, ok := p.SCION(); ok {
+		return r.host.Subscribe(a.IA)
+	}
+	return nil, func() {}
+}
+
+func (r routes) Revoked(p pathsel.Path) time.Time {
+	if r.host == nil {
+		return time.Time{}
+	}
+	at, _ := r.host.Revoked(p)
+	return at.At
+}
+
 // rtcName is the name of the transport WebRTC.
 const rtcName = "webrtc"
 

@@ -17,6 +17,7 @@ import (
 // webTransport reaches the web seeds of one transfer. A web seed on IP has one path, and one on
 // SCION the paths to its AS.
 type webTransport struct {
+	routes
 	source    Source
 	described func() *Source // nil: it is not known yet what is in the torrent
 	log       *slog.Logger
@@ -66,7 +67,7 @@ func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 	t.urls = map[Peer]*url.URL{}
 	for _, w := range named {
 		p, u, err := w.of(t.source)
-		if err == nil && p.scion.IA != 0 && t.port.host == nil {
+		if err == nil && p.scion.IA != 0 && t.host == nil {
 			err = errors.New("this host has no connection to SCION")
 		}
 		if err != nil {
@@ -93,28 +94,6 @@ func (t *webTransport) Accept(ctx context.Context) (Wire, error) {
 	return nil, ctx.Err()
 }
 
-func (t *webTransport) Paths(ctx context.Context, p Peer) ([]pathsel.Path, error) {
-	if a, ok := p.SCION(); ok {
-		return t.port.host.Paths(ctx, a.IA)
-	}
-	return []pathsel.Path{{}}, nil
-}
-
-func (t *webTransport) Watch(p Peer) (<-chan struct{}, func()) {
-	if a, ok := p.SCION(); ok {
-		return t.port.host.Subscribe(a.IA)
-	}
-	return nil, func() {}
-}
-
-func (t *webTransport) Revoked(p pathsel.Path) time.Time {
-	if t.port.host == nil {
-		return time.Time{}
-	}
-	r, _ := t.port.host.Revoked(p)
-	return r.At
-}
-
 func (t *webTransport) Dial(
 	ctx context.Context, p Peer, path pathsel.Path, _ *scionnet.PeerKey,
 ) (Wire, error) {
@@ -123,50 +102,47 @@ func (t *webTransport) Dial(
 		return nil, errors.New("not a web seed of this torrent, " +
 			"or it is not known yet what is in the torrent")
 	}
-	c := &http.Client{CheckRedirect: (*redirectGuard)(nil).check}
-	var end func()
+	var c *http.Client
 	if a, ok := p.SCION(); ok {
 		port, err := t.port.open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		over := port.ClientOver(a, path)
-		c.Transport, end = over, func() { _ = over.Close() }
+		c = scionClient(port.ClientOver(a, path))
 	} else {
-		over, check := ipClient(p)
-		c.Transport, c.CheckRedirect, end = over, check, over.CloseIdleConnections
+		c = ipClient(p)
 	}
 	conn, err := webseed.Open(ctx, webseed.Config{
 		URL: u, InfoHash: t.source.InfoHash, Layout: known.Layout, Client: c,
 	})
 	if err != nil {
-		end()
+		c.CloseIdleConnections()
 		return nil, err
 	}
-	return &webWire{Conn: conn, remote: remote{peer: p, path: path}, end: end}, nil
+	return &webWire{Conn: conn, remote: remote{peer: p, path: path}, client: c}, nil
 }
 
 // ipClient reaches a web seed on IP. If a stranger has named it, it must be on the Internet. A
 // redirect leads nowhere that is nearer to us than the server which sent it.
-func ipClient(p Peer) (*http.Transport, func(*http.Request, []*http.Request) error) {
+func ipClient(p Peer) *http.Client {
 	g := newRedirectGuard(scionnet.ScopeOf)
 	if p.guarded {
 		g.from, g.refusal = scionnet.ScopePublic, "a stranger has named a server at a %s address"
 	}
-	return &http.Transport{
+	return g.client(&http.Transport{
 		DialContext:         g.dial,
 		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: 20 * time.Second,
 		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 8, MaxConnsPerHost: 8,
 		MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, ForceAttemptHTTP2: true,
-	}, g.check
+	})
 }
 
 // webWire is a connection to a web seed.
 type webWire struct {
 	*webseed.Conn
 	remote
-	end  func()
-	once sync.Once
+	client *http.Client
+	once   sync.Once
 }
 
 func (w *webWire) Measure() Measurement { return Measurement{Handshake: w.Handshake()} }
@@ -174,6 +150,6 @@ func (w *webWire) Measure() Measurement { return Measurement{Handshake: w.Handsh
 // Close also ends the HTTP requests.
 func (w *webWire) Close() error {
 	err := w.Conn.Close()
-	w.once.Do(w.end)
+	w.once.Do(w.client.CloseIdleConnections)
 	return err
 }

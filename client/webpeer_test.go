@@ -249,11 +249,9 @@ func TestWebSeedRedirectInward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	over, check := ipClient(p)
 	var asked atomic.Int64
 	inner := webServer(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
-	c := http.Client{Transport: over, CheckRedirect: check}
-	res, err := c.Get(inner) //nolint:noctx // a test
+	res, err := ipClient(p).Get(inner) //nolint:noctx // a test
 	if err == nil {
 		res.Body.Close()
 	}
