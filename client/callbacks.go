@@ -64,8 +64,8 @@ func (c *common) handshaken(p *torrent.PeerConn, hash metainfo.Hash) {
 
 // connAdded makes the gauge of a connection, and chooses the extensions that it offers to the peer.
 func (c *common) connAdded(p *torrent.PeerConn) {
-	if c.maxRequests > 0 {
-		p.PeerMaxRequests = c.maxRequests
+	if c.cfg.MaxRequests > 0 {
+		p.PeerMaxRequests = c.cfg.MaxRequests
 	}
 	p.LocalLtepProtocolMap = metadataOnly
 	at, _ := p.RemoteAddr.(engineAddr)
@@ -106,8 +106,8 @@ func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeM
 	if m.Reqq > 1 {
 		m.Reqq--
 	}
-	if c.maxRequests > 0 {
-		m.Reqq = min(cmp.Or(m.Reqq, c.maxRequests), c.maxRequests)
+	if c.cfg.MaxRequests > 0 {
+		m.Reqq = min(cmp.Or(m.Reqq, c.cfg.MaxRequests), c.cfg.MaxRequests)
 	}
 	x := c.gauges.of(&p.Peer)
 	if x != nil {

@@ -21,7 +21,7 @@ type chooser struct {
 // view is what the selector sees. It changes nothing.
 func (c *chooser) view() pathsel.View {
 	v := pathsel.View{
-		Now: time.Now(), MaxPaths: c.maxPaths, Preference: c.preference(),
+		Now: time.Now(), MaxPaths: c.cfg.MaxPaths, Preference: c.preference(),
 		Seed: c.seed, Memory: c.memory,
 	}
 	if c.isDescribed() {
@@ -56,7 +56,7 @@ func (c *chooser) choose() []pathsel.Decision {
 		return nil
 	}
 	v := c.view()
-	plan := c.selector.Decide(v)
+	plan := c.cfg.Selector.Decide(v)
 	// With hundreds of path-level peers this takes tens of milliseconds: never spend more than a
 	// twentieth of the time on it.
 	c.restEnd = v.Now.Add(20 * time.Since(v.Now))
@@ -85,7 +85,7 @@ func (c *chooser) record(v pathsel.View, p pathsel.Plan) {
 	if c.trace == nil {
 		return
 	}
-	step := pathsel.Step{Selector: c.selector.Name(), View: v, Plan: p}
+	step := pathsel.Step{Selector: c.cfg.Selector.Name(), View: v, Plan: p}
 	if err := pathsel.WriteStep(c.trace, step); err != nil {
 		c.log.Error("the trace ends here", "error", err)
 		c.trace = nil

@@ -218,7 +218,7 @@ func (c *connector) park(s *pathState) {
 			parked++
 		}
 	}
-	if s.link == nil || parked >= c.maxPaths || !s.link.Filter.Park() {
+	if s.link == nil || parked >= c.cfg.MaxPaths || !s.link.Filter.Park() {
 		c.disconnect(s)
 	}
 	c.enter(s, pathsel.Parked)
@@ -501,7 +501,7 @@ func (c *connector) onPaths(peer Peer, paths []pathsel.Path, err error) {
 		p.lookupFailures = 0
 	}
 	var next []*pathState
-	for _, x := range pathsel.Map(p.peer.ID(), paths, c.selector.Paths(c.maxPaths)) {
+	for _, x := range pathsel.Map(p.peer.ID(), paths, c.cfg.Selector.Paths(c.cfg.MaxPaths)) {
 		s := p.path(x.Key)
 		if s == nil {
 			s = newPathState(p, x)

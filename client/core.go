@@ -17,22 +17,19 @@ import (
 
 // common is what the transfers of a session share.
 type common struct {
-	log         *slog.Logger
-	selector    pathsel.Selector
-	maxPaths    int // connections for each address-level peer and torrent
-	maxUploads  int // peers that each torrent is served to at a time; 0: all
-	maxRequests int // outstanding on a connection; 0: as many as are useful
-	policy      atomic.Pointer[pathsel.Policy]
-	engine      engineClient
-	offers      *offers
-	transfers   sync.Map // metainfo.Hash to *Transfer
-	gauges      gauges
-	pex         atomic.Bool         // peer exchange is on
-	dht         atomic.Pointer[DHT] // nil: none
-	transports  []Transport
-	web         *webPort
-	examiners   chan struct{}   // holds a token of each transfer whose checkup examines paths now
-	ctx         context.Context // ends with the session
+	cfg        Config // with its defaults; policy and pex may have changed since
+	log        *slog.Logger
+	policy     atomic.Pointer[pathsel.Policy]
+	engine     engineClient
+	offers     *offers
+	transfers  sync.Map // metainfo.Hash to *Transfer
+	gauges     gauges
+	pex        atomic.Bool         // peer exchange is on
+	dht        atomic.Pointer[DHT] // nil: none
+	transports []Transport
+	web        *webPort
+	examiners  chan struct{}   // holds a token of each transfer whose checkup examines paths now
+	ctx        context.Context // ends with the session
 }
 
 // transportFor is the transport that reaches the peer.
@@ -122,7 +119,8 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 	c.peers.most = opts.MaxPeers
 	c.blame = newBlame(c.store.onBlock)
 	c.seeds = &webTransport{
-		routes: routes{x.web.host}, source: src, described: c.described.Load, log: c.log, port: x.web,
+		routes: routes{x.web.host}, port: x.web,
+		source: src, described: c.described.Load, log: c.log,
 	}
 	if src.IsMagnet() {
 		c.fetching.Store(newMetadata(src.InfoHash, c.inbox.touch))

@@ -281,7 +281,7 @@ func TestLoopInSimulatedTime(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		x := &common{
-			log: testLog(t), selector: all, maxPaths: DefaultMaxPaths, offers: newOffers(), transports: []Transport{tr},
+			cfg: Config{Selector: all, MaxPaths: DefaultMaxPaths}, log: testLog(t), offers: newOffers(), transports: []Transport{tr},
 			examiners: make(chan struct{}, examineAtOnce), ctx: ctx, web: &webPort{},
 		}
 		fake := &fakeEngine{common: x, greeted: make(chan *link)}

@@ -8,6 +8,62 @@ import (
 	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/scionnet/congestion"
+)
+
+// Config describes a session.
+type Config struct {
+	// Host is the local SCION host; nil for IP only. It stays open when the session is closed.
+	Host *scionnet.Host
+	// IP is the transport for peers on IP.
+	IP IPTransport
+	// WebRTC adds a transport for peers in browsers; nil: none. See Session.WebRTC.
+	WebRTC *WebRTCConfig
+	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session.
+	// If it is in a group, only members of the group can connect, over TCP too.
+	Identity *scionnet.Identity
+	// Listen are the addresses to accept connections at. At most one may be a SCION address, which
+	// must be one of the Host. Without it, a SCION host accepts connections at a free port.
+	Listen []Peer
+	// Selector decides which paths carry the download; nil is pathsel's "adaptive".
+	Selector pathsel.Selector
+	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is
+	// DefaultMaxPaths.
+	MaxPaths int
+	// MaxUploads is the number of peers to which each torrent is uploaded at a time, however many
+	// connections a peer has; 0 is all.
+	MaxUploads int
+	// MaxRequests bounds the outstanding requests on each connection; 0 adapts to the connection.
+	MaxRequests int
+	// Policy says over which paths the session may open connections, whatever the selector, and in
+	// which order it tries them. Peers that connect to us choose their paths themselves.
+	Policy pathsel.Policy
+	// Congestion is the congestion control algorithm over SCION and QUIC; empty is
+	// scionnet.DefaultCongestion.
+	Congestion congestion.Algorithm
+	// TCPCongestion is the algorithm over TCP, by the kernel's name for it; empty is the kernel's
+	// default.
+	TCPCongestion string
+	// Limits bound the rates of all transfers together.
+	Limits Limits
+	// Limiter, if not nil, is used instead of Limits. Its limits can be changed while the session
+	// runs. Without it, limits of single transfers have no effect.
+	Limiter *Limiter
+	// PEX turns peer exchange on, in torrents that are not private: connected peers tell each other
+	// addresses of peers, by ut_pex on IP (BEP 11) and by scion_pex on SCION (PEX.md).
+	PEX bool
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// IPTransport is the transport for peers on IP. A session uses one for all of them, since an
+// address does not tell which one is meant.
+type IPTransport int
+
+const (
+	TCP  IPTransport = iota // as every other client does
+	QUIC                    // the protocol and keys as over SCION; only braid speaks it
+	NoIP                    // SCION only
 )
 
 // Options of a transfer.

@@ -16,7 +16,7 @@ type server struct {
 
 // view is the input of the decision, and the connection behind each upload.
 func (s *server) view() (v pathsel.UploadView, links []*link) {
-	v = pathsel.UploadView{Now: time.Now(), MaxUploads: s.maxUploads, Memory: s.memory}
+	v = pathsel.UploadView{Now: time.Now(), MaxUploads: s.cfg.MaxUploads, Memory: s.memory}
 	if !s.isDone {
 		v.Received = map[pathsel.PeerID]float64{}
 	}

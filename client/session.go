@@ -62,63 +62,7 @@ import (
 	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
-	"braid/scionnet/congestion"
 	"braid/storage"
-)
-
-// Config describes a session.
-type Config struct {
-	// Host is the local SCION host; nil for IP only. It stays open when the session is closed.
-	Host *scionnet.Host
-	// IP is the transport for peers on IP.
-	IP IPTransport
-	// WebRTC adds a transport for peers in browsers; nil: none. See Session.WebRTC.
-	WebRTC *WebRTCConfig
-	// Identity is the key that peers see over SCION and QUIC; nil makes a new one for this session.
-	// If it is in a group, only members of the group can connect, over TCP too.
-	Identity *scionnet.Identity
-	// Listen are the addresses to accept connections at. At most one may be a SCION address, which
-	// must be one of the Host. Without it, a SCION host accepts connections at a free port.
-	Listen []Peer
-	// Selector decides which paths carry the download; nil is pathsel's "adaptive".
-	Selector pathsel.Selector
-	// MaxPaths is the budget of connections for each address-level peer and torrent; 0 is
-	// DefaultMaxPaths.
-	MaxPaths int
-	// MaxUploads is the number of peers to which each torrent is uploaded at a time, however many
-	// connections a peer has; 0 is all.
-	MaxUploads int
-	// MaxRequests bounds the outstanding requests on each connection; 0 adapts to the connection.
-	MaxRequests int
-	// Policy says over which paths the session may open connections, whatever the selector, and in
-	// which order it tries them. Peers that connect to us choose their paths themselves.
-	Policy pathsel.Policy
-	// Congestion is the congestion control algorithm over SCION and QUIC; empty is
-	// scionnet.DefaultCongestion.
-	Congestion congestion.Algorithm
-	// TCPCongestion is the algorithm over TCP, by the kernel's name for it; empty is the kernel's
-	// default.
-	TCPCongestion string
-	// Limits bound the rates of all transfers together.
-	Limits Limits
-	// Limiter, if not nil, is used instead of Limits. Its limits can be changed while the session
-	// runs. Without it, limits of single transfers have no effect.
-	Limiter *Limiter
-	// PEX turns peer exchange on, in torrents that are not private: connected peers tell each other
-	// addresses of peers, by ut_pex on IP (BEP 11) and by scion_pex on SCION (PEX.md).
-	PEX bool
-	// Logger may be nil.
-	Logger *slog.Logger
-}
-
-// IPTransport is the transport for peers on IP. A session uses one for all of them, since an
-// address does not tell which one is meant.
-type IPTransport int
-
-const (
-	TCP  IPTransport = iota // as every other client does
-	QUIC                    // the protocol and keys as over SCION; only braid speaks it
-	NoIP                    // SCION only
 )
 
 // Session is an engine with its transports. Any number of torrents share it.
@@ -159,46 +103,37 @@ func openTransports(
 	if err != nil {
 		return nil, err
 	}
+	add := func(t Transport, err error) error {
+		if err == nil {
+			open = append(open, t)
+		}
+		return err
+	}
 	if cfg.Host != nil {
 		listen := scionnet.ListenConfig{Identity: cfg.Identity, Congestion: cfg.Congestion}
 		if scion != nil {
 			listen.Port = scion.Port
 		}
-		t, err := openSCION(ctx, cfg.Host, listen)
+		err = add(openSCION(ctx, cfg.Host, listen))
 		if err != nil && scion != nil {
 			err = fmt.Errorf("listen on %s: %w", scion, err)
 		}
-		if err != nil {
-			return nil, err
-		}
-		open = append(open, t)
 	}
 	switch {
+	case err != nil:
 	case cfg.IP == QUIC:
-		t, err := openQUIC(ip, scionnet.IPConfig{
+		err = add(openQUIC(ip, scionnet.IPConfig{
 			Identity: cfg.Identity, Congestion: cfg.Congestion, Logger: log,
-		})
-		if err != nil {
-			return open, err
-		}
-		open = append(open, t)
+		}))
 	case cfg.IP == TCP:
-		t, err := openTCP(ip, cfg.TCPCongestion, cfg.Identity, log)
-		if err != nil {
-			return open, err
-		}
-		open = append(open, t)
+		err = add(openTCP(ip, cfg.TCPCongestion, cfg.Identity, log))
 	case len(ip) > 0:
-		return open, fmt.Errorf("listen on %s: this session has SCION only", ip[0])
+		err = fmt.Errorf("listen on %s: this session has SCION only", ip[0])
 	}
-	if cfg.WebRTC != nil {
-		t, err := openWebRTC(*cfg.WebRTC)
-		if err != nil {
-			return open, err
-		}
-		open = append(open, t)
+	if err == nil && cfg.WebRTC != nil {
+		err = add(openWebRTC(*cfg.WebRTC))
 	}
-	return open, nil
+	return open, err
 }
 
 // listen divides the addresses in Listen: the one on SCION, which may be nil, and those on IP.
@@ -230,10 +165,8 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	}
 	s := &Session{
 		common: common{
-			log: log, selector: cfg.Selector, maxPaths: cfg.MaxPaths, maxUploads: cfg.MaxUploads,
-			maxRequests: cfg.MaxRequests, offers: newOffers(), transports: transports,
-			web:       &webPort{host: cfg.Host},
-			examiners: make(chan struct{}, examineAtOnce),
+			cfg: cfg, log: log, offers: newOffers(), transports: transports,
+			web: &webPort{host: cfg.Host}, examiners: make(chan struct{}, examineAtOnce),
 		},
 	}
 	if s.offers.limits = cfg.Limiter; cfg.Limiter == nil {
@@ -241,12 +174,12 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	}
 	s.policy.Store(&cfg.Policy)
 	s.pex.Store(cfg.PEX)
-	if s.maxPaths <= 0 {
-		s.maxPaths = DefaultMaxPaths
+	if s.cfg.MaxPaths <= 0 {
+		s.cfg.MaxPaths = DefaultMaxPaths
 	}
-	if s.selector == nil {
+	if s.cfg.Selector == nil {
 		var err error
-		if s.selector, err = pathsel.New("adaptive"); err != nil {
+		if s.cfg.Selector, err = pathsel.New("adaptive"); err != nil {
 			return nil, err
 		}
 	}
