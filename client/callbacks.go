@@ -85,14 +85,14 @@ func (c *common) connAdded(p *torrent.PeerConn) {
 func (c *common) connClosed(p *torrent.Peer) {
 	c.gauges.byPeer.Delete(p)
 	if conn, ok := p.TryAsPeerConn(); ok && p.Torrent() != nil {
-		if f := c.fetching(conn); f != nil {
+		if f := c.fetchingOf(conn); f != nil {
 			f.leave(conn)
 		}
 	}
 }
 
-// fetching fetches the description of the connection's torrent; nil: it is known.
-func (c *common) fetching(p *torrent.PeerConn) *metadata {
+// fetchingOf is the fetch of the description of the torrent; nil: it is known.
+func (c *common) fetchingOf(p *torrent.PeerConn) *metadata {
 	if t := c.transfer(p.Torrent().InfoHash()); t != nil {
 		return t.fetching.Load()
 	}
@@ -113,7 +113,7 @@ func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeM
 	if x != nil {
 		x.greeted(m)
 	}
-	if f := c.fetching(p); f != nil {
+	if f := c.fetchingOf(p); f != nil {
 		if x != nil && m.M[pp.ExtensionNameMetadata] != 0 {
 			f.offer(p, x.link.addr.host, m.MetadataSize)
 		}
@@ -126,7 +126,7 @@ func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeM
 func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
 	p, n := e.PeerConn, int(e.ExtensionNumber)
 	if n == metadataExtension {
-		if f := c.fetching(p); f != nil {
+		if f := c.fetchingOf(p); f != nil {
 			f.received(p, e.Payload)
 			return
 		}

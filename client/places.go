@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"time"
 
 	"braid/pathsel"
@@ -49,24 +50,16 @@ const noPlace = -1
 // within its own network for a host with no more, so that a crowd cannot push others out. Last, the
 // connection goes that has carried no data for longest.
 func (q quota) admit(taken []place, newcomer pathsel.Origin) (victim int, ok bool) {
-	ofNet, ofHost := 0, 0
-	for _, p := range taken {
-		if p.origin.Net == newcomer.Net {
-			ofNet++
-		}
-		if p.origin.Host == newcomer.Host {
-			ofHost++
-		}
-	}
-	mostNet, mostHost := q.of(newcomer)
-	full, fullNet, fullHost := len(taken) >= q.total, ofNet >= mostNet, ofHost >= mostHost
-	if !full && !fullNet && !fullHost {
-		return noPlace, true
-	}
 	nets, hosts := map[string]int{}, map[string]int{}
 	for _, p := range taken {
 		nets[p.origin.Net]++
 		hosts[p.origin.Host]++
+	}
+	ofNet, ofHost := nets[newcomer.Net], hosts[newcomer.Host]
+	mostNet, mostHost := q.of(newcomer)
+	full, fullNet, fullHost := len(taken) >= q.total, ofNet >= mostNet, ofHost >= mostHost
+	if !full && !fullNet && !fullHost {
+		return noPlace, true
 	}
 	yields := func(p place) bool {
 		switch {
@@ -82,16 +75,9 @@ func (q quota) admit(taken []place, newcomer pathsel.Origin) (victim int, ok boo
 		return nets[p.origin.Net] > ofNet
 	}
 	before := func(a, b place) bool {
-		if as, bs := a.worth == silent, b.worth == silent; as != bs {
-			return as
-		}
-		if x, y := nets[a.origin.Net], nets[b.origin.Net]; x != y {
-			return x > y
-		}
-		if x, y := hosts[a.origin.Host], hosts[b.origin.Host]; x != y {
-			return x > y
-		}
-		return a.since.Before(b.since)
+		return cmp.Or(int(a.worth-b.worth),
+			nets[b.origin.Net]-nets[a.origin.Net], hosts[b.origin.Host]-hosts[a.origin.Host],
+			a.since.Compare(b.since)) < 0
 	}
 	victim = noPlace
 	for i, p := range taken {

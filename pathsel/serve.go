@@ -405,12 +405,7 @@ func (m *UploadMemory) strands(active []Upload) bool {
 	for _, u := range active {
 		open[u.Peer] = open[u.Peer] || !m.barred[u.Conn]
 	}
-	for _, ok := range open {
-		if !ok {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(open)), false)
 }
 
 // rates returns the rate of each connection since the marks were taken, in bytes per second.
