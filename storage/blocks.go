@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"sync"
 
 	"github.com/anacrolix/torrent/metainfo"
 )
@@ -32,13 +33,16 @@ const (
 	maxUnrecorded = maxBuffered / 2
 )
 
-// blocks are the written blocks of incomplete pieces. Calls must not overlap.
+// blocks are the written blocks of incomplete pieces.
 type blocks struct {
-	layout     Layout
+	layout Layout
+
+	changed    *sync.Cond // of the write buffer; its lock guards the following
 	pieces     map[int]*partial
 	unrecorded int          // bytes of blocks that are not in the record
 	forgotten  map[int]bool // dropped pieces whose blocks may still be in the record
 	served     map[int]bool // pieces of which the engine was ever given blocks
+	stuck      bool         // the last sync has failed: do not wait for the next one
 }
 
 // partial is an incomplete piece.
@@ -60,9 +64,10 @@ type note struct {
 }
 
 // newBlocks begins with the blocks in the record.
-func newBlocks(l Layout, kept map[int]bitset) blocks {
-	b := blocks{
-		layout: l, pieces: map[int]*partial{}, forgotten: map[int]bool{}, served: map[int]bool{},
+func newBlocks(l Layout, kept map[int]bitset, changed *sync.Cond) *blocks {
+	b := &blocks{
+		layout: l, changed: changed,
+		pieces: map[int]*partial{}, forgotten: map[int]bool{}, served: map[int]bool{},
 	}
 	for piece, bits := range kept {
 		b.pieces[piece] = &partial{bits: slices.Clone(bits), untaken: slices.Clone(bits), recorded: true}
@@ -83,7 +88,7 @@ func (l Layout) blockLength(piece, block int) int {
 }
 
 // wrote notes the blocks of a piece that lie between two of its bytes, and so were written as a
-// whole.
+// whole. The caller holds the lock.
 func (b *blocks) wrote(piece int, from, to int64) {
 	p := b.pieces[piece]
 	if p == nil {
@@ -107,7 +112,7 @@ func (b *blocks) wrote(piece int, from, to int64) {
 	}
 }
 
-// has tells whether a block was written.
+// has tells whether a block was written. The caller holds the lock.
 func (b *blocks) has(piece int, begin, length int64) bool {
 	p, i := b.pieces[piece], int(begin/blockSize)
 	return p != nil && begin >= 0 && begin%blockSize == 0 && i < b.layout.blocksIn(piece) &&
@@ -116,6 +121,8 @@ func (b *blocks) has(piece int, begin, length int64) bool {
 
 // whole tells whether all blocks of a piece were written.
 func (b *blocks) whole(piece int) bool {
+	b.changed.L.Lock()
+	defer b.changed.L.Unlock()
 	p := b.pieces[piece]
 	return p != nil && b.layout.isWhole(piece, p.bits)
 }
@@ -129,8 +136,10 @@ func (l Layout) isWhole(piece int, bits bitset) bool {
 	return true
 }
 
-// drop forgets the blocks of a piece.
+// drop forgets the blocks of a piece, which is complete or wrong.
 func (b *blocks) drop(piece int) {
+	b.changed.L.Lock()
+	defer b.changed.L.Unlock()
 	p := b.pieces[piece]
 	if p == nil {
 		return
@@ -140,10 +149,14 @@ func (b *blocks) drop(piece int) {
 		b.forgotten[piece] = true
 	}
 	delete(b.pieces, piece)
+	b.changed.Broadcast()
 }
 
-// notes returns the changes since the last call.
+// notes returns the changes since the last call, to be recorded after the next sync. The caller
+// calls noted next.
 func (b *blocks) notes() (out []note) {
+	b.changed.L.Lock()
+	defer b.changed.L.Unlock()
 	for i, p := range b.pieces {
 		if p.changed {
 			p.changed = false
@@ -151,11 +164,17 @@ func (b *blocks) notes() (out []note) {
 			out = append(out, note{i, slices.Clone(p.bits), p.unrecorded, p})
 		}
 	}
-	return append(out, b.drops()...)
+	return append(out, b.dropsLocked()...)
 }
 
 // drops returns only the changes of pieces that have no blocks any more.
-func (b *blocks) drops() (out []note) {
+func (b *blocks) drops() []note {
+	b.changed.L.Lock()
+	defer b.changed.L.Unlock()
+	return b.dropsLocked()
+}
+
+func (b *blocks) dropsLocked() (out []note) {
 	for i := range b.forgotten {
 		out = append(out, note{piece: i})
 	}
@@ -165,6 +184,10 @@ func (b *blocks) drops() (out []note) {
 
 // noted is told whether notes were recorded.
 func (b *blocks) noted(notes []note, ok bool) {
+	b.changed.L.Lock()
+	defer b.changed.L.Unlock()
+	b.stuck = !ok
+	b.changed.Broadcast()
 	for _, n := range notes {
 		p := b.pieces[n.piece]
 		switch {
@@ -180,6 +203,21 @@ func (b *blocks) noted(notes []note, ok bool) {
 			p.changed, p.recorded = true, true
 		}
 	}
+}
+
+// isServed tells whether the engine was given blocks of a piece from disk since the piece was last
+// found wrong, and wasServed whether it ever was.
+func (b *blocks) isServed(piece int) bool {
+	b.changed.L.Lock()
+	defer b.changed.L.Unlock()
+	p := b.pieces[piece]
+	return p != nil && p.served
+}
+
+func (b *blocks) wasServed(piece int) bool {
+	b.changed.L.Lock()
+	defer b.changed.L.Unlock()
+	return b.served[piece]
 }
 
 // Blocks are the blocks of incomplete pieces that a store from Open has on disk, most of them from
@@ -273,7 +311,7 @@ func (p mixed) SelfHash() (metainfo.Hash, error) {
 	if err != nil {
 		return sum, p.unreadable(err)
 	}
-	if t.layout.pieceHash(p.index) != sum && t.writer.isServed(p.index) {
+	if t.layout.pieceHash(p.index) != sum && t.writer.blocks.isServed(p.index) {
 		return sum, errKeptWrong
 	}
 	return sum, nil

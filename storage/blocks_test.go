@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -279,7 +280,7 @@ func TestUnrecordedIsBounded(t *testing.T) {
 				t.Errorf("%d bytes wait", most)
 			}
 			w.mu.Unlock()
-			w.noted(w.notes(), true)
+			w.blocks.noted(w.blocks.notes(), true)
 			n++
 		}
 	}()
@@ -323,7 +324,7 @@ func FuzzKeptBlocks(f *testing.F) {
 				t.Fatalf("piece %d, %d bytes", p, len(bits))
 			}
 		}
-		blocks := newBlocks(l, kept)
+		blocks := newBlocks(l, kept, sync.NewCond(&sync.Mutex{}))
 		for p := range l.Pieces() {
 			for _, b := range blocksOf(l, p) {
 				off, _ := l.PieceRange(p)

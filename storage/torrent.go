@@ -100,7 +100,7 @@ func (t *torrent) impl() engine.TorrentImpl {
 	return engine.TorrentImpl{
 		Piece: func(p metainfo.Piece) engine.PieceImpl {
 			x := piece{t, p.Index(), p.Offset()}
-			if t.writer != nil && t.writer.wasServed(x.index) {
+			if t.writer != nil && t.writer.blocks.wasServed(x.index) {
 				return mixed{x}
 			}
 			return x
@@ -171,7 +171,7 @@ func (t *torrent) sync() error {
 	ready := t.ready
 	t.ready = nil
 	t.mu.Unlock()
-	notes := t.writer.notes()
+	notes := t.writer.blocks.notes()
 	files, err := t.place.sync()
 	for _, i := range files {
 		t.changed[i] = true
@@ -179,7 +179,7 @@ func (t *torrent) sync() error {
 	if err == nil && (len(ready) > 0 || len(t.changed) > 0 || len(notes) > 0) {
 		err = t.record.checkpoint(ready, notes, t.changed, t.place.stamp)
 	}
-	t.writer.noted(notes, err == nil)
+	t.writer.blocks.noted(notes, err == nil)
 	if err != nil {
 		t.mu.Lock()
 		t.ready = append(ready, t.ready...)
@@ -234,18 +234,18 @@ func (t *torrent) missed(index int, err error) {
 // piece's blocks are missing, since those that are there may be right. If the record cannot be
 // written now, the next sync removes them.
 func (t *torrent) forgetBlocks(piece int) error {
-	if !t.writer.isWhole(piece) {
+	if !t.writer.blocks.whole(piece) {
 		return nil
 	}
 	t.syncing.Lock() // a sync that has begun may record them
 	defer t.syncing.Unlock()
-	t.writer.drop(piece)
-	notes := t.writer.drops()
+	t.writer.blocks.drop(piece)
+	notes := t.writer.blocks.drops()
 	if len(notes) == 0 {
 		return nil
 	}
 	err := t.record.checkpoint(nil, notes, nil, nil)
-	t.writer.noted(notes, err == nil)
+	t.writer.blocks.noted(notes, err == nil)
 	return err
 }
 
@@ -327,7 +327,7 @@ func (p piece) MarkComplete() error {
 		return err
 	}
 	err := p.torrent.mark(p.index, true)
-	p.torrent.writer.drop(p.index) // last: from here on the piece itself will be recorded
+	p.torrent.writer.blocks.drop(p.index) // last: from here on the piece itself will be recorded
 	return err
 }
 

@@ -31,8 +31,7 @@ type writeBuffer struct {
 	failed  map[int]error    // of each piece: the first write error
 	err     error            // the last error that no put has returned yet
 	closed  bool
-	blocks  blocks // blocks of incomplete pieces that were written
-	stuck   bool   // the last sync has failed: do not wait for the next one
+	blocks  *blocks // blocks of incomplete pieces that were written
 }
 
 // chunk is a part of a piece in memory.
@@ -58,11 +57,12 @@ const (
 // newWriteBuffer starts the writer. kept are blocks that an earlier download has written.
 func newWriteBuffer(l Layout, kept map[int]bitset, write func(b []byte, off int64) error, sync func()) *writeBuffer {
 	w := &writeBuffer{
-		layout: l, write: write, sync: sync, blocks: newBlocks(l, kept),
+		layout: l, write: write, sync: sync,
 		filling: map[int][]*chunk{}, waiting: map[int]int{}, failed: map[int]error{},
 	}
 	w.free.New = func() any { b := make([]byte, w.chunkLength()); return &b }
 	w.changed.L = &w.mu
+	w.blocks = newBlocks(l, kept, &w.changed)
 	w.done.Go(w.run)
 	return w
 }
@@ -100,7 +100,7 @@ func (w *writeBuffer) run() {
 		for _, e := range done {
 			w.blocks.wrote(c.piece, c.off-begin+int64(e.from), c.off-begin+int64(e.to))
 		}
-		if w.blocks.unrecorded >= maxUnrecorded && !w.stuck {
+		if w.blocks.unrecorded >= maxUnrecorded && !w.blocks.stuck {
 			w.sync()
 		}
 		w.held--
@@ -155,7 +155,7 @@ func (w *writeBuffer) chunk(piece int, off int64) *chunk {
 		if len(w.age) > 0 && w.held >= most/2 {
 			w.leave(w.age[0]) // so that there is room when the others need it
 		}
-		if w.held < most && (w.stuck || w.held*int(length)+w.blocks.unrecorded < maxBuffered) {
+		if w.held < most && (w.blocks.stuck || w.held*int(length)+w.blocks.unrecorded < maxBuffered) {
 			return w.newChunk(piece, off)
 		}
 		w.changed.Wait() // the lock is open meanwhile: look again
@@ -218,60 +218,6 @@ func (w *writeBuffer) flush() {
 	for len(w.age) > 0 {
 		w.leave(w.age[0])
 	}
-}
-
-// notes returns what has to be recorded of blocks after the next sync. The caller calls noted next.
-func (w *writeBuffer) notes() []note {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.blocks.notes()
-}
-
-// drops returns only the notes that remove blocks from the record.
-func (w *writeBuffer) drops() []note {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.blocks.drops()
-}
-
-// noted is told whether notes were recorded.
-func (w *writeBuffer) noted(notes []note, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.blocks.noted(notes, ok)
-	w.stuck = !ok
-	w.changed.Broadcast()
-}
-
-// isWhole tells whether all blocks of an incomplete piece are written.
-func (w *writeBuffer) isWhole(piece int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.blocks.whole(piece)
-}
-
-// drop forgets the blocks of a piece, which is complete or wrong.
-func (w *writeBuffer) drop(piece int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.blocks.drop(piece)
-	w.changed.Broadcast()
-}
-
-// isServed tells whether the engine was given blocks of a piece from disk since the piece was last
-// found wrong.
-func (w *writeBuffer) isServed(piece int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := w.blocks.pieces[piece]
-	return p != nil && p.served
-}
-
-// wasServed tells whether the engine was ever given blocks of a piece from disk.
-func (w *writeBuffer) wasServed(piece int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.blocks.served[piece]
 }
 
 // close writes all chunks. From now on put fails.
