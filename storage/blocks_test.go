@@ -315,7 +315,7 @@ func FuzzKeptBlocks(f *testing.F) {
 			if saved, err = decodeState(b, l); err != nil {
 				t.Fatal(err)
 			}
-			r := &record{layout: l, right: []bool{true, false, false}, saved: saved}
+			r := &record{layout: l, pieces: &verdicts{right: []bool{true, false, false}}, saved: saved}
 			return r.keptIn(saved.Blocks, r.lacks(now, []int{0}, true))
 		}
 		kept := read(saved)

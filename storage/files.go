@@ -38,7 +38,6 @@ type files struct {
 	recent    list.List       // of *handle, the last used one in front
 	dirs      map[string]bool // directories that exist
 	missing   []int           // of each file: the number of its pieces that are not right
-	right     []bool          // of each piece
 	final     []bool          // of each file: it has its final name, without .part
 	dirty     map[int]bool    // files that were written to since the last sync
 	dirtyDirs map[string]bool // directories with new names since the last sync
@@ -76,9 +75,9 @@ func (s *store) openFiles(l Layout, right, owned []bool) (*files, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.system, f.right = s.options.system, slices.Clone(right)
+	f.system = s.options.system
 	for i := range l.Files {
-		if err := f.find(i, owned[i]); err != nil {
+		if err := f.find(i, right, owned[i]); err != nil {
 			return nil, errors.Join(err, f.root.Close())
 		}
 	}
@@ -87,11 +86,11 @@ func (s *store) openFiles(l Layout, right, owned []bool) (*files, error) {
 
 // find looks at a file when the place is opened. A complete file gets its final name and length, in
 // case braid was killed after the last piece and before it did so. Empty files are made.
-func (f *files) find(i int, owned bool) error {
+func (f *files) find(i int, right []bool, owned bool) error {
 	file := f.layout.Files[i]
 	begin, end := f.layout.FilePieces(file)
 	for p := begin; p < end; p++ {
-		if !f.right[p] {
+		if !right[p] {
 			f.missing[i]++
 		}
 	}
@@ -355,10 +354,6 @@ func (f *files) read(b []byte, off int64) error {
 func (f *files) mark(piece int, right bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.right[piece] == right {
-		return nil
-	}
-	f.right[piece] = right
 	off, length := f.layout.PieceRange(piece)
 	return f.layout.Span(off, int(length), func(i int, _ int64, _, _ int) error {
 		if right {
@@ -441,9 +436,7 @@ func (f *files) lostPieces() (pieces []int, err error) {
 		}
 		begin, end := f.layout.FilePieces(file)
 		for p := begin; p < end; p++ {
-			if f.right[p] {
-				lost[p] = true
-			}
+			lost[p] = true
 		}
 	}
 	clear(f.altered)

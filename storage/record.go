@@ -137,24 +137,54 @@ func (s *store) loadRecord(hash metainfo.Hash, l Layout) (saved state, lost bool
 	return newState(l), true, nil
 }
 
-// record is what is known of one torrent's pieces, and the file that keeps it.
+// verdicts are what is known of the pieces of an open torrent.
+type verdicts struct {
+	mu      sync.Mutex
+	checked []bool // of each piece: it was verified, or is known to be missing
+	right   []bool // of each piece: it was verified and is right
+}
+
+func (v *verdicts) get(piece int) engine.Completion {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return engine.Completion{Ok: v.checked[piece], Complete: v.right[piece]}
+}
+
+// set notes that a piece was checked, and tells whether it is right now and was not, or the other
+// way round.
+func (v *verdicts) set(piece int, right bool) (changed bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	changed = v.right[piece] != right
+	v.checked[piece], v.right[piece] = true, right
+	return changed
+}
+
+// lose notes that a right piece is not right any more. It returns false if the piece was not right.
+func (v *verdicts) lose(piece int) (was bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	was, v.right[piece] = v.right[piece], false
+	return was
+}
+
+// record is the file that keeps what is known of one torrent's pieces.
 type record struct {
 	store  *store
 	hash   metainfo.Hash
 	layout Layout // with the files as the record counts them
+	pieces *verdicts
 
 	saving sync.Mutex // one save at a time, so that the later one writes the later state
 
 	mu      sync.Mutex
-	checked []bool // of each piece: it was verified, or is known to be missing
-	right   []bool // of each piece: it was verified and is right
-	saved   state  // the state in the file; if unsaved, the state that it should have
-	unsaved bool   // the last save has failed
+	saved   state // the state in the file; if unsaved, the state that it should have
+	unsaved bool  // the last save has failed
 }
 
-// recorded is what the record knows of a torrent when it is opened.
+// recorded is what is known of a torrent when it is opened.
 type recorded struct {
-	right   []bool         // of each piece
+	pieces  *verdicts
 	changed []int          // files that are not as the record says
 	blocks  map[int]bitset // of pieces that are not right
 }
@@ -175,14 +205,15 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	if fresh {
 		now = slices.Repeat([]stamp{noFile}, len(now))
 	}
-	r := &record{store: s, hash: hash, layout: counted, saved: saved}
-	known := recorded{blocks: map[int]bitset{}}
-	r.checked, r.right, known.changed = saved.compare(counted, now)
+	v := &verdicts{}
+	r := &record{store: s, hash: hash, layout: counted, pieces: v, saved: saved}
+	known := recorded{pieces: v, blocks: map[int]bitset{}}
+	v.checked, v.right, known.changed = saved.compare(counted, now)
 	switch {
 	case fresh:
 	case s.options.recheck != nil && s.options.recheck(hash):
-		clear(r.checked)
-		clear(r.right)
+		clear(v.checked)
+		clear(v.right)
 		// With a valid stamp, what has not been hashed when the process is killed would count as
 		// missing.
 		for i, x := range now {
@@ -195,13 +226,12 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 		known.blocks = r.keptIn(saved.Blocks, r.lacks(now, known.changed, owned != nil))
 	}
 	for p, bits := range known.blocks {
-		r.checked[p] = r.checked[p] && !l.isWhole(p, bits) // the last download has not hashed it any more
+		v.checked[p] = v.checked[p] && !l.isWhole(p, bits) // the last download has not hashed it any more
 	}
-	known.right = slices.Clone(r.right)
 	// Data that is no longer trusted must not be trusted again if somebody sets the file's time
 	// back.
 	return r, known, r.save(func(saved *state) {
-		saved.Pieces, saved.Blocks = bitsetOf(r.right), maps.Clone(known.blocks)
+		saved.Pieces, saved.Blocks = bitsetOf(v.right), maps.Clone(known.blocks)
 		for i := range owned {
 			if owned[i] {
 				saved.Owned.set(i)
@@ -269,7 +299,7 @@ var errLacks = errors.New("the file lacks it")
 func (r *record) keptIn(found map[int]bitset, lacks func(off int64, n int) bool) map[int]bitset {
 	kept := map[int]bitset{}
 	for piece, bits := range found {
-		if piece < 0 || piece >= r.layout.Pieces() || r.right[piece] || len(kept) == maxPartial {
+		if piece < 0 || piece >= r.layout.Pieces() || r.pieces.right[piece] || len(kept) == maxPartial {
 			continue
 		}
 		count := r.layout.blocksIn(piece)
@@ -323,24 +353,12 @@ func stampOfFile(name string) (stamp, error) {
 	return stampFrom(st), nil
 }
 
-// get says what is known of a piece.
-func (r *record) get(piece int) engine.Completion {
+// remove removes wrong pieces from the file at once. Right ones enter it with checkpoint.
+func (r *record) remove(pieces ...int) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return engine.Completion{Ok: r.checked[piece], Complete: r.right[piece]}
-}
-
-// set notes that pieces were checked. Wrong pieces leave the file at once; right ones enter it with
-// checkpoint.
-func (r *record) set(right bool, pieces ...int) error {
-	r.mu.Lock()
-	changes := r.unsaved
-	for _, p := range pieces {
-		r.checked[p], r.right[p] = true, right
-		changes = changes || r.saved.Pieces.has(p)
-	}
+	changes := r.unsaved || slices.ContainsFunc(pieces, r.saved.Pieces.has)
 	r.mu.Unlock()
-	if right || !changes {
+	if !changes {
 		return nil
 	}
 	return r.save(func(saved *state) {
@@ -365,7 +383,7 @@ func (r *record) checkpoint(pieces []int, blocks []note, changed map[int]bool, s
 	}
 	err := r.save(func(saved *state) {
 		for _, p := range pieces {
-			saved.Pieces.put(p, r.right[p])
+			saved.Pieces.put(p, r.pieces.get(p).Complete) // it may be wrong by now
 		}
 		for _, n := range blocks {
 			if n.bits == nil {
@@ -388,10 +406,10 @@ func (r *record) checkpoint(pieces []int, blocks []note, changed map[int]bool, s
 }
 
 func (r *record) isChecked(f File) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.pieces.mu.Lock()
+	defer r.pieces.mu.Unlock()
 	begin, end := r.layout.FilePieces(f)
-	return !slices.Contains(r.checked[begin:end], false)
+	return !slices.Contains(r.pieces.checked[begin:end], false)
 }
 
 // release is told that the download ends with all its data on disk. Of its files only those stay

@@ -203,7 +203,7 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 		return nil, err
 	}
 	if data == nil {
-		if data, err = s.openFiles(l, known.right, owned); err != nil {
+		if data, err = s.openFiles(l, known.pieces.right, owned); err != nil {
 			return nil, err
 		}
 	}
@@ -245,6 +245,7 @@ func (s *store) openVerified(_ context.Context, l Layout, hash metainfo.Hash) (*
 	if err != nil {
 		return nil, err
 	}
-	right := slices.Repeat([]bool{true}, l.Pieces())
-	return newTorrent(l, data, nil, recorded{right: right}, s.log), nil
+	all := slices.Repeat([]bool{true}, l.Pieces())
+	known := recorded{pieces: &verdicts{checked: slices.Clone(all), right: all}}
+	return newTorrent(l, data, nil, known, s.log), nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,14 +36,14 @@ type place interface {
 	write(b []byte, off int64) error
 	// read fills b. Where nothing was written it returns zeros or io.ErrUnexpectedEOF.
 	read(b []byte, off int64) error
-	// mark is told that a piece, all of which was written, is right or wrong. Files get their final
-	// names by it.
+	// mark is told that a piece, all of which was written, is right and was not, or the other way
+	// round. Files get their final names by it.
 	mark(piece int, right bool) error
 	// sync brings all written data to disk, and returns the files that have changed since the last
 	// successful sync.
 	sync() (changed []int, err error)
-	// lostPieces returns the pieces that were right and are not there any more. It is an error if
-	// only opening the place again could repair that.
+	// lostPieces returns the pieces in files that are gone or were changed by somebody else. It is
+	// an error if only opening the place again could repair that.
 	lostPieces() ([]int, error)
 	// stamp is how write has left a file, or how opening has found it; noStamp if somebody else has
 	// changed it since.
@@ -54,6 +55,7 @@ type place interface {
 type torrent struct {
 	layout Layout
 	place  place
+	pieces *verdicts
 	record *record // nil: the data is only read
 	log    *slog.Logger
 	writer *writeBuffer
@@ -72,17 +74,15 @@ type torrent struct {
 	changed map[int]bool // files whose state is not in the record
 
 	mu     sync.Mutex
-	right  []bool // of each piece
-	ready  []int  // pieces whose state is not in the record
-	warned bool   // the user was told of data that cannot be read any more
+	ready  []int // pieces whose state is not in the record
+	warned bool  // the user was told of data that cannot be read any more
 }
 
 // newTorrent owns the place from now on. known is what the record says of the data.
 func newTorrent(l Layout, p place, rec *record, known recorded, log *slog.Logger) *torrent {
 	t := &torrent{
-		layout: l, place: p, record: rec, log: log,
-		early: make(chan struct{}, 1), stop: make(chan struct{}),
-		right: known.right, changed: map[int]bool{},
+		layout: l, place: p, pieces: known.pieces, record: rec, log: log,
+		early: make(chan struct{}, 1), stop: make(chan struct{}), changed: map[int]bool{},
 	}
 	for _, i := range known.changed {
 		t.changed[i] = true
@@ -189,35 +189,16 @@ func (t *torrent) sync() error {
 	return nil
 }
 
-// mark notes whether a piece is right.
-func (t *torrent) mark(piece int, right bool) error {
-	t.touch()
-	t.mu.Lock()
-	if right {
-		t.ready = append(t.ready, piece)
-	}
-	same := t.right[piece] == right
-	t.right[piece] = right
-	t.mu.Unlock()
-	if same {
-		return nil
-	}
-	return t.place.mark(piece, right)
-}
-
 // missed is told that a piece could not be read. The piece does not count as right any more. The
 // engine asks for that after each failure, and so fetches the piece again.
 func (t *torrent) missed(index int, err error) {
-	t.mu.Lock()
-	was, warned := t.right[index], t.warned
-	if was {
-		t.warned = true
-		t.right[index] = false
-	}
-	t.mu.Unlock()
-	if !was {
+	if !t.pieces.lose(index) {
 		return
 	}
+	t.mu.Lock()
+	warned := t.warned
+	t.warned = true
+	t.mu.Unlock()
 	if !warned {
 		t.log.Warn("data that was there cannot be read any more; the pieces concerned are not served",
 			"torrent", t.layout.Name, "piece", index, "error", err)
@@ -252,14 +233,19 @@ func (t *torrent) forgetBlocks(piece int) error {
 // recordWrong removes a piece from the record. If that fails, because the disk is full for example,
 // the next sync does it, in one with the stamps of changed files.
 func (t *torrent) recordWrong(piece int) error {
-	err := t.record.set(false, piece)
+	err := t.record.remove(piece)
 	if err != nil {
-		t.mu.Lock()
-		t.ready = append(t.ready, piece)
-		t.mu.Unlock()
-		t.touch()
+		t.later(piece)
 	}
 	return err
+}
+
+// later has the next sync record the state of a piece.
+func (t *torrent) later(piece int) {
+	t.mu.Lock()
+	t.ready = append(t.ready, piece)
+	t.mu.Unlock()
+	t.touch()
 }
 
 func (t *torrent) close() error {
@@ -320,39 +306,36 @@ func (p piece) WriteAt(b []byte, off int64) (int, error) {
 }
 
 func (p piece) MarkComplete() error {
-	if p.torrent.record == nil {
+	t := p.torrent
+	if t.record == nil {
 		return nil
 	}
-	if err := p.torrent.record.set(true, p.index); err != nil {
-		return err
+	news := t.pieces.set(p.index, true)
+	t.later(p.index)
+	var err error
+	if news {
+		err = t.place.mark(p.index, true)
 	}
-	err := p.torrent.mark(p.index, true)
-	p.torrent.writer.blocks.drop(p.index) // last: from here on the piece itself will be recorded
+	t.writer.blocks.drop(p.index) // last: from here on the piece itself will be recorded
 	return err
 }
 
 func (p piece) MarkNotComplete() error {
-	if p.torrent.record == nil {
-		p.torrent.mu.Lock()
-		defer p.torrent.mu.Unlock()
-		p.torrent.right[p.index] = false
+	t := p.torrent
+	news := t.pieces.set(p.index, false)
+	if t.record == nil {
 		return nil
 	}
+	t.touch()
 	// The record first: new blocks may be written as soon as this returns.
-	if err := errors.Join(p.torrent.forgetBlocks(p.index), p.torrent.recordWrong(p.index)); err != nil {
-		return err
+	err := errors.Join(t.forgetBlocks(p.index), t.recordWrong(p.index))
+	if news {
+		err = errors.Join(err, t.place.mark(p.index, false))
 	}
-	return p.torrent.mark(p.index, false)
+	return err
 }
 
-func (p piece) Completion() engine.Completion {
-	if p.torrent.record == nil {
-		p.torrent.mu.Lock()
-		defer p.torrent.mu.Unlock()
-		return engine.Completion{Ok: true, Complete: p.torrent.right[p.index]}
-	}
-	return p.torrent.record.get(p.index)
-}
+func (p piece) Completion() engine.Completion { return p.torrent.pieces.get(p.index) }
 
 // SyncAndCheck brings a torrent's data to disk and then checks that all files are still whole.
 // Somebody may have deleted or cut a file; a process that has it open does not notice. Pieces that
@@ -376,17 +359,16 @@ func (t *torrent) syncAndCheck() ([]int, error) {
 	if err := t.sync(); err != nil {
 		return nil, err
 	}
-	lost, err := t.place.lostPieces()
-	if err != nil || len(lost) == 0 {
+	gone, err := t.place.lostPieces()
+	if err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	for _, p := range lost {
-		t.right[p] = false
+	lost := slices.DeleteFunc(gone, func(p int) bool { return !t.pieces.lose(p) })
+	if len(lost) == 0 {
+		return nil, nil
 	}
-	t.mu.Unlock()
 	for _, p := range lost {
 		err = errors.Join(err, t.place.mark(p, false))
 	}
-	return lost, errors.Join(err, t.record.set(false, lost...))
+	return lost, errors.Join(err, t.record.remove(lost...))
 }
