@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,11 +37,11 @@ const (
 	// parallelLookups is above one so that a slow lookup does not delay the others, and small so
 	// that they do not flood the control service.
 	parallelLookups = 4
-	// maxDestinations bounds the table, since a peer list can name any number of ASes. At most
-	// maxGlanced of them may be there for single messages only: strangers cause these. An AS takes
-	// some kB for each path.
+	// maxDestinations bounds the table, since a peer list can name any number of ASes. maxGlanced
+	// bounds the ASes that only get single messages: strangers cause these. An AS takes some kB for
+	// each path.
 	maxDestinations, maxGlanced = 4096, 256
-	// glanceAge is how old paths for single messages may be. If one of them is gone by then, the
+	// glanceAge is how long paths for single messages are kept. If one of them is gone by then, the
 	// message is lost and sent again along another one.
 	glanceAge = 5 * time.Minute
 )
@@ -60,6 +61,7 @@ type lookup struct {
 	mu           sync.Mutex
 	closed       bool
 	destinations map[pathsel.IA]*destination
+	glanced      map[pathsel.IA]glance           // for single messages; not refreshed
 	revoked      map[pathsel.Interface]time.Time // until then
 }
 
@@ -69,13 +71,17 @@ type destination struct {
 	links     links     // of the paths
 	failures  int       // consecutive lookups without a path
 	changed   time.Time // when an answer last had other paths than the one before
-	lastAsked time.Time // by somebody who wants the paths to stay fresh
-	glanced   time.Time // last use for a single message
-	lookedUp  time.Time // the end of the last lookup
+	lastAsked time.Time
 	due       time.Time
 	underWay  chan struct{} // closed when the current lookup ends; nil if there is none
 	err       error         // of the last lookup, if it has found no path
 	watchers  map[chan struct{}]struct{}
+}
+
+// glance is the answer about an AS that gets single messages.
+type glance struct {
+	paths []found
+	at    time.Time
 }
 
 func newLookup(query func(context.Context, pathsel.IA, bool) ([]found, error), afterLookup func(pathsel.IA, []found),
@@ -85,6 +91,7 @@ func newLookup(query func(context.Context, pathsel.IA, bool) ([]found, error), a
 		query: query, afterLookup: afterLookup, inUse: inUse, log: log, ctx: ctx, stop: stop,
 		wake:         make(chan struct{}, 1),
 		destinations: map[pathsel.IA]*destination{},
+		glanced:      map[pathsel.IA]glance{},
 		revoked:      map[pathsel.Interface]time.Time{},
 	}
 	l.workers.Go(func() { l.run(ctx) })
@@ -141,14 +148,13 @@ func (l *lookup) takeDue(now time.Time) []pathsel.IA {
 			delete(l.revoked, i)
 		}
 	}
+	maps.DeleteFunc(l.glanced, func(_ pathsel.IA, g glance) bool { return now.Sub(g.at) > glanceAge })
 	var due []pathsel.IA
 	for ia, d := range l.destinations {
 		switch {
 		case now.Before(d.due) || d.underWay != nil:
 		case now.Sub(d.lastAsked) > forgetAfter && len(d.watchers) == 0 && !l.inUse(ia):
-			if d.due = now.Add(refreshEvery); now.Sub(d.glanced) > forgetAfter {
-				delete(l.destinations, ia)
-			}
+			delete(l.destinations, ia)
 		default:
 			due = append(due, ia)
 		}
@@ -187,10 +193,14 @@ func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	if len(live) > 0 {
 		return live, nil
 	}
-	if d.err != nil {
-		return nil, fmt.Errorf("%w to %s: %w", ErrNoPath, dst, d.err)
+	return nil, noPath(dst, d.err)
+}
+
+func noPath(dst pathsel.IA, why error) error {
+	if why != nil {
+		return fmt.Errorf("%w to %s: %w", ErrNoPath, dst, why)
 	}
-	return nil, fmt.Errorf("%w to %s", ErrNoPath, dst)
+	return fmt.Errorf("%w to %s", ErrNoPath, dst)
 }
 
 // ensure adds dst to the table if necessary, and tells whether its paths have been looked up
@@ -199,90 +209,46 @@ func (l *lookup) ensure(dst pathsel.IA) (d *destination, lookedUp bool, err erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if d = l.addLocked(dst); d == nil {
-		return nil, false, fmt.Errorf("paths to %s: the table of paths already has %d ASes", dst, maxDestinations)
-	}
-	lookedUp = len(d.paths) > 0 || d.failures > 0
-	if !d.glanced.IsZero() && now.Sub(d.lastAsked) > forgetAfter { // nobody has refreshed it since
-		lookedUp = lookedUp && now.Sub(d.lookedUp) <= glanceAge
-		d.due = now.Add(retryFirst)
-		defer l.wakeUp()
+	if d = l.destinations[dst]; d == nil {
+		if len(l.destinations) >= maxDestinations {
+			return nil, false, fmt.Errorf("paths to %s: the table of paths already has %d ASes", dst, maxDestinations)
+		}
+		d = &destination{watchers: map[chan struct{}]struct{}{}, due: now.Add(refreshEvery)}
+		l.destinations[dst] = d
 	}
 	d.lastAsked = now
-	return d, lookedUp, nil
+	return d, len(d.paths) > 0 || d.failures > 0, nil
 }
 
-// addLocked returns the entry for dst, which it adds if there is none; nil: the table is full.
-func (l *lookup) addLocked(dst pathsel.IA) *destination {
-	if d := l.destinations[dst]; d != nil {
-		return d
-	}
-	if len(l.destinations) >= maxDestinations && !l.dropGlanced() {
-		return nil
-	}
-	d := &destination{watchers: map[chan struct{}]struct{}{}, due: time.Now().Add(refreshEvery)}
-	l.destinations[dst] = d
-	return d
-}
-
-// dropGlanced forgets the destination of single messages that was used least recently.
-func (l *lookup) dropGlanced() bool {
-	var least *destination
-	var at pathsel.IA
-	for ia, d := range l.destinations {
-		if d.onlyGlanced() && (least == nil || d.glanced.Before(least.glanced)) {
-			least, at = d, ia
-		}
-	}
-	delete(l.destinations, at)
-	return least != nil
-}
-
-func (d *destination) onlyGlanced() bool {
-	return d.lastAsked.IsZero() && len(d.watchers) == 0 && d.underWay == nil
-}
-
-// glance returns the paths to dst for a single message, if they were looked up lately.
+// glance returns the paths to dst for a single message, as far as they are known.
 func (l *lookup) glance(dst pathsel.IA) []found {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d, now := l.destinations[dst], time.Now()
-	if d == nil || now.Sub(d.lookedUp) > glanceAge {
-		return nil
+	known := l.glanced[dst].paths
+	if d := l.destinations[dst]; d != nil && len(d.paths) > 0 {
+		known = d.paths
 	}
-	d.glanced = now
-	return unexpired(d.paths, now)
+	return unexpired(known, time.Now())
 }
 
-// once asks the control plane for the paths to dst, without refreshing them later.
+// once asks the control plane for the paths to dst, for single messages.
 func (l *lookup) once(ctx context.Context, dst pathsel.IA) ([]found, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	answer, err := l.query(ctx, dst, false)
+	if answer = unexpired(answer, time.Now()); len(answer) == 0 {
+		return nil, noPath(dst, err)
+	}
+	l.afterLookup(dst, answer)
 	l.mu.Lock()
-	if l.destinations[dst] == nil && l.countGlanced() >= maxGlanced {
-		l.dropGlanced()
+	defer l.mu.Unlock()
+	if _, again := l.glanced[dst]; !again && len(l.glanced) >= maxGlanced {
+		delete(l.glanced, slices.MinFunc(slices.Collect(maps.Keys(l.glanced)), func(a, b pathsel.IA) int {
+			return l.glanced[a].at.Compare(l.glanced[b].at)
+		}))
 	}
-	d := l.addLocked(dst)
-	if d == nil {
-		l.mu.Unlock()
-		return nil, fmt.Errorf("paths to %s: the table of paths is full", dst)
-	}
-	d.glanced = time.Now()
-	l.mu.Unlock()
-	if err := l.lookUp(ctx, dst, false); err != nil {
-		return nil, err
-	}
-	if fs := l.glance(dst); len(fs) > 0 {
-		return fs, nil
-	}
-	return nil, fmt.Errorf("%w to %s", ErrNoPath, dst)
-}
-
-func (l *lookup) countGlanced() (n int) {
-	for _, d := range l.destinations {
-		if d.onlyGlanced() {
-			n++
-		}
-	}
-	return n
+	l.glanced[dst] = glance{answer, time.Now()}
+	return answer, nil
 }
 
 // lookUp asks the control plane for the paths to dst and stores the answer. If another caller is
@@ -320,7 +286,6 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	l.mu.Lock()
 	now := time.Now()
 	answer = unexpired(answer, now)
-	d.lookedUp = now
 	before := d.paths
 	d.paths = merge(before, answer, err == nil, now)
 	d.links = linksOf(d.paths)
@@ -457,8 +422,12 @@ func notify(watchers map[chan struct{}]struct{}) {
 func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var fresh []found
 	if d := l.destinations[dst]; d != nil {
-		for _, f := range d.paths {
+		fresh = d.paths
+	}
+	for _, paths := range [][]found{fresh, l.glanced[dst].paths} {
+		for _, f := range paths {
 			if f.trail == t {
 				return f, true
 			}
