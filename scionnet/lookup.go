@@ -28,6 +28,7 @@ type found struct {
 	latency   []time.Duration
 	epic      bool    // the path offers EPIC
 	announced float64 // bytes a second of the narrowest link; 0: not all links are announced
+	lacking   bool    // the last whole answer lacks it
 }
 
 // foundPath converts a path from the control plane.

@@ -262,6 +262,48 @@ func TestLookupSettles(t *testing.T) {
 	})
 }
 
+// A control service under load may leave out paths without an error. A path goes only if two answers
+// in a row lack it, the second of which comes a second later; but one that is known to be down, or has
+// expired, goes at once.
+func TestLookupOfAnAnswerThatLacksPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := to(dst, 1, 6*time.Hour), to(dst, 2, 6*time.Hour)
+		c := controlPlane{paths: []found{one, two}}
+		l := c.start(t)
+		changes, cancel := (&Host{ia: 1, lookup: l, log: l.log}).Subscribe(dst)
+		defer cancel()
+		time.Sleep(2 * unsettledFor) // from now on it is asked every 30 s
+		<-changes
+		for range 10 {
+			c.say(nil, two)
+			for c.asks(); c.asks() == 0; {
+				time.Sleep(100 * time.Millisecond)
+			}
+			l.mustHave(t, one, two)
+			c.say(nil, one, two)
+			time.Sleep(refreshEvery)
+			l.mustHave(t, one, two)
+		}
+		if len(changes) > 0 {
+			t.Error("paths have changed")
+		}
+
+		c.say(nil, two)
+		time.Sleep(refreshEvery + 3*time.Second)
+		l.mustHave(t, two)
+
+		c.say(nil, one, two)
+		time.Sleep(refreshEvery)
+		l.mustHave(t, one, two)
+		c.say(nil, two)
+		l.revoke(one.path.Interfaces[0], time.Now())
+		if err := l.lookUp(t.Context(), dst, false); err != nil {
+			t.Fatal(err)
+		}
+		l.mustHave(t, two)
+	})
+}
+
 func TestLookupFailureChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := to(dst, 1, 10*time.Minute)
@@ -419,24 +461,32 @@ func TestMerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		a, longA, shortA, b := to(dst, 1, 2*time.Hour), to(dst, 1, 3*time.Hour), to(dst, 1, time.Hour), to(dst, 2, time.Hour)
-		over := to(dst, 3, -time.Second)
+		over, down := to(dst, 3, -time.Second), to(dst, 4, time.Hour)
+		lacking := a
+		lacking.lacking = true
+		isDown := func(f found) bool { return f.trail == down.trail }
 		for _, tt := range []struct {
 			name                  string
 			before, answer, after []found
 		}{
+			{"lacks one", []found{a, b}, []found{b}, []found{a, b}},
+			{"lacks one again", []found{lacking, b}, []found{b}, []found{b}},
+			{"lacks one that has ended", []found{over, b}, []found{b}, []found{b}},
+			{"lacks one that is down", []found{down, b}, []found{b}, []found{b}},
+			{"has one again", []found{lacking, b}, []found{a, b}, []found{a, b}},
+			{"has one again, shorter", []found{lacking, b}, []found{shortA, b}, []found{a, b}},
 			{"first", nil, []found{a, b}, []found{a, b}},
 			{"part", []found{shortA, b, over}, []found{a}, []found{a, b}},
 			{"other part", []found{a}, []found{b}, []found{a, b}},
 			{"none", []found{a, b}, nil, []found{a, b}},
 			{"none and ended", []found{a, over}, nil, []found{a}},
-			{"other", []found{a}, []found{b}, []found{b}},
 			{"longer", []found{a}, []found{longA}, []found{longA}},
 			{"shorter", []found{a}, []found{shortA, b}, []found{a, b}},
 			{"twice", nil, []found{a, a}, []found{a}},
 		} {
-			got := merge(tt.before, tt.answer, !strings.HasSuffix(tt.name, "part"), now)
+			got := merge(tt.before, tt.answer, !strings.HasSuffix(tt.name, "part"), now, isDown)
 			same := slices.EqualFunc(got, tt.after, func(x, y found) bool { return x.trail == y.trail && x.way.expiry.Equal(y.way.expiry) })
-			if !same {
+			if !same || strings.HasPrefix(tt.name, "has") && got[0].lacking {
 				t.Errorf("%s: %v, want %v", tt.name, got, tt.after)
 			}
 		}

@@ -287,7 +287,11 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	now := time.Now()
 	answer = unexpired(answer, now)
 	before := d.paths
-	d.paths = merge(before, answer, err == nil, now)
+	gone := l.isDown
+	if refresh { // the caller wants the present answer
+		gone = func(found) bool { return true }
+	}
+	d.paths = merge(before, answer, err == nil, now, gone)
 	d.links = linksOf(d.paths)
 	d.err = err
 	if len(answer) > 0 {
@@ -297,7 +301,8 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	}
 	d.due = dueAfter(now, d.paths, d.failures)
 	changed := !samePaths(before, d.paths)
-	if changed && len(answer) > 0 {
+	lacking := slices.ContainsFunc(d.paths, func(f found) bool { return f.lacking })
+	if (changed || lacking) && len(answer) > 0 {
 		d.changed = now
 	}
 	if age := now.Sub(d.changed); age < unsettledFor {
@@ -338,8 +343,10 @@ func (l *lookup) wakeUp() {
 
 // merge combines the known paths with an answer. An answer that is empty, for whatever reason, or of
 // which a part is missing, keeps the known paths: an outage in the control plane must not stop the
-// data plane. Of a path that is in both, it keeps the version that expires later.
-func merge(before, answer []found, whole bool, now time.Time) []found {
+// data plane. A whole answer may lack a path, too, when the control service is busy. So a path goes
+// only if two whole answers in a row lack it, or if gone says that one is enough. Of a path that is
+// in both, it keeps the version that expires later.
+func merge(before, answer []found, whole bool, now time.Time, gone func(found) bool) []found {
 	if len(answer) == 0 {
 		return unexpired(before, now)
 	}
@@ -357,16 +364,17 @@ func merge(before, answer []found, whole bool, now time.Time) []found {
 		if k, ok := known[f.trail]; ok && k.way.outlasts(f.way) {
 			f = k
 		}
+		f.lacking = false
 		out = append(out, f)
 	}
-	if !whole {
-		for _, f := range before {
-			if !seen[f.trail] {
-				out = append(out, f)
-			}
+	for _, f := range before {
+		if seen[f.trail] || whole && (f.lacking || gone(f)) {
+			continue
 		}
-		sortFound(out)
+		f.lacking = f.lacking || whole
+		out = append(out, f)
 	}
+	sortFound(out)
 	return unexpired(out, now)
 }
 
@@ -455,7 +463,7 @@ func (l *lookup) add(dst pathsel.IA, answer []found) {
 	if err == nil && !lookedUp {
 		now := time.Now()
 		l.mu.Lock()
-		d.paths = merge(d.paths, answer, true, now)
+		d.paths = merge(d.paths, answer, true, now, l.isDown)
 		d.links = linksOf(d.paths)
 		d.changed, d.due = now, now.Add(retryFirst) // the first answer may lack paths
 		l.mu.Unlock()

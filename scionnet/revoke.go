@@ -47,6 +47,12 @@ func (h *Host) Revoked(p pathsel.Path) (Revocation, bool) {
 	return last, !last.Until.IsZero()
 }
 
+// isDown tells whether an interface of a path is known to be down. The caller holds lookup.mu.
+func (l *lookup) isDown(f found) bool {
+	now := time.Now()
+	return slices.ContainsFunc(f.path.Interfaces, func(i pathsel.Interface) bool { return now.Before(l.revoked[i]) })
+}
+
 // scmp handles an SCMP message that has arrived at a port of the host, from an underlay address.
 func (h *Host) scmp(p *snet.Packet, local Addr, from netip.AddrPort) {
 	switch m := p.Payload.(type) {
