@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"braid/pathsel"
@@ -36,13 +35,13 @@ func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *quic.Control
 	h := e.host
 	k := newController(e.congestion, packetSize, h.links)
 	key := r.hostPath()
-	if was, ok := h.carried.begin(key, time.Now()); ok {
+	if was, ok := h.memory.begin(key, time.Now()); ok {
 		k.Resume(was.rate, was.rtt)
 	}
 	e.couple(k, r)
 	k.Govern(qc)
 	e.whenEnded(qc.Context(), func() {
-		h.carried.end(key)
+		h.memory.end(key)
 		k.Leave()
 	})
 	return k
@@ -79,91 +78,4 @@ func (c *Conn) coupleLater() {
 			c.endpoint.couple(c.control, c.route)
 		}
 	})
-}
-
-// memory is what paths have carried lately, so that a connection does not have to find it out
-// again.
-type memory struct {
-	mu sync.Mutex
-	of map[hostPath]*carried
-}
-
-// carried is what a path has carried.
-type carried struct {
-	rate  float64 // bytes a second
-	rtt   time.Duration
-	at    time.Time // of that measurement
-	full  time.Time // when larger packets than the least were last known to pass
-	users int       // live connections
-}
-
-const (
-	// rememberFor is how long what a path has carried is worth a try. What a start at it does if
-	// that is not true any more is the congestion controller's concern, but it costs losses.
-	rememberFor = 2 * time.Minute
-	// maxRemembered bounds the table.
-	maxRemembered = 4096
-)
-
-// begin counts a connection, and is what its path is remembered to carry. That is nothing while
-// another connection uses it, since it has only shown what both can share.
-func (m *memory) begin(k hostPath, now time.Time) (carried, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.get(k)
-	c.users++
-	return *c, c.users == 1 && c.rate > 0 && now.Sub(c.at) < rememberFor
-}
-
-func (m *memory) get(k hostPath) *carried {
-	if c := m.of[k]; c != nil {
-		return c
-	}
-	if m.of == nil {
-		m.of = map[hostPath]*carried{}
-	}
-	for old, o := range m.of {
-		if len(m.of) < maxRemembered {
-			break
-		}
-		if o.users == 0 {
-			delete(m.of, old)
-		}
-	}
-	c := &carried{}
-	m.of[k] = c
-	return c
-}
-
-// fullPass records that larger packets than the least have passed.
-func (m *memory) fullPass(k hostPath, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.get(k).full = now
-}
-
-// passesFull tells whether they did lately.
-func (m *memory) passesFull(k hostPath, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.of[k]
-	return c != nil && now.Sub(c.full) < fullHolds
-}
-
-func (m *memory) end(k hostPath) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if c := m.of[k]; c != nil {
-		c.users--
-	}
-}
-
-// note takes in what a connection has just carried. The best of the time remembered counts: an
-// application that asks for less does not make the path slower.
-func (m *memory) note(k hostPath, rate float64, rtt time.Duration, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if c := m.of[k]; c != nil && rtt > 0 && (rate >= c.rate || now.Sub(c.at) >= rememberFor) {
-		c.rate, c.rtt, c.at = rate, rtt, now
-	}
 }

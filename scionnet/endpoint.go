@@ -206,10 +206,10 @@ func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size in
 	}
 	now, k := time.Now(), r.hostPath()
 	if first.size > leastPacket {
-		e.host.carried.fullPass(k, now)
+		e.host.memory.fullPass(k, now)
 	}
 	// If full packets have just passed, a host was too busy, and the path is not to blame.
-	if first.size < size && !e.host.carried.passesFull(k, now) {
+	if first.size < size && !e.host.memory.passesFull(k, now) {
 		e.host.lowerMTU(k, first.size+r.headerLen(e.addr), "handshake")
 	}
 	return first.qc, first.size, nil

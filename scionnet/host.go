@@ -20,6 +20,7 @@
 //	            without, in batches with offloading             fastconn_linux.go, batch_linux.go, header.go
 //	frames      several QUIC packets in one large packet        bundle.go, large.go
 //	MTU         the packet size that a path really carries      mtu.go
+//	memory      what connections find out about paths           memory.go
 //	ports       the ports of a host that the AS delivers to     ports.go
 //	NAT         the addresses at which routers see a port       nat.go
 //	congestion  a controller for each connection; links and     control.go, congestion
@@ -66,10 +67,9 @@ type Host struct {
 	lookup    *lookup
 	claims    *claims
 	names     Names
-	mtus      mtus
 	anyPort   bool
 	links     *quic.Group // of connections that cross the same links
-	carried   memory      // by paths, lately
+	memory    memory
 	nat       NAT
 	epic      bool
 	natWait   time.Duration    // natWait, except in tests

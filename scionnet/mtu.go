@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/scionproto/scion/pkg/snet"
@@ -19,11 +18,6 @@ import (
 var ErrPacketSize = errors.New("path does not carry packets of the size that its MTU promises")
 
 const (
-	// mtuHolds is how long the host believes that a path's MTU is below the announced one. Then it
-	// tries larger packets again.
-	mtuHolds = 10 * time.Minute
-	// maxMTUs bounds the table. Each entry needs a packet that we have sent.
-	maxMTUs = 4096
 	// watchEvery is how often connections are checked for large packets that vanish.
 	watchEvery = 500 * time.Millisecond
 	// watchFor is the number of checks that must agree. A path that loses everything for a moment
@@ -35,56 +29,10 @@ const (
 	minLargeLosses = 4
 )
 
-// mtus are the paths that are known to carry less than they announce.
-type mtus struct {
-	mu    sync.Mutex
-	found map[hostPath]mtuFound
-}
-
-// hostPath is a path and the host at its end, whose own network may be the narrowest part. All
-// connections along it share what is known of it.
-type hostPath struct {
-	ia    pathsel.IA
-	host  netip.Addr
-	trail trail
-}
-
-func (r *route) hostPath() hostPath { return hostPath{r.remote.IA, r.remote.Host, r.trail} }
-
-type mtuFound struct {
-	mtu   int
-	until time.Time
-}
-
-func (m *mtus) get(k hostPath, now time.Time) (int, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f, ok := m.found[k]
-	if ok && !now.Before(f.until) {
-		delete(m.found, k)
-		return 0, false
-	}
-	return f.mtu, ok
-}
-
-// put records an MTU and tells whether it is less than the known one.
-func (m *mtus) put(k hostPath, mtu int, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if f, ok := m.found[k]; ok && f.mtu <= mtu && now.Before(f.until) {
-		return false
-	}
-	if m.found == nil || len(m.found) >= maxMTUs {
-		m.found = map[hostPath]mtuFound{}
-	}
-	m.found[k] = mtuFound{mtu, now.Add(mtuHolds)}
-	return true
-}
-
 // withKnownMTU lowers the path's MTU for packets to the host if it is known to be less than
 // announced.
 func (h *Host) withKnownMTU(p pathsel.Path, remote Addr, t trail) pathsel.Path {
-	if mtu, ok := h.mtus.get(hostPath{remote.IA, remote.Host, t}, time.Now()); ok {
+	if mtu, ok := h.memory.mtu(hostPath{remote.IA, remote.Host, t}, time.Now()); ok {
 		p.MTU = min(p.MTU, mtu)
 	}
 	return p
@@ -102,7 +50,7 @@ func (h *Host) mtuTo(r *route) int {
 // lowerMTU records that a path carries SCION packets of at most mtu bytes. Bundles get smaller at
 // once; connections with larger packets end within watchEvery.
 func (h *Host) lowerMTU(k hostPath, mtu int, why string) {
-	if !h.mtus.put(k, mtu, time.Now()) {
+	if !h.memory.lowerMTU(k, mtu, time.Now()) {
 		return
 	}
 	h.log.Info("path carries smaller packets than announced",
@@ -255,10 +203,10 @@ func (c *Conn) watch() {
 	now := time.Now()
 	if !o.at.IsZero() {
 		k, acked := c.route.hostPath(), s.BytesAcked-o.acked
-		e.host.carried.note(k, float64(acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
+		e.host.memory.note(k, float64(acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
 		// Of so many bytes, those in flight at both ends of the time hardly matter.
 		if acked > 100*leastPacket && acked > leastPacket*(packets-o.packets) {
-			e.host.carried.fullPass(k, now)
+			e.host.memory.fullPass(k, now)
 		}
 	}
 	o.at, o.acked, o.packets = now, s.BytesAcked, packets
@@ -269,7 +217,7 @@ func (c *Conn) watch() {
 		o.seenAt = now
 		c.watchSize(q, roundTrip)
 	}
-	if mtu, ok := e.host.mtus.get(c.route.hostPath(), now); ok && mtu < c.packetSize+c.headerLen() {
+	if mtu, ok := e.host.memory.mtu(c.route.hostPath(), now); ok && mtu < c.packetSize+c.headerLen() {
 		c.quic.CloseWithError(codePacketSize, "")
 	}
 }

@@ -86,21 +86,21 @@ func TestNarrowEndsConnections(t *testing.T) {
 }
 
 func TestMTUsAreForgotten(t *testing.T) {
-	var m mtus
+	var m memory
 	now := time.Now()
 	k := hostPath{ia: 1}
-	if !m.put(k, 1300, now) || m.put(k, 1350, now) || !m.put(k, 1280, now) {
+	if !m.lowerMTU(k, 1300, now) || m.lowerMTU(k, 1350, now) || !m.lowerMTU(k, 1280, now) {
 		t.Error("only less is news")
 	}
-	if got, ok := m.get(k, now.Add(mtuHolds-1)); got != 1280 || !ok {
+	if got, ok := m.mtu(k, now.Add(mtuHolds-1)); got != 1280 || !ok {
 		t.Errorf("%d, %v", got, ok)
 	}
-	if _, ok := m.get(k, now.Add(mtuHolds)); ok {
+	if _, ok := m.mtu(k, now.Add(mtuHolds)); ok {
 		t.Error("believed for ever")
 	}
-	for i := range 2 * maxMTUs {
-		m.put(hostPath{ia: peerIA, trail: trail([]byte{byte(i), byte(i >> 8)})}, 1300, now)
-		if len(m.found) > maxMTUs {
+	for i := range 2 * maxRemembered {
+		m.lowerMTU(hostPath{ia: peerIA, trail: trail([]byte{byte(i), byte(i >> 8)})}, 1300, now)
+		if len(m.of) > maxRemembered {
 			t.Fatal("the table grows without bound")
 		}
 	}
@@ -253,9 +253,9 @@ func TestSlowHandshakes(t *testing.T) {
 			case "passed to another port":
 				b = listen(t, h, cfg)
 			case "pass on a connection":
-				h.carried.fullPass(k, time.Time{}) // the handshake was long ago
+				h.memory.fullPass(k, time.Time{}) // the handshake was long ago
 				go func() { _, _ = io.Copy(io.Discard, c) }()
-				for !h.carried.passesFull(k, time.Now()) {
+				for !h.memory.passesFull(k, time.Now()) {
 					if _, err := d.Write(make([]byte, 64<<10)); err != nil {
 						t.Fatal(err)
 					}
@@ -267,7 +267,7 @@ func TestSlowHandshakes(t *testing.T) {
 			if got := s.Stats().PacketSize; got != leastPacket {
 				t.Errorf("packets of %d bytes, want %d", got, leastPacket)
 			}
-			if _, known := h.mtus.get(k, time.Now()); known == proven {
+			if _, known := h.memory.mtu(k, time.Now()); known == proven {
 				t.Errorf("taken for a narrow path: %t", known)
 			}
 			if proven {
