@@ -95,11 +95,11 @@ type claims struct {
 	onProven func(dst pathsel.IA, answer []found)
 	local    pathsel.IA
 
+	lookups chan struct{} // has room for the concurrent questions
+
 	mu      sync.Mutex
 	byKey   map[claimKey]*claim
 	trails  map[trail]*trailClaims
-	queue   []*claim
-	workers int
 	waiting int
 }
 
@@ -149,11 +149,7 @@ func (c *claims) ask(r *route, now time.Time) *claim {
 		c.trails[r.trail] = t
 	}
 	k.done, t.asking = make(chan struct{}), k
-	c.queue = append(c.queue, k)
-	if c.workers < claimLookups {
-		c.workers++
-		c.spawn(c.work)
-	}
+	c.spawn(func(ctx context.Context) { c.check(ctx, k) })
 	return k
 }
 
@@ -185,28 +181,18 @@ func (c *claims) makeRoom(now time.Time) bool {
 	return len(c.byKey) < maxClaims && len(c.trails) < maxClaims
 }
 
-// work answers questions until none is left. When the context has ended, all answers are negative.
-func (c *claims) work(ctx context.Context) {
-	for {
-		c.mu.Lock()
-		if len(c.queue) == 0 {
-			c.workers--
-			c.mu.Unlock()
-			return
-		}
-		k := c.queue[0]
-		c.queue = c.queue[1:]
-		c.mu.Unlock()
-
-		question, cancel := context.WithTimeout(ctx, lookupTimeout)
-		answer, _ := c.query(question, k.ia) // no answer proves nothing
-		cancel()
-		proven := linksOf(answer).leadTo(c.local, k.ia, k.trail)
-		if proven {
-			c.onProven(k.ia, answer)
-		}
-		c.answered(k, proven, time.Now())
+// check asks the control plane about a claim. When the context has ended, the answer is negative.
+func (c *claims) check(ctx context.Context, k *claim) {
+	c.lookups <- struct{}{}
+	defer func() { <-c.lookups }()
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	answer, _ := c.query(ctx, k.ia) // no answer proves nothing
+	proven := linksOf(answer).leadTo(c.local, k.ia, k.trail)
+	if proven {
+		c.onProven(k.ia, answer)
 	}
+	c.answered(k, proven, time.Now())
 }
 
 func (c *claims) answered(k *claim, proven bool, now time.Time) {
@@ -255,6 +241,7 @@ func (h *Host) newClaims() *claims {
 		spawn:    h.lookup.spawn,
 		onProven: h.lookup.add,
 		local:    h.ia,
+		lookups:  make(chan struct{}, claimLookups),
 		byKey:    map[claimKey]*claim{},
 		trails:   map[trail]*trailClaims{},
 	}
