@@ -9,8 +9,14 @@ import (
 
 // Waiting is how many changes the journal has not written yet.
 func (d *Durable) Waiting() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n = d.waiting.size()
 	for i := range d.parts {
-		n += d.parts[i].countDirty()
+		s := &d.parts[i]
+		s.mu.Lock()
+		n += s.dirty.size()
+		s.mu.Unlock()
 	}
 	return n
 }

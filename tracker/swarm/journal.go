@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,9 +32,10 @@ type Durable struct {
 
 	mu      sync.Mutex // one writer at a time
 	journal *durable.Log
-	err     error // of the last write; nil when one has succeeded since
-	stale   bool  // the journal lacks changes that are not marked as dirty: it must be rewritten
-	given   bool  // the note was read
+	waiting *dirty // changes of which no write has succeeded, beside those in the shards
+	err     error  // of the last write; nil when one has succeeded since
+	stale   bool   // the journal lacks changes that are not marked as dirty: it must be rewritten
+	given   bool   // the note was read
 }
 
 const (
@@ -88,6 +90,8 @@ func newDirty() *dirty {
 	return &dirty{members: map[memberKey]struct{}{}, tables: map[wire.InfoHash]struct{}{}}
 }
 
+func (d *dirty) size() int { return len(d.members) + len(d.tables) }
+
 // load opens the journal and reads it into memory.
 func (d *Durable) load(name string) error {
 	dir, err := os.OpenRoot(filepath.Dir(name))
@@ -110,7 +114,7 @@ func (d *Durable) load(name string) error {
 		d.Memory = NewMemory(d.limits)
 		d.log.Info("the journal is older than a peer's lifetime: it is not used", "age", away.Round(time.Second))
 	}
-	d.dir, d.journal = dir, journal
+	d.dir, d.journal, d.waiting = dir, journal, newDirty()
 	for i := range d.parts {
 		d.parts[i].dirty = newDirty()
 	}
@@ -261,66 +265,45 @@ func (d *Durable) sync() error {
 			return err
 		}
 	}
-	var gone, members, downloads []byte
-	var taken [shards]*dirty
 	for i := range d.parts {
-		taken[i] = d.parts[i].takeDirty(d.seed, &gone, &members, &downloads)
+		s := &d.parts[i]
+		s.mu.Lock()
+		s.takeDirty(d.waiting)
+		s.mu.Unlock()
 	}
-	// Members leave first, so that there is always room for new ones when the batch is read.
-	batch := slices.Concat(gone, members, downloads)
-	if len(batch) == 0 {
+	if d.waiting.size() == 0 {
 		return nil
 	}
-	err := d.journal.Append(append(batch, alive()...))
-	if err != nil {
-		d.putBack(&taken)
+	return d.wrote(d.journal.Append(append(d.changes(), alive()...)))
+}
+
+// wrote takes note of whether the changes that wait were written.
+func (d *Durable) wrote(err error) error {
+	if err == nil {
+		d.waiting = newDirty()
+	} else if d.waiting.size() > mostDirty {
+		d.waiting, d.stale = newDirty(), true
 	}
 	return err
 }
 
 // rewrite replaces the journal with one of all that is in memory.
 func (d *Durable) rewrite() error {
-	var taken [shards]*dirty
-	err := d.journal.Rewrite(func(add func(batch []byte) error) error {
+	err := d.wrote(d.journal.Rewrite(func(add func(batch []byte) error) error {
 		if err := add(alive()); err != nil {
 			return err
 		}
 		for i := range d.parts {
-			var batch []byte
-			if batch, taken[i] = d.parts[i].all(); len(batch) > 0 {
+			if batch := d.parts[i].all(d.waiting); len(batch) > 0 {
 				if err := add(batch); err != nil {
 					return err
 				}
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		d.putBack(&taken)
-		return err
-	}
-	d.stale = false
-	return nil
-}
-
-// putBack marks changes as dirty again, after a failed write. If there are too many, the journal is
-// rewritten the next time.
-func (d *Durable) putBack(taken *[shards]*dirty) {
-	waiting := 0
-	for i := range d.parts {
-		d.parts[i].putBack(taken[i])
-		waiting += d.parts[i].countDirty()
-	}
-	if waiting <= mostDirty {
-		return
-	}
-	d.stale = true
-	for i := range d.parts {
-		s := &d.parts[i]
-		s.mu.Lock()
-		s.dirty = newDirty()
-		s.mu.Unlock()
-	}
+	}))
+	d.stale = d.stale && err != nil
+	return err
 }
 
 // Healthy is the error of the last write of the journal, or nil.
@@ -330,46 +313,55 @@ func (d *Durable) Healthy() error {
 	return d.err
 }
 
-// takeDirty appends entries of what has changed.
-func (s *shard) takeDirty(seed hashSeed, gone, members, downloads *[]byte) *dirty {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.dirty
-	if len(was.members)+len(was.tables) == 0 {
-		return nil
-	}
-	s.dirty = newDirty()
-	for k := range was.members {
-		t, i := s.tables[k.hash], -1
-		if t != nil {
-			i = t.find(seed, k.addr)
-		}
-		if i < 0 {
-			*gone = append(append(*gone, goneEntry), k.bytes()...)
-		} else {
-			*members = appendMember(*members, k.hash, &t.groups[kindOf(k.addr)].members[i])
-		}
-	}
-	for h := range was.tables {
-		if t := s.tables[h]; t != nil {
-			*downloads = t.appendDownloads(*downloads, h)
-		}
-	}
-	return was
+// takeDirty moves the marks of changes. The caller holds the shard's lock.
+func (s *shard) takeDirty(to *dirty) {
+	maps.Copy(to.members, s.dirty.members)
+	maps.Copy(to.tables, s.dirty.tables)
+	clear(s.dirty.members)
+	clear(s.dirty.tables)
 }
 
-// all returns entries of everything in a shard.
-func (s *shard) all() (batch []byte, was *dirty) {
+// changes returns entries of the changes that wait. Members leave first, so that there is always
+// room for new ones when the batch is read.
+func (d *Durable) changes() []byte {
+	var gone, members, downloads []byte
+	for k := range d.waiting.members {
+		s := d.shard(k.hash)
+		s.mu.Lock()
+		t, i := s.tables[k.hash], -1
+		if t != nil {
+			i = t.find(d.seed, k.addr)
+		}
+		if i < 0 {
+			gone = append(append(gone, goneEntry), k.bytes()...)
+		} else {
+			members = appendMember(members, k.hash, &t.groups[kindOf(k.addr)].members[i])
+		}
+		s.mu.Unlock()
+	}
+	for h := range d.waiting.tables {
+		s := d.shard(h)
+		s.mu.Lock()
+		if t := s.tables[h]; t != nil {
+			downloads = t.appendDownloads(downloads, h)
+		}
+		s.mu.Unlock()
+	}
+	return slices.Concat(gone, members, downloads)
+}
+
+// all returns entries of everything in a shard, and moves its marks of changes.
+func (s *shard) all(to *dirty) (batch []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, s.dirty = s.dirty, newDirty()
+	s.takeDirty(to)
 	for h, t := range s.tables {
 		t.each(func(m *member) { batch = appendMember(batch, h, m) })
 		if t.downloaded > 0 {
 			batch = t.appendDownloads(batch, h)
 		}
 	}
-	return batch, was
+	return batch
 }
 
 func appendMember(b []byte, h wire.InfoHash, m *member) []byte {
@@ -383,26 +375,6 @@ func (t *table) appendDownloads(b []byte, h wire.InfoHash) []byte {
 // alive is an entry that says that the tracker is running.
 func alive() []byte {
 	return binary.BigEndian.AppendUint64([]byte{aliveEntry}, uint64(time.Now().Unix()))
-}
-
-func (s *shard) putBack(was *dirty) {
-	if was == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k := range was.members {
-		s.dirty.members[k] = struct{}{}
-	}
-	for h := range was.tables {
-		s.dirty.tables[h] = struct{}{}
-	}
-}
-
-func (s *shard) countDirty() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.dirty.members) + len(s.dirty.tables)
 }
 
 // sayAlive notes that the tracker is running, even if nothing changes.
