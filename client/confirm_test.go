@@ -59,7 +59,7 @@ func TestFilesThatGoAway(t *testing.T) {
 			writeRandom(t, filepath.Join(data, "set", "b"), 8<<20)
 			src := makeTorrent(t, filepath.Join(data, "set"), CreateOptions{PieceLength: 64 << 10}).Source
 			seeder, rest := seedPart(t, src, data, 7<<20)
-			store, err := storage.Open(c.kind, out, testLog(t))
+			store, err := storage.Open(c.kind, out, testLog(t), storage.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestDatabaseThatGoesAway(t *testing.T) {
 	writeRandom(t, filepath.Join(data, "file"), 4<<20)
 	src := makeTorrent(t, filepath.Join(data, "file"), CreateOptions{PieceLength: 64 << 10}).Source
 	seeder, rest := seedPart(t, src, data, 3<<20)
-	store, err := storage.Open(storage.KindBolt, out, testLog(t))
+	store, err := storage.Open(storage.KindBolt, out, testLog(t), storage.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

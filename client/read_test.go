@@ -116,7 +116,7 @@ func TestReadBesideUnwanted(t *testing.T) {
 	c := makeTorrent(t, filepath.Join(from, "data"), CreateOptions{PieceLength: 32 << 10})
 	wanted := Selection{Select: []string{"d0/f0"}}
 	store, err := storage.Open(storage.KindFile, to, testLog(t),
-		storage.Wanted(func(_ metainfo.Hash, l storage.Layout) []bool { return wanted.Wants(l) }))
+		storage.Options{Wanted: func(_ metainfo.Hash, l storage.Layout) []bool { return wanted.Wants(l) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestFullDisk(t *testing.T) {
 			writeRandom(t, filepath.Join(data, "file"), 48<<20)
 			src := makeTorrent(t, filepath.Join(data, "file"), CreateOptions{PieceLength: 256 << 10}).Source
 			seeder := seed(t, src, data)
-			store, err := storage.Open(kind, out, testLog(t))
+			store, err := storage.Open(kind, out, testLog(t), storage.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

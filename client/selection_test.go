@@ -151,7 +151,7 @@ func TestSelectedFiles(t *testing.T) {
 			pick := Selection{Select: []string{"b"}, Sequential: true}
 			run := func(sel Selection) Progress {
 				t.Helper()
-				store, err := storage.Open(kind, out, testLog(t), storage.Wanted(func(_ metainfo.Hash, l storage.Layout) []bool { return sel.Wants(l) }))
+				store, err := storage.Open(kind, out, testLog(t), storage.Options{Wanted: func(_ metainfo.Hash, l storage.Layout) []bool { return sel.Wants(l) }})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -194,7 +194,7 @@ func TestSelectedFiles(t *testing.T) {
 			if kind == storage.KindBolt {
 				stored := storage.Stored{Kind: kind, Dir: out, Hash: src.InfoHash, Layout: src.Layout}
 				out = t.TempDir()
-				if err := stored.Export(t.Context(), out, testLog(t), nil); err != nil {
+				if err := stored.Export(t.Context(), out, testLog(t), nil, storage.Options{}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -105,7 +105,7 @@ func seed(t *testing.T, src Source, dir string) *Session {
 
 func openStore(t *testing.T, dir string) storage.Store {
 	t.Helper()
-	st, err := storage.Open("file", dir, testLog(t))
+	st, err := storage.Open("file", dir, testLog(t), storage.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 func superSeed(t *testing.T, dir string, src Source, mode SuperSeeding) (*Session, *Transfer) {
 	t.Helper()
 	s := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}})
-	store, err := storage.OpenVerifiedIn("file", dir, testLog(t))
+	store, err := storage.OpenVerifiedIn("file", dir, testLog(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,21 +87,19 @@ func (s *stores) open(
 		return x, nil
 	}
 	x := &sharedStore{options: want, users: map[metainfo.Hash]storeUser{o.Source.InfoHash: user}}
-	named := storage.Named(func(h metainfo.Hash) storage.Names { return x.user(h).names })
+	names := func(h metainfo.Hash) storage.Names { return x.user(h).names }
 	if want.Complete {
-		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log, named)
+		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log, names)
 	} else {
-		opts := []storage.Option{
-			named, storage.OnExisting(want.Existing, moved),
-			storage.Wanted(func(h metainfo.Hash, l storage.Layout) []bool {
+		x.Store, err = storage.Open(want.Kind, o.Storage.Dir, log, storage.Options{
+			Recheck: func(h metainfo.Hash) bool { return x.user(h).recheck },
+			Wanted: func(h metainfo.Hash, l storage.Layout) []bool {
 				return x.user(h).selection.Wants(l)
-			}),
-			storage.Recheck(func(h metainfo.Hash) bool { return x.user(h).recheck }),
-		}
-		if want.AllowDotfiles {
-			opts = append(opts, storage.AllowDotfiles())
-		}
-		x.Store, err = storage.Open(want.Kind, o.Storage.Dir, log, opts...)
+			},
+			Names:    names,
+			Existing: want.Existing, Moved: moved,
+			AllowDotfiles: want.AllowDotfiles,
+		})
 	}
 	if err != nil {
 		return nil, err

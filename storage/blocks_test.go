@@ -71,7 +71,7 @@ func TestBlocksAreKept(t *testing.T) {
 		name string
 		// end ends the download and returns the directory that the next one finds.
 		end     func(t *testing.T, dir string, s Store, tor engine.TorrentImpl) string
-		opts    []Option
+		opts    Options
 		nothing bool // is kept
 	}{
 		{name: "closed", end: func(t *testing.T, dir string, s Store, tor engine.TorrentImpl) string {
@@ -96,7 +96,7 @@ func TestBlocksAreKept(t *testing.T) {
 		{name: "recheck", end: func(t *testing.T, dir string, s Store, tor engine.TorrentImpl) string {
 			closeStore(t, s, tor)
 			return dir
-		}, opts: []Option{Recheck(anyTorrent)}, nothing: true},
+		}, opts: Options{Recheck: anyTorrent}, nothing: true},
 		{name: "data deleted", end: func(t *testing.T, dir string, s Store, tor engine.TorrentImpl) string {
 			closeStore(t, s, tor)
 			err := errors.Join(os.RemoveAll(filepath.Join(dir, "set")), os.RemoveAll(filepath.Join(dir, boltPath(metainfo.Hash{9}))))
@@ -130,7 +130,7 @@ func TestBlocksAreKept(t *testing.T) {
 					clear(want)
 				}
 				for range 2 { // the next start leaves them, too
-					s, tor = openStore(t, kind, dir, info, c.opts...)
+					s, tor = openStore(t, kind, dir, info, c.opts)
 					for p := range l.Pieces() {
 						if got := on(t, s, l, data, p); fmt.Sprint(got) != fmt.Sprint(want[p]) {
 							t.Errorf("piece %d has blocks %v, want %v", p, got, want[p])
@@ -354,7 +354,7 @@ func TestRecordOfBlocks(t *testing.T) {
 	if n := len(saved.Blocks); !ok || n != 2 {
 		t.Errorf("%d pieces have blocks, want 2", n)
 	}
-	s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler))
+	s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

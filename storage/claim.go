@@ -36,16 +36,6 @@ const (
 	RenameExisting                  // they get another name
 )
 
-// OnExisting says what happens to files that are in the way and do not belong to the download.
-// tell, if not nil, is called for each of them with its path and its new path, which is empty if
-// the file was deleted.
-func OnExisting(e Existing, tell func(path, aside string)) Option {
-	return func(o *options) { o.existing, o.tell = e, tell }
-}
-
-// AllowDotfiles lets a torrent's name begin with a dot.
-func AllowDotfiles() Option { return func(o *options) { o.dotfiles = true } }
-
 // asideSuffix is that of files that were set aside; a number may follow it.
 const (
 	asideSuffix = ".before-download"
@@ -104,7 +94,7 @@ type obstacle struct {
 func (s *store) claim(
 	ctx context.Context, l Layout, hash metainfo.Hash, progress func(int64),
 ) (mine []bool, err error) {
-	if strings.HasPrefix(l.Name, ".") && !s.options.dotfiles {
+	if strings.HasPrefix(l.Name, ".") && !s.options.AllowDotfiles {
 		return nil, fmt.Errorf("%w: %q", ErrDotName, l.Name)
 	}
 	if err := s.refuseTwins(l); err != nil {
@@ -115,7 +105,7 @@ func (s *store) claim(
 		return nil, err
 	}
 	defer root.Close()
-	mine = claims(hash, l, s.options.wanted)
+	mine = claims(hash, l, s.options.Wanted)
 	c := &claimer{
 		root: root, layout: l, seen: map[string]bool{".": true},
 		names: make([]string, len(l.Files)), before: make([]fs.FileInfo, len(l.Files)),
@@ -159,7 +149,7 @@ func (s *store) claim(
 	for _, i := range foreign {
 		c.inWay = append(c.inWay, obstacle{filepath.ToSlash(c.names[i]), c.before[i].Mode()})
 	}
-	return mine, c.clear(s.dir, s.options.existing, s.options.tell)
+	return mine, c.clear(s.dir, s.options)
 }
 
 // look finds the file at its final name or with .part, and tells whether both exist.
@@ -246,18 +236,18 @@ func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int
 }
 
 // clear removes the obstacles, or returns an error that names them.
-func (c *claimer) clear(dir string, how Existing, tell func(path, aside string)) error {
+func (c *claimer) clear(dir string, opts Options) error {
 	if len(c.inWay) == 0 {
 		return nil
 	}
-	if how == KeepExisting {
+	if opts.Existing == KeepExisting {
 		return c.refusal(dir, c.inWay)
 	}
 	var kept []obstacle
 	for _, o := range c.inWay {
 		name, aside := filepath.FromSlash(o.path), ""
 		switch {
-		case how == RenameExisting:
+		case opts.Existing == RenameExisting:
 			var err error
 			if aside, err = c.asideName(name); err != nil {
 				return err
@@ -274,8 +264,8 @@ func (c *claimer) clear(dir string, how Existing, tell func(path, aside string))
 				return fmt.Errorf("replace %s: %w", o.path, err)
 			}
 		}
-		if tell != nil {
-			tell(filepath.Join(dir, name), aside)
+		if opts.Moved != nil {
+			opts.Moved(filepath.Join(dir, name), aside)
 		}
 	}
 	if len(kept) > 0 {
@@ -321,7 +311,7 @@ var (
 	// ErrReplaceable is an ErrInTheWay; at least one of the files can also be replaced
 	// (ReplaceExisting).
 	ErrReplaceable = fmt.Errorf("%w", ErrInTheWay)
-	// ErrDotName is in errors about a torrent that AllowDotfiles would accept.
+	// ErrDotName is in errors about a torrent that Options.AllowDotfiles would accept.
 	ErrDotName = errors.New("the torrent's name begins with a dot, as names of settings do")
 )
 

@@ -82,20 +82,20 @@ func TestExistingFiles(t *testing.T) {
 		return errors.Join(os.MkdirAll(filepath.Join(dir, "set/d0"), 0o755), syscall.Mkfifo(filepath.Join(dir, "set/d0/f0"), 0o644))
 	}
 	mkdir := func(dir string) error { return os.MkdirAll(filepath.Join(dir, "set/d0/f0/x"), 0o755) }
-	only := func(path string) Option {
-		return Wanted(func(_ metainfo.Hash, l Layout) (wanted []bool) {
+	only := func(path string) func(metainfo.Hash, Layout) []bool {
+		return func(_ metainfo.Hash, l Layout) (wanted []bool) {
 			for _, f := range l.Files {
 				wanted = append(wanted, f.Path == path)
 			}
 			return wanted
-		})
+		}
 	}
 	const keep, replace, rename = KeepExisting, ReplaceExisting, RenameExisting
 	for _, c := range []struct {
 		name   string
 		before func(dir string) error
 		how    Existing
-		opt    Option
+		wanted func(metainfo.Hash, Layout) []bool
 		want   string // in the error; "" is none
 		aside  string // what was set aside, or "-" for a file that was deleted
 	}{
@@ -145,17 +145,14 @@ func TestExistingFiles(t *testing.T) {
 				}
 				before := describe(t, dir)
 				var moved []string
-				opts := []Option{OnExisting(c.how, func(path, aside string) {
+				opts := Options{Existing: c.how, Wanted: c.wanted, Moved: func(path, aside string) {
 					rel, _ := filepath.Rel(dir, aside)
 					if aside == "" {
 						rel = "-"
 					}
 					moved = append(moved, rel)
-				})}
-				if c.opt != nil {
-					opts = append(opts, c.opt)
-				}
-				s, err := Open(kind, dir, slog.New(slog.DiscardHandler), opts...)
+				}}
+				s, err := Open(kind, dir, slog.New(slog.DiscardHandler), opts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -178,7 +175,7 @@ func TestExistingFiles(t *testing.T) {
 				if got := strings.Join(moved, " "); got != c.aside {
 					t.Errorf("moved %q, want %q", got, c.aside)
 				}
-				if c.opt != nil {
+				if c.wanted != nil {
 					if err := writePiece(tor, info, data, 5); err != nil {
 						t.Error(err)
 					}
@@ -235,7 +232,7 @@ func TestLongerFile(t *testing.T) {
 			t.Errorf("trusted %v, check %+v, %v", stored.Trusted(), r.Files, err)
 		}
 		if kind == KindBolt {
-			if err := stored.Export(t.Context(), out, slog.New(slog.DiscardHandler), nil); err != nil {
+			if err := stored.Export(t.Context(), out, slog.New(slog.DiscardHandler), nil, Options{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -293,7 +290,7 @@ func TestOwnFiles(t *testing.T) {
 			if err := c.after(image); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Open(KindFile, image, slog.New(slog.DiscardHandler))
+			s, err := Open(KindFile, image, slog.New(slog.DiscardHandler), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -351,10 +348,10 @@ func TestDotfiles(t *testing.T) {
 	info := metainfo.Info{Name: ".bashrc", PieceLength: 16 << 10, Length: 5, Pieces: make([]byte, 20)}
 	for _, c := range []struct {
 		kind Kind
-		opts []Option
+		dots bool
 		want bool
-	}{{KindFile, nil, false}, {KindMmap, nil, false}, {KindFile, []Option{AllowDotfiles()}, true}, {KindBolt, nil, true}} {
-		s, err := Open(c.kind, t.TempDir(), slog.New(slog.DiscardHandler), c.opts...)
+	}{{KindFile, false, false}, {KindMmap, false, false}, {KindFile, true, true}, {KindBolt, false, true}} {
+		s, err := Open(c.kind, t.TempDir(), slog.New(slog.DiscardHandler), Options{AllowDotfiles: c.dots})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -398,7 +395,7 @@ func TestTwins(t *testing.T) {
 			info.Files = append(info.Files, metainfo.FileInfo{Length: 1, Path: strings.Split(n, "/")})
 		}
 		for _, sys := range []system{realSystem{}, folding{}} {
-			s, err := Open(KindFile, fastDir(t), slog.New(slog.DiscardHandler), func(o *options) { o.system = sys })
+			s, err := Open(KindFile, fastDir(t), slog.New(slog.DiscardHandler), Options{system: sys})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -454,7 +451,7 @@ func TestSyncBelowAnotherMount(t *testing.T) {
 	})
 	info, l, data := shape(t, 64<<10, repeat(700, 150)...)
 	sys := &syncs{devices: map[uint64]bool{}}
-	s, tor := openStore(t, KindFile, dir, info, func(o *options) { o.system = sys })
+	s, tor := openStore(t, KindFile, dir, info, Options{system: sys})
 	for p := range l.Pieces() {
 		if err := writePiece(tor, info, data, p); err != nil {
 			t.Fatal(err)

@@ -145,7 +145,7 @@ func TestConformance(t *testing.T) {
 				closeStore(t, s, tor)
 
 				// Served without a store for downloads.
-				v, err := OpenVerifiedIn(kind, dir, slog.New(slog.DiscardHandler))
+				v, err := OpenVerifiedIn(kind, dir, slog.New(slog.DiscardHandler), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +167,7 @@ func TestConformance(t *testing.T) {
 				out := dir
 				if kind == KindBolt {
 					out = t.TempDir()
-					if err := stored.Export(t.Context(), out, slog.New(slog.DiscardHandler), nil); err != nil {
+					if err := stored.Export(t.Context(), out, slog.New(slog.DiscardHandler), nil, Options{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -319,7 +319,7 @@ func modelRun(t *testing.T, kind Kind, seed uint64) {
 	out := dir
 	if kind == KindBolt {
 		out = t.TempDir()
-		if err := (Stored{kind, dir, metainfo.Hash{9}, l}).Export(t.Context(), out, slog.New(slog.DiscardHandler), nil); err != nil {
+		if err := (Stored{kind, dir, metainfo.Hash{9}, l}).Export(t.Context(), out, slog.New(slog.DiscardHandler), nil, Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -350,7 +350,7 @@ func TestPowerLoss(t *testing.T) {
 				}
 				closeStore(t, s, tor)
 			}
-			s, tor := openStore(t, kind, dir, info, func(o *options) { o.system = sys })
+			s, tor := openStore(t, kind, dir, info, Options{system: sys})
 			for i, p := range random.Perm(l.Pieces()) {
 				if other := random.IntN(l.Pieces()); !tor.Piece(info.Piece(other)).Completion().Complete { // a part of it
 					for _, b := range blocksOf(l, other) {
@@ -511,7 +511,7 @@ func TestDiskFull(t *testing.T) {
 		if kind == KindBolt {
 			sys.room = 6 * diskPage
 		}
-		s, tor := openStore(t, kind, dir, info, func(o *options) { o.system = sys })
+		s, tor := openStore(t, kind, dir, info, Options{system: sys})
 		failed := 0
 		once := func() (failed int) {
 			for p := range l.Pieces() {
@@ -628,11 +628,11 @@ func TestReadOnlyDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Chmod(dir, 0o755)
-	if _, err := Open(KindFile, dir, slog.New(slog.DiscardHandler)); os.Geteuid() != 0 && (err == nil || !strings.Contains(err.Error(), "may write")) {
+	if _, err := Open(KindFile, dir, slog.New(slog.DiscardHandler), Options{}); os.Geteuid() != 0 && (err == nil || !strings.Contains(err.Error(), "may write")) {
 		t.Errorf("a download into it: %v", err)
 	}
 	for _, kind := range []Kind{KindFile, KindMmap} {
-		v, err := OpenVerifiedIn(kind, dir, slog.New(slog.DiscardHandler))
+		v, err := OpenVerifiedIn(kind, dir, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,9 +41,9 @@ func many(t *testing.T) (info *metainfo.Info, data []byte) {
 	return &set, data
 }
 
-func openStore(t *testing.T, kind Kind, dir string, info *metainfo.Info, opts ...Option) (Store, engine.TorrentImpl) {
+func openStore(t *testing.T, kind Kind, dir string, info *metainfo.Info, opts ...Options) (Store, engine.TorrentImpl) {
 	t.Helper()
-	s, err := Open(kind, dir, slog.New(slog.DiscardHandler), opts...)
+	s, err := Open(kind, dir, slog.New(slog.DiscardHandler), append(opts, Options{})[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func TestManyFiles(t *testing.T) {
 	}
 	dir := fastDir(t)
 	hash := metainfo.Hash{1}
-	s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler))
+	s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

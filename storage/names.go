@@ -100,16 +100,13 @@ func (l Layout) Rename(from, to string) (Layout, Names, error) {
 	return out, changed, nil
 }
 
-// Named tells the store which files of each torrent the user has renamed.
-func Named(names func(metainfo.Hash) Names) Option { return func(o *options) { o.names = names } }
-
 // layout is that of a torrent with the names of the user.
-func (o options) layout(info *metainfo.Info, hash metainfo.Hash) (Layout, error) {
+func (o Options) layout(info *metainfo.Info, hash metainfo.Hash) (Layout, error) {
 	l, err := NewLayout(info)
-	if err != nil || o.names == nil {
+	if err != nil || o.Names == nil {
 		return l, err
 	}
-	return l.Renamed(o.names(hash))
+	return l.Renamed(o.Names(hash))
 }
 
 // CheckRename makes sure that nobody's file has one of the new names. The error is fs.ErrExist

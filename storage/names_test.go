@@ -109,7 +109,7 @@ func TestRenameFiles(t *testing.T) {
 		info, l, data := shape(t, 16<<10, 40_000, 0, 30_000, 50_000)
 		dir, hash := t.TempDir(), metainfo.Hash{9}
 		names := Names{}
-		s, err := Open(kind, dir, slog.New(slog.DiscardHandler), Named(func(metainfo.Hash) Names { return names }))
+		s, err := Open(kind, dir, slog.New(slog.DiscardHandler), Options{Names: func(metainfo.Hash) Names { return names }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestRenameFiles(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "foreign"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if s, err = Open(kind, dir, slog.New(slog.DiscardHandler), Named(func(metainfo.Hash) Names { return names })); err != nil {
+		if s, err = Open(kind, dir, slog.New(slog.DiscardHandler), Options{Names: func(metainfo.Hash) Names { return names }}); err != nil {
 			t.Fatal(err)
 		}
 		step("other/deep", "other/flat") // it is not open
@@ -179,7 +179,7 @@ func TestRenameFiles(t *testing.T) {
 			t.Errorf("there is %v, want %v", got, want)
 		}
 		// Complete data that is only served gets other names while it is read, too.
-		s, err = OpenVerifiedIn(kind, dir, slog.New(slog.DiscardHandler), Named(func(metainfo.Hash) Names { return names }))
+		s, err = OpenVerifiedIn(kind, dir, slog.New(slog.DiscardHandler), func(metainfo.Hash) Names { return names })
 		if err != nil {
 			t.Fatal(err)
 		}

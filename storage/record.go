@@ -211,7 +211,7 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	v.checked, v.right, known.changed = saved.compare(counted, now)
 	switch {
 	case fresh:
-	case s.options.recheck != nil && s.options.recheck(hash):
+	case s.options.Recheck != nil && s.options.Recheck(hash):
 		clear(v.checked)
 		clear(v.right)
 		// With a valid stamp, what has not been hashed when the process is killed would count as
@@ -237,10 +237,10 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 				saved.Owned.set(i)
 			}
 		}
-		if s.options.wanted == nil {
+		if s.options.Wanted == nil {
 			return
 		}
-		if wanted := s.options.wanted(hash, l); saved.Wanted != nil || slices.Contains(wanted, false) {
+		if wanted := s.options.Wanted(hash, l); saved.Wanted != nil || slices.Contains(wanted, false) {
 			saved.Wanted = bitsetOf(wanted)
 		}
 	})

@@ -142,8 +142,8 @@ func TestCheckWanted(t *testing.T) {
 		info, l, data := shape(t, 10_000, 35_000, 25_000, 12_000, 8000)
 		dir := fastDir(t)
 		stored := Stored{kind, dir, metainfo.Hash{9}, l}
-		want := func(wanted ...bool) Option {
-			return Wanted(func(metainfo.Hash, Layout) []bool { return slices.Clone(wanted) })
+		want := func(wanted ...bool) Options {
+			return Options{Wanted: func(metainfo.Hash, Layout) []bool { return slices.Clone(wanted) }}
 		}
 		s, tor := openStore(t, kind, dir, info, want(false, true, false, false))
 		for p := 3; p < 6; p++ {
@@ -245,9 +245,9 @@ func TestRecord(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			_, l := dataset(t, dir, 8, files)
-			open := func(opts ...Option) (*store, *record, recorded) {
+			open := func(recheck func(metainfo.Hash) bool) (*store, *record, recorded) {
 				t.Helper()
-				s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler), opts...)
+				s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler), Options{Recheck: recheck})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -257,7 +257,7 @@ func TestRecord(t *testing.T) {
 				}
 				return s.(*store), r, known
 			}
-			s, r, known := open()
+			s, r, known := open(nil)
 			if len(known.changed) != 2 {
 				t.Fatal(known)
 			}
@@ -293,12 +293,12 @@ func TestRecord(t *testing.T) {
 				c.touch(t, dir)
 			}
 			if c.recheck {
-				s, _, _ = open(Recheck(anyTorrent))
+				s, _, _ = open(anyTorrent)
 				if err := s.Close(); err != nil { // it is killed before anything is hashed
 					t.Fatal(err)
 				}
 			}
-			s, r, _ = open()
+			s, r, _ = open(nil)
 			defer s.Close()
 			var checked, right [4]bool
 			for p := range 4 {
@@ -315,15 +315,15 @@ func TestRecord(t *testing.T) {
 func TestOneStoreForADirectory(t *testing.T) {
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
-	s, err := Open("file", dir, log)
+	s, err := Open("file", dir, log, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := Open("file", dir, log); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another braid is using it (process %d: ", os.Getpid())) {
+	if _, err := Open("file", dir, log, Options{}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another braid is using it (process %d: ", os.Getpid())) {
 		t.Errorf("a second store: %v", err)
 	}
-	if _, err := Open("floppy", t.TempDir(), log); err == nil {
+	if _, err := Open("floppy", t.TempDir(), log, Options{}); err == nil {
 		t.Error("an unknown kind was opened")
 	}
 }
@@ -393,7 +393,7 @@ func TestSymbolicLinks(t *testing.T) {
 			if err := os.Symlink(outside, path); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Open("file", dir, slog.New(slog.DiscardHandler))
+			s, err := Open("file", dir, slog.New(slog.DiscardHandler), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,29 +35,25 @@ func ParseKind(s string) (Kind, error) {
 	return "", fmt.Errorf("storage %q: want file, mmap or bolt", s)
 }
 
-// Option changes how a store is opened.
-type Option func(*options)
+// Options say how a store opens torrents. All of them may be zero.
+type Options struct {
+	// Recheck tells of which torrents the record is ignored: all existing data is hashed, and blocks
+	// of unfinished pieces, which cannot be hashed, are forgotten.
+	Recheck func(metainfo.Hash) bool
+	// Wanted tells which files of a torrent the user wants. Others are created only if they share a
+	// piece with a wanted file.
+	Wanted func(metainfo.Hash, Layout) []bool
+	// Names tells which files of a torrent the user has renamed.
+	Names func(metainfo.Hash) Names
+	// Existing says what happens to files that are in the way and do not belong to the download.
+	Existing Existing
+	// Moved is called for each such file with its path and its new path, which is empty if the file
+	// was deleted.
+	Moved func(path, aside string)
+	// AllowDotfiles lets a torrent's name begin with a dot.
+	AllowDotfiles bool
 
-type options struct {
-	recheck  func(metainfo.Hash) bool // nil: none
-	wanted   func(metainfo.Hash, Layout) []bool
-	names    func(metainfo.Hash) Names // nil: those of the torrents
-	existing Existing
-	tell     func(path, aside string)
-	dotfiles bool
-	system   system
-}
-
-// Recheck ignores the record of the torrents for which it is true when they are opened: all
-// existing data is hashed, and blocks of unfinished pieces, which cannot be hashed, are forgotten.
-func Recheck(which func(metainfo.Hash) bool) Option {
-	return func(o *options) { o.recheck = which }
-}
-
-// Wanted tells the store which files of each torrent the user wants. Others are created only if
-// they share a piece with a wanted file.
-func Wanted(wanted func(metainfo.Hash, Layout) []bool) Option {
-	return func(o *options) { o.wanted = wanted }
+	system system // nil: the operating system
 }
 
 // Open opens a directory for downloads, and makes it if it does not exist. Names of files end in
@@ -67,7 +63,7 @@ func Wanted(wanted func(metainfo.Hash, Layout) []bool) Option {
 // that still have the size and modification time in the record, and hashes the others again. The
 // record also has the blocks of unfinished pieces, see Blocks. Only one Store may have a directory
 // open.
-func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error) {
+func Open(kind Kind, dir string, log *slog.Logger, o Options) (Store, error) {
 	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, err
 	}
@@ -87,7 +83,7 @@ func Open(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open storage: %w", err), lock.Close())
 	}
-	s := newStore(kind, dir, log, opts...)
+	s := newStore(kind, dir, log, o)
 	s.lock, s.root = lock, root
 	return s, nil
 }
@@ -99,22 +95,21 @@ type store struct {
 	lock    *os.File // nil: the data is only read
 	root    *os.Root // the directory; likewise
 	log     *slog.Logger
-	options options
+	options Options
 
 	mu      sync.Mutex
 	open    map[metainfo.Hash]*torrent
 	claimed map[metainfo.Hash][]bool // of each file: what Claim found the download may write to
 }
 
-func newStore(kind Kind, dir string, log *slog.Logger, opts ...Option) *store {
-	s := &store{
-		dir: dir, kind: kind, log: log, options: options{system: realSystem{}},
+func newStore(kind Kind, dir string, log *slog.Logger, o Options) *store {
+	if o.system == nil {
+		o.system = realSystem{}
+	}
+	return &store{
+		dir: dir, kind: kind, log: log, options: o,
 		open: map[metainfo.Hash]*torrent{}, claimed: map[metainfo.Hash][]bool{},
 	}
-	for _, opt := range opts {
-		opt(&s.options)
-	}
-	return s
 }
 
 // writable is the store, if it comes from Open; otherwise nil.
@@ -222,15 +217,16 @@ func countedFiles(kind Kind, hash metainfo.Hash, l Layout) Layout {
 // OpenVerified opens files below dir that were just found complete, for seeding. It writes and
 // locks nothing, so the disk may be read-only.
 func OpenVerified(dir string, log *slog.Logger) Store {
-	return newStore(KindFile, dir, log)
+	return newStore(KindFile, dir, log, Options{})
 }
 
-// OpenVerifiedIn is OpenVerified for any backend. Of the options only Named counts.
-func OpenVerifiedIn(kind Kind, dir string, log *slog.Logger, opts ...Option) (Store, error) {
+// OpenVerifiedIn is OpenVerified for any backend, and for files that the user has renamed; see
+// Options.Names.
+func OpenVerifiedIn(kind Kind, dir string, log *slog.Logger, names func(metainfo.Hash) Names) (Store, error) {
 	if _, err := ParseKind(string(kind)); err != nil {
 		return nil, err
 	}
-	return newStore(kind, dir, log, opts...), nil
+	return newStore(kind, dir, log, Options{Names: names}), nil
 }
 
 // openVerified opens data that is only read.

@@ -181,13 +181,13 @@ func (placeReader) close() {}
 // end in .part. Right pieces in the directory are kept. progress may be nil. The options are those
 // of Open.
 func (s Stored) Export(
-	ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), opts ...Option,
+	ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), o Options,
 ) (err error) {
 	defer annotate(&err, "export %s", s.Layout.Name)
 	if s.Kind != KindBolt {
 		return fmt.Errorf("storage %s keeps the files as they are", s.Kind)
 	}
-	st, err := Open(KindFile, out, log, opts...)
+	st, err := Open(KindFile, out, log, o)
 	if err != nil {
 		return err
 	}

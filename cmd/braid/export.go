@@ -69,14 +69,15 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	out := newDisplay(cmd, false)
-	opts := []storage.Option{storage.OnExisting(existing, func(path, aside string) {
-		if out.json {
-			out.emit(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
-		}
-		out.moved(path, aside)
-	})}
-	if cmd.Bool("allow-dotfiles") {
-		opts = append(opts, storage.AllowDotfiles())
+	opts := storage.Options{
+		Existing: existing,
+		Moved: func(path, aside string) {
+			if out.json {
+				out.emit(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
+			}
+			out.moved(path, aside)
+		},
+		AllowDotfiles: cmd.Bool("allow-dotfiles"),
 	}
 	count, stop := out.counting("exporting "+s.Name, s.Layout.Length)
 	stored := storage.Stored{
@@ -85,7 +86,7 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		Hash:   s.InfoHash,
 		Layout: s.Layout,
 	}
-	err = stored.Export(ctx, cmd.String("output"), logger(cmd), count.raise, opts...)
+	err = stored.Export(ctx, cmd.String("output"), logger(cmd), count.raise, opts)
 	stop()
 	if errors.Is(err, storage.ErrIncomplete) {
 		err = codedError{err, exitData}

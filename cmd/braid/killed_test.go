@@ -213,7 +213,7 @@ func runUntil(t *testing.T, cmd *exec.Cmd, signal os.Signal, enough func(e killE
 // kept opens the storage as the next download does, and returns what is there: whole pieces, and
 // the bytes of these and of single blocks. What the record vouches for must be right.
 func kept(t *testing.T, src client.Source, kind storage.Kind, dir string) (pieces int, bytes int64) {
-	s, err := storage.Open(kind, dir, slog.New(slog.DiscardHandler))
+	s, err := storage.Open(kind, dir, slog.New(slog.DiscardHandler), storage.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func (s swarm) download(t *testing.T, src client.Source, selection string, durin
 func (s swarm) downloadWith(t *testing.T, src client.Source, selection string, opts client.Options, during func(*client.Transfer)) client.Progress {
 	t.Helper()
 	out := t.TempDir()
-	store, err := storage.Open("file", out, logger(t))
+	store, err := storage.Open("file", out, logger(t), storage.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

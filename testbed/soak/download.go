@@ -230,7 +230,7 @@ func (r *run) compare(ctx context.Context, s storage.Stored) error {
 // recordIsRight checks the completion record that an interrupted download has left. It opens the
 // storage as the next download does, and reads every piece that the record calls complete.
 func recordIsRight(ctx context.Context, s storage.Stored, src client.Source) (err error) {
-	store, err := storage.Open(s.Kind, s.Dir, slog.New(slog.DiscardHandler))
+	store, err := storage.Open(s.Kind, s.Dir, slog.New(slog.DiscardHandler), storage.Options{})
 	if err != nil {
 		return fmt.Errorf("open the storage of an interrupted download: %w", err)
 	}

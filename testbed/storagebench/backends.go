@@ -199,7 +199,7 @@ func openPlain(name string, pieceLength int64) (medium, error) {
 func openBackend(
 	ctx context.Context, kind storage.Kind, dir string, info *metainfo.Info,
 ) (medium, error) {
-	s, err := storage.Open(kind, dir, slog.New(slog.DiscardHandler))
+	s, err := storage.Open(kind, dir, slog.New(slog.DiscardHandler), storage.Options{})
 	if err != nil {
 		return medium{}, err
 	}

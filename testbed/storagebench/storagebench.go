@@ -180,7 +180,7 @@ func open(j job) (storage.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return storage.Open(kind, j.Dir, slog.New(slog.DiscardHandler))
+	return storage.Open(kind, j.Dir, slog.New(slog.DiscardHandler), storage.Options{})
 }
 
 // compareData checks the data that a download has left. It cannot check the engine's bolt backend,
