@@ -185,10 +185,10 @@ func TestPacketSize(t *testing.T) {
 	// The header has 48 bytes, 8 for each segment, 12 for each hop field, and 24 more for IPv6
 	// hosts.
 	three := rawPath(t, false, up, core)
-	if got, want := headerLen(v4, v4, len(three)), 48+2*8+5*12; got != want {
+	if got, want := (&way{raw: three}).headerLen(v4, v4), 48+2*8+5*12; got != want {
 		t.Errorf("IPv4: header of %d bytes, want %d", got, want)
 	}
-	if got, want := headerLen(v6, v6, len(three)), 48+24+2*8+5*12; got != want {
+	if got, want := (&way{raw: three}).headerLen(v6, v6), 48+24+2*8+5*12; got != want {
 		t.Errorf("IPv6: header of %d bytes, want %d", got, want)
 	}
 	for _, tt := range []struct{ mtu, header, want int }{

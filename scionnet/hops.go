@@ -156,12 +156,3 @@ const (
 	commonAndIAs = 12 + 16 // SCION common header, and the ISD-AS part of the address header
 	udpHeader    = 8
 )
-
-// headerLen is the length of the SCION and UDP headers between two hosts with a dataplane path of
-// pathLen bytes. It depends on the hosts' address families.
-func headerLen(a, b Addr, pathLen int) int {
-	return commonAndIAs + len(a.Host.AsSlice()) + len(b.Host.AsSlice()) + pathLen + udpHeader
-}
-
-// headerLen is the length of the headers of packets from local along the route.
-func (r *route) headerLen(local Addr) int { return r.way.Load().headerLen(local, r.remote) }

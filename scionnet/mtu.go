@@ -217,7 +217,7 @@ func (c *Conn) watch() {
 		o.seenAt = now
 		c.watchSize(q, roundTrip)
 	}
-	if mtu, ok := e.host.memory.mtu(c.route.hostPath(), now); ok && mtu < c.packetSize+c.headerLen() {
+	if mtu, ok := e.host.memory.mtu(c.route.hostPath(), now); ok && mtu < c.packetSize+c.route.headerLen(e.addr) {
 		c.quic.CloseWithError(codePacketSize, "")
 	}
 }
@@ -232,12 +232,9 @@ func (c *Conn) watchSize(s quic.ConnectionStats, roundTrip time.Duration) {
 	case bundlesVanish:
 		r.large.disable()
 	case packetsVanish:
-		c.endpoint.host.lowerMTU(r.hostPath(), leastPacket+c.headerLen(), "loss of large packets only")
+		c.endpoint.host.lowerMTU(r.hostPath(), leastPacket+r.headerLen(c.endpoint.addr), "loss of large packets only")
 	}
 }
-
-// headerLen is the length of the headers of the connection's packets.
-func (c *Conn) headerLen() int { return c.route.headerLen(c.endpoint.addr) }
 
 // noteCloseReason handles the end of a connection along r. If the peer says that our packets do not
 // arrive, they must be smaller from now on.

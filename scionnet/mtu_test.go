@@ -33,7 +33,7 @@ func TestPacketTooBig(t *testing.T) {
 			if got := h.mtuTo(w.r); want < 1400 && got > want {
 				t.Errorf("to the route: MTU %d, want %d", got, want)
 			}
-			header := headerLen(w.us, w.peer, len(f.way.raw))
+			header := f.way.headerLen(w.us, w.peer)
 			if limit := int(w.r.large.limit.Load()); want < 1400 && limit > max(want-header, 1) {
 				t.Errorf("bundles of up to %d bytes on a path of MTU %d", limit, want)
 			}
@@ -62,7 +62,7 @@ func TestNarrowEndsConnections(t *testing.T) {
 	d, c := pair(t, a, b)
 	ping(t, d, c)
 	k := hostPath{h.ia, b.addr.Host, ""}
-	header := headerLen(a.addr, b.addr, 0)
+	header := (&way{}).headerLen(a.addr, b.addr)
 	h.lowerMTU(k, leastPacket+header+10, "test")
 	for name, conn := range map[string]*Conn{"dialler": d, "acceptor": c} {
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, ErrPacketSize) {

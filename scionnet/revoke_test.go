@@ -157,7 +157,7 @@ var forgeries = map[string]func(t testing.TB, w *scmpCase){
 		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:30])
 	},
 	"a quote cut off before the ports": func(t testing.TB, w *scmpCase) {
-		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:headerLen(w.us, w.peer, len(w.f.way.raw))-udpHeader])
+		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:w.f.way.headerLen(w.us, w.peer)-udpHeader])
 	},
 	"an AS off the path": func(_ testing.TB, w *scmpCase) { w.message.Source.IA = otherIA + 5 },
 	"a neighbour":        func(_ testing.TB, w *scmpCase) { w.from = netip.MustParseAddrPort("10.0.0.66:30041") },
@@ -190,7 +190,7 @@ var honest = map[string]func(t testing.TB, w *scmpCase){
 		w.requote(w.quote(t, w.us, w.peer, edited(t, w.f.way.raw, onTheWay)))
 	},
 	"a quote cut off behind the ports": func(t testing.TB, w *scmpCase) {
-		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:headerLen(w.us, w.peer, len(w.f.way.raw))])
+		w.requote(w.quote(t, w.us, w.peer, w.f.way.raw)[:w.f.way.headerLen(w.us, w.peer)])
 	},
 	"by this host's shim": func(_ testing.TB, w *scmpCase) { w.from = netip.AddrPortFrom(w.us.Host, shimPort) },
 	"from another port of the router": func(_ testing.TB, w *scmpCase) {
@@ -300,7 +300,7 @@ func FuzzPacket(f *testing.F) {
 			if len(daemon.reported) > 0 != revoked || len(h.lookup.revoked) > 0 != revoked {
 				t.Errorf("the daemon got %v, the table has %v, and the path is revoked: %t", daemon.reported, h.lookup.revoked, revoked)
 			}
-			if mtu < leastPacket+headerLen(us, peer, len(f.way.raw)) {
+			if mtu < leastPacket+f.way.headerLen(us, peer) {
 				t.Errorf("an MTU of %d bytes is believed", mtu)
 			}
 			return revoked || mtu != f.path.MTU
@@ -332,7 +332,7 @@ func FuzzPacket(f *testing.F) {
 			h, _, path := host(f)
 			w := newSCMPCase(f, h, path, about)
 			if small { // cut off by a router, with the path as it sees it
-				w.requote(w.quote(f, w.us, w.peer, edited(f, path.way.raw, onTheWay))[:headerLen(us, peer, len(path.way.raw))])
+				w.requote(w.quote(f, w.us, w.peer, edited(f, path.way.raw, onTheWay))[:path.way.headerLen(us, peer)])
 			}
 			w.message.Path = snetpath.SCION{Raw: w.message.Path.(snet.RawPath).Raw}
 			if err := w.message.Serialize(); err != nil {

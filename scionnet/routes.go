@@ -85,14 +85,17 @@ func (w *way) dataplane(raw []byte) snet.DataplanePath {
 	}
 }
 
-// headerLen is the length of the headers of packets between two hosts along the way.
+// headerLen is the length of the SCION and UDP headers of packets between two hosts along the way.
 func (w *way) headerLen(a, b Addr) int {
-	n := headerLen(a, b, len(w.raw))
+	n := commonAndIAs + len(a.Host.AsSlice()) + len(b.Host.AsSlice()) + len(w.raw) + udpHeader
 	if w.epic != nil {
 		n += epicpath.MetadataLen
 	}
 	return n
 }
+
+// headerLen is that of packets from local along the route.
+func (r *route) headerLen(local Addr) int { return r.way.Load().headerLen(local, r.remote) }
 
 // outlasts tells whether w expires later than v.
 func (w *way) outlasts(v *way) bool {
