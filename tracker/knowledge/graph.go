@@ -2,9 +2,10 @@ package knowledge
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"sync"
+
+	"github.com/anacrolix/generics/heap"
 
 	"braid/pathsel"
 )
@@ -208,16 +209,17 @@ func (g *graph) stops(src pathsel.IA) map[pathsel.IA]stop {
 	if known, ok := g.ways.Load(src); ok {
 		return known.(map[pathsel.IA]stop)
 	}
-	done, open := map[pathsel.IA]stop{}, frontier{{at: src}}
-	for len(open) > 0 {
-		next := heap.Pop(&open).(arrival)
+	done, reachable := map[pathsel.IA]stop{}, []arrival{{at: src}}
+	open := heap.InterfaceForSlice(&reachable, arrival.before)
+	for len(reachable) > 0 {
+		next := heap.Pop(open)
 		if _, was := done[next.at]; was {
 			continue
 		}
 		done[next.at] = next.stop
 		for _, e := range g.from[next.at] {
 			if _, was := done[e.in.IA]; !was && (e.by == 0 || e.by == src) {
-				heap.Push(&open, arrival{e.in.IA, stop{next.rtt + e.rtt, e}})
+				heap.Push(open, arrival{e.in.IA, stop{next.rtt + e.rtt, e}})
 			}
 		}
 	}
@@ -225,30 +227,13 @@ func (g *graph) stops(src pathsel.IA) map[pathsel.IA]stop {
 	return done
 }
 
-// frontier is a heap of reachable ASes, the nearest first.
-type frontier []arrival
-
+// arrival is a reachable AS.
 type arrival struct {
 	at pathsel.IA
 	stop
 }
 
-func (f frontier) Len() int { return len(f) }
-func (f frontier) Less(i, j int) bool {
-	if f[i].rtt != f[j].rtt {
-		return f[i].rtt < f[j].rtt
-	}
-	return cmp.Or(cmp.Compare(f[i].at, f[j].at), compareInterfaces(f[i].last.out, f[j].last.out)) < 0
-}
-func (f frontier) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
-
-// Push implements heap.Interface.
-func (f *frontier) Push(x any) { *f = append(*f, x.(arrival)) }
-
-// Pop implements heap.Interface.
-func (f *frontier) Pop() any {
-	last := len(*f) - 1
-	x := (*f)[last]
-	*f = (*f)[:last]
-	return x
+// before says that the other AS is not nearer.
+func (a arrival) before(b arrival) bool {
+	return cmp.Or(cmp.Compare(a.rtt, b.rtt), cmp.Compare(a.at, b.at), compareInterfaces(a.last.out, b.last.out)) < 0
 }
