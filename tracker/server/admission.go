@@ -18,7 +18,7 @@ type admission struct {
 	keys  map[string]struct{} // nil: everybody
 }
 
-func newGate(cfg Config) (*admission, error) {
+func newAdmission(cfg Config) (*admission, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}

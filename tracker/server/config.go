@@ -157,7 +157,7 @@ func (cfg Config) Limits() swarm.Limits {
 // Check returns an error if a tracker would not start: a value is out of range, or a list cannot be
 // read.
 func (cfg Config) Check() error {
-	_, err := newGate(cfg)
+	_, err := newAdmission(cfg)
 	return err
 }
 

@@ -80,7 +80,7 @@ func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
 // Reload applies the lists, keys, limits and intervals of the configuration. If it fails, nothing
 // changes. Listeners and settings of the store need a restart.
 func (s *Server) Reload(cfg Config) error {
-	g, err := newGate(cfg)
+	g, err := newAdmission(cfg)
 	if err != nil {
 		return err
 	}

@@ -258,7 +258,7 @@ func (a *Answer) parseDicts(d *decoder) error {
 }
 
 // printable makes a stranger's words fit for a log or a terminal.
-func printable(b []byte) string {
+func printable[S string | []byte](b S) string {
 	const longest = 200
 	s := strings.ToValidUTF8(string(b[:min(len(b), longest)]), "?")
 	return strings.Map(func(r rune) rune {

@@ -3,7 +3,6 @@ package wire
 import (
 	"errors"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,11 +41,7 @@ func ParseAnnounce(query string) (Announce, error) {
 			}
 			return count(&a.Left, name, v)
 		case "event":
-			e := slices.Index(eventNames[:], v)
-			if e < 0 && v != "empty" {
-				return refusef("event: want started, completed, stopped, paused or nothing")
-			}
-			a.Event = Event(max(e, 0))
+			return a.Event.read(v, "empty")
 		case "numwant":
 			n, err := strconv.ParseInt(v, 10, 32)
 			if err != nil || n < NoCount {

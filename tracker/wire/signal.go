@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -185,7 +184,7 @@ func ParseSignal(b []byte) (Signal, error) {
 		Uploaded: j.Uploaded.or(0), Downloaded: j.Downloaded.or(0), Left: j.Left.or(NoCount),
 		Complete: j.Complete.or(0), Incomplete: j.Incomplete.or(0),
 		Interval: min(time.Duration(min(j.Interval.or(0), int64(maxInterval/time.Second)))*time.Second, maxInterval),
-		Failure:  cut(j.Failure), Warning: cut(j.Warning),
+		Failure:  printable(j.Failure), Warning: printable(j.Warning),
 	}
 	switch j.Action {
 	case "announce", "": // some trackers leave it out of a refusal
@@ -200,12 +199,10 @@ func ParseSignal(b []byte) (Signal, error) {
 		}
 		return Signal{}, refusef("info_hash: want one")
 	}
-	e := slices.Index(eventNames[:], j.Event)
-	if e < 0 && j.Event != "update" { // as some clients call a periodic one
-		return Signal{}, refusef("event: want started, completed, stopped, paused or nothing")
+	err := s.Event.read(j.Event, "update") // as some clients call a periodic one
+	if err == nil {
+		err = j.InfoHash[0].fill(s.InfoHash[:], "info_hash")
 	}
-	s.Event = Event(max(e, 0))
-	err := j.InfoHash[0].fill(s.InfoHash[:], "info_hash")
 	if err == nil && j.PeerID != nil {
 		err = j.PeerID.fill(s.PeerID[:], "peer_id")
 	}
@@ -226,15 +223,6 @@ func (a *amount) or(missing int64) int64 {
 		return missing
 	}
 	return int64(*a)
-}
-
-// cut bounds a text for the user.
-func cut(s string) string {
-	const most = 500
-	if len(s) <= most {
-		return s
-	}
-	return string([]rune(s[:most])[:most/4])
 }
 
 func (s *Signal) parseOffers(j *signalJSON) (err error) {

@@ -81,6 +81,16 @@ var eventNames = [...]string{"", "completed", "started", "stopped", "paused"}
 
 func (e Event) String() string { return eventNames[e] }
 
+// read reads the name of an event, or another name of Periodic.
+func (e *Event) read(name, periodic string) error {
+	i := slices.Index(eventNames[:], name)
+	if i < 0 && name != periodic {
+		return refusef("event: want started, completed, stopped, paused or nothing")
+	}
+	*e = Event(max(i, 0))
+	return nil
+}
+
 // NoCount stands for an unknown count: NumWant, or Left of a magnet link.
 const NoCount = -1
 
