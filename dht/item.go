@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-
-	"github.com/anacrolix/torrent/bencode"
 )
 
 // Limits of an item in bytes (BEP 44).
@@ -97,9 +95,6 @@ func readItem(w wireItem) (*Item, error) {
 	i.Key, i.Signature, i.Seq = ed25519.PublicKey(w.K), []byte(w.Sig), *w.Seq
 	return i, nil
 }
-
-// Text makes the value of an item from a string.
-func Text(s string) []byte { return bencode.MustMarshal(s) }
 
 // replaces decides whether an item takes the place of another one with its name; nil: it does.
 func (i *Item) replaces(old *Item) *badItem {

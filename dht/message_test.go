@@ -10,8 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anacrolix/torrent/bencode"
+
 	"braid/scionnet"
 )
+
+// text is the value of an item.
+func text(s string) []byte { return bencode.MustMarshal(s) }
 
 func addr(t testing.TB, s string) Addr {
 	t.Helper()
@@ -86,7 +91,7 @@ func messages(t testing.TB) []*Message {
 		contacts, peers = append(contacts, Contact{target, addr(t, s)}), append(peers, addr(t, s))
 	}
 	key := ed25519.NewKeyFromSeed(make([]byte, 32))
-	item := &Item{Value: Text("hello"), Salt: []byte("salt"), Seq: 7}
+	item := &Item{Value: text("hello"), Salt: []byte("salt"), Seq: 7}
 	item.Sign(key)
 	filter := strings.Repeat("\x01", filterLen)
 	return []*Message{
@@ -98,7 +103,7 @@ func messages(t testing.TB) []*Message {
 		{T: "aa", Query: AnnouncePeer, ID: id, Target: target, ImpliedPort: true, Token: "t"},
 		{T: "aa", Query: Get, ID: id, Target: target},
 		{T: "aa", Query: Put, ID: id, Token: "t", Item: item},
-		{T: "aa", Query: Put, ID: id, Token: "t", Item: &Item{Value: Text("x")}},
+		{T: "aa", Query: Put, ID: id, Token: "t", Item: &Item{Value: text("x")}},
 		{T: "aa", ID: id},
 		{T: "aa", ID: id, Token: "t", Nodes: contacts, Values: peers, Seen: peers[2]},
 		{T: "aa", ID: id, Seeds: filter, Downloaders: filter, Seen: peers[0]},

@@ -91,6 +91,8 @@ const (
 	// verifiedFor is how long a sender's address counts as its own after an answer from there.
 	verifiedFor = 10 * time.Minute
 	maxVerified = 256
+	// maxVotes bounds the networks whose votes on this node's address are kept.
+	maxVotes = 64
 	// mostAmplification bounds an answer to an address that is a mere claim, as a multiple of the
 	// question's size.
 	mostAmplification = 3
@@ -131,7 +133,7 @@ type Node struct {
 	searches []*search
 	torrents []*Torrent
 	siblings [networks]*Node // the nodes of the same program in all networks
-	votes    map[Addr]map[group]struct{}
+	votes    map[group]Addr  // where each network sees this node
 	boot     []Addr
 	stats    Stats
 	out      Out
@@ -337,20 +339,21 @@ func (n *Node) verify(now time.Time, a Addr) {
 }
 
 // vote counts who sees this node at which address. Four networks that agree decide, unless the node
-// knows its address.
+// knows its address. Each network has one vote, so that none can keep the node from a decision.
 func (n *Node) vote(now time.Time, seen Addr, by Contact) {
-	if n.cfg.Addr.Dialable() || !n.inNetwork(seen) || len(n.votes) > 16 {
+	if n.cfg.Addr.Dialable() || !n.inNetwork(seen) {
 		return
 	}
 	seen.Port = 1 // only the host matters
-	if n.votes == nil {
-		n.votes = map[Addr]map[group]struct{}{}
+	if n.votes == nil || len(n.votes) == maxVotes {
+		n.votes = map[group]Addr{}
 	}
-	if n.votes[seen] == nil {
-		n.votes[seen] = map[group]struct{}{}
+	n.votes[by.group()] = seen
+	agree := 0
+	for _, a := range n.votes {
+		agree += flag(a == seen)
 	}
-	n.votes[seen][by.group()] = struct{}{}
-	if len(n.votes[seen]) < 4 {
+	if agree < 4 {
 		return
 	}
 	n.cfg.Addr = seen

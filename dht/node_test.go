@@ -178,7 +178,7 @@ func TestStoreBounds(t *testing.T) {
 		t.Errorf("%d peers of %d torrents stay", s.peers, len(s.swarms))
 	}
 	for i := range 3 * maxItems / share {
-		_ = s.put(start, &Item{Value: Text(fmt.Sprint(i))}, group{ia: 5})
+		_ = s.put(start, &Item{Value: text(fmt.Sprint(i))}, group{ia: 5})
 	}
 	if len(s.items) > maxItems/share {
 		t.Errorf("one AS has %d items", len(s.items))
@@ -226,6 +226,26 @@ func FuzzReceive(f *testing.F) {
 
 // The state of a node that listens on all addresses, and does not know its own yet, can be read
 // again.
+// A node learns its address from four networks that agree. One network that names many addresses cannot
+// keep it from that.
+func TestLearnsItsAddress(t *testing.T) {
+	n := NewNode(start, Config{Network: OverIP4, Limits: DefaultLimits, Rand: rand.New(rand.NewPCG(1, 2))})
+	at := func(a, b int) Contact { return Contact{Addr: addr(t, fmt.Sprintf("198.51.%d.%d:7", a, b))} }
+	for i := range 200 {
+		n.vote(start, addr(t, fmt.Sprintf("203.0.113.%d:1", i+1)), at(1, i+1))
+	}
+	if n.cfg.Addr.Dialable() {
+		t.Fatalf("one network decides that the address is %s", n.cfg.Addr)
+	}
+	own := addr(t, "192.0.2.7:99")
+	for i := range 4 {
+		n.vote(start, own, at(10+i, 1))
+	}
+	if n.cfg.Addr.Host != own.Host || !IsBound(n.id, own) {
+		t.Errorf("address %s, ID %s", n.cfg.Addr, n.id)
+	}
+}
+
 func TestStateWithoutOwnAddress(t *testing.T) {
 	socket, err := ListenUDP(t.Context(), netip.MustParseAddrPort("0.0.0.0:0"))
 	if err != nil {
