@@ -29,7 +29,6 @@ import (
 	"braid/scionnet"
 )
 
-// Config describes a node.
 type Config struct {
 	Network Network
 	// Addr is where others see the node. A zero one is learned from answers (BEP 42).
@@ -43,7 +42,6 @@ type Config struct {
 	Rand *rand.Rand
 }
 
-// Packet is a message to send.
 type Packet struct {
 	To      Addr
 	Message *Message
@@ -68,7 +66,6 @@ type Out struct {
 	Events  []Event
 }
 
-// Stats count what a node does.
 type Stats struct {
 	Queries  int // received
 	Answers  int // received in time
@@ -108,7 +105,6 @@ const (
 	expireEvery             = time.Minute
 )
 
-// query is a query under way.
 type query struct {
 	to     Contact // the ID is zero if it is unknown
 	m      *Message
@@ -169,7 +165,6 @@ func Join(nodes ...*Node) {
 	}
 }
 
-// Contacts returns the nodes in the table.
 func (n *Node) Contacts() []Contact { return n.table.contacts() }
 
 // jitter is d, give or take a quarter, so that nodes that start together do not stay in step.
@@ -215,7 +210,6 @@ func (n *Node) Suggest(now time.Time, a Addr) Out {
 	return n.take()
 }
 
-// ask sends a query.
 func (n *Node) ask(now time.Time, q *query) bool {
 	if len(n.pending) >= maxPending {
 		return false
@@ -243,7 +237,6 @@ func (n *Node) want() []scionnet.Family {
 	return []scionnet.Family{scionnet.Family(n.cfg.Network)}
 }
 
-// Receive handles a message.
 func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 	if !n.inNetwork(from.Addr) || m.ID == n.id && m.Code == 0 {
 		return Out{}
@@ -362,7 +355,6 @@ func (n *Node) vote(now time.Time, seen Addr, by Contact) {
 	}
 }
 
-// rename gives the node another ID.
 func (n *Node) rename(now time.Time, id ID) {
 	old := n.table.contacts()
 	n.id, n.table = id, table{self: id, limits: n.cfg.Limits}

@@ -7,7 +7,6 @@ import (
 	"braid/scionnet"
 )
 
-// reply answers a query.
 func (n *Node) reply(now time.Time, from Origin, m *Message) {
 	if n.cfg.ReadOnly {
 		return

@@ -85,7 +85,6 @@ func (n *Node) searching(target ID) bool {
 	return slices.ContainsFunc(n.searches, func(s *search) bool { return s.target == target })
 }
 
-// search starts a search.
 func (n *Node) search(now time.Time, s *search) bool {
 	if len(n.searches) >= maxSearches {
 		return false

@@ -241,7 +241,6 @@ func (e *entry) touched() time.Time {
 	return e.seen
 }
 
-// contacts returns all nodes in the table.
 func (t *table) contacts() (out []Contact) {
 	for _, b := range t.buckets {
 		for i := range b {

@@ -55,7 +55,6 @@ type fastConn struct {
 	scratch   []byte
 }
 
-// parsedHeader is the result of parsing a header.
 type parsedHeader struct {
 	key   string
 	route *route
@@ -231,7 +230,6 @@ func (c *fastConn) parseSlowly(p []byte) ([]byte, *route) {
 	return payload, r
 }
 
-// handleFrame handles a frame from the peer.
 func (c *fastConn) handleFrame(r *route, b []byte) {
 	f, ok := readFrame(b)
 	if !ok || !c.allFrames && !r.large.offered.Load() {

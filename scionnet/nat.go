@@ -271,7 +271,6 @@ func (m *mapper) run(ctx context.Context) {
 	}
 }
 
-// ask sends requests to some routers.
 func (m *mapper) ask(due func(*mapping) bool) {
 	for _, x := range m.order {
 		if !due(x) {

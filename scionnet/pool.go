@@ -63,7 +63,6 @@ type pool[C member] struct {
 	conns  map[C]struct{}
 }
 
-// member is a connection in a pool.
 type member interface {
 	comparable
 	lifetime() context.Context // ends with the connection
@@ -246,14 +245,12 @@ func (p *pool[C]) add(c C) bool {
 	return true
 }
 
-// list returns the current connections.
 func (p *pool[C]) list() []C {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.conns))
 }
 
-// count returns the current number of connections.
 func (p *pool[C]) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,6 @@ type rawConn struct {
 	nat   *mapper
 }
 
-// errSCMP says that a packet is an SCMP message.
 var errSCMP = errors.New("SCMP message")
 
 // openRaw opens a port of the host; 0 is any free one.
@@ -76,7 +75,6 @@ func (c *rawConn) writePacket(p *snet.Packet, to netip.AddrPort) error {
 
 func (c *rawConn) mapper() *mapper { return c.nat }
 
-// Close frees the port.
 func (c *rawConn) Close() error {
 	err := c.UDPConn.Close()
 	c.nat.close()

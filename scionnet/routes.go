@@ -282,7 +282,6 @@ func (t *routes) inUse(ia pathsel.IA) bool {
 	return false
 }
 
-// each calls f for every route.
 func (t *routes) each(f func(*route)) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

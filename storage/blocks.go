@@ -45,7 +45,6 @@ type blocks struct {
 	stuck      bool         // the last sync has failed: do not wait for the next one
 }
 
-// partial is an incomplete piece.
 type partial struct {
 	bits       bitset // of the blocks
 	untaken    bitset // those of an earlier download that the engine has not got yet
@@ -75,13 +74,11 @@ func newBlocks(l Layout, kept map[int]bitset, changed *sync.Cond) *blocks {
 	return b
 }
 
-// blocksIn is the number of blocks of a piece.
 func (l Layout) blocksIn(piece int) int {
 	_, n := l.PieceRange(piece)
 	return int((n + blockSize - 1) / blockSize)
 }
 
-// blockLength is the length of a block of a piece.
 func (l Layout) blockLength(piece, block int) int {
 	_, n := l.PieceRange(piece)
 	return int(min(blockSize, n-int64(block)*blockSize))

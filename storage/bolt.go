@@ -129,7 +129,6 @@ func (p *bolt) note() error {
 	return err
 }
 
-// look returns the file's stamp.
 func (p *bolt) look() (stamp, error) {
 	s, err := stampOfFile(p.name)
 	if err != nil {
@@ -144,7 +143,6 @@ func (p *bolt) stamp(int) stamp {
 	return p.lastStamp
 }
 
-// openBoltReader opens a database for reading only.
 func openBoltReader(dir string, l Layout, hash metainfo.Hash) (*bolt, error) {
 	name := filepath.Join(dir, filepath.FromSlash(boltPath(hash)))
 	opts := boltOptions()

@@ -51,7 +51,6 @@ func partsOf(l Layout, src source, piece int, buf []byte, do func(b []byte, off 
 	return nil
 }
 
-// sumOf returns the hash of a piece.
 func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, err error) {
 	h := sha1.New()
 	err = partsOf(l, src, piece, buf, func(b []byte, _ int64) error {
@@ -199,7 +198,6 @@ const (
 	FileSkipped FileState = "skipped" // not wanted, and not looked at
 )
 
-// FileReport is the result of checking one file.
 type FileReport struct {
 	File
 	State FileState `json:"state"`
@@ -214,7 +212,6 @@ type FileReport struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Report is the result of checking a torrent's data.
 type Report struct {
 	Files []FileReport
 	// Good[i] tells whether piece i is right.
@@ -233,7 +230,6 @@ func (r Report) Complete() bool {
 	return true
 }
 
-// GoodPieces counts the pieces that are right.
 func (r Report) GoodPieces() int {
 	n := 0
 	for _, g := range r.Good {

@@ -40,7 +40,6 @@ const recordDir = ".braid"
 // partSuffix marks an incomplete file.
 const partSuffix = ".part"
 
-// File is one file of a torrent.
 type File struct {
 	// Path below the data directory, with slashes: the torrent's name, then for a torrent of
 	// several files the directories and the name of the file.
@@ -63,7 +62,6 @@ type Layout struct {
 	hashes      []byte
 }
 
-// Pieces is the number of pieces.
 func (l Layout) Pieces() int {
 	if l.PieceLength == 0 {
 		return 0

@@ -160,7 +160,6 @@ func (c *copier) sameContent(name string) (bool, error) {
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// copy makes one file.
 func (c *copier) copy(name string) error {
 	local := filepath.FromSlash(name)
 	for dir := range parents(name) {

@@ -321,7 +321,6 @@ func (r *record) keptIn(found map[int]bitset, lacks func(off int64, n int) bool)
 	return kept
 }
 
-// stamps looks at all files of a torrent.
 func stamps(dir string, l Layout) ([]stamp, error) {
 	out := make([]stamp, len(l.Files))
 	var err error

@@ -28,7 +28,6 @@ func (b bitset) put(i int, on bool) {
 // fits tells whether the set is one of n things.
 func (b bitset) fits(n int) bool { return len(b) == (n+7)/8 }
 
-// bools returns the first n bits.
 func (b bitset) bools(n int) []bool {
 	out := make([]bool, n)
 	for i := range out {

@@ -22,7 +22,6 @@ type system interface {
 	update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error
 }
 
-// realSystem is the operating system.
 type realSystem struct{ durable.OS }
 
 func (realSystem) syncAll(f *os.File) error                                { return syncFileSystem(f) }

@@ -8,10 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncFileSystem syncs the file system that f is on.
 func syncFileSystem(f *os.File) error { return unix.Syncfs(int(f.Fd())) }
 
-// deviceOf is the file system that a file is on.
 func deviceOf(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
 		return s.Dev

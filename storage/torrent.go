@@ -51,7 +51,6 @@ type place interface {
 	close() error
 }
 
-// torrent is the data of one torrent.
 type torrent struct {
 	layout Layout
 	place  place

@@ -17,7 +17,6 @@ type Group struct {
 	group *congestion.Group
 }
 
-// NewGroup returns an empty group.
 func NewGroup() *Group { return &Group{group: congestion.NewGroup()} }
 
 // Controller is the congestion controller of one connection. QUIC calls it from the connection's
@@ -41,7 +40,6 @@ const (
 	left // the connection has ended
 )
 
-// NewController returns the controller of a new connection.
 func NewController(c congestion.Config, g *Group) *Controller {
 	return &Controller{group: g, flow: congestion.New(c)}
 }
@@ -63,7 +61,6 @@ func (k *Controller) Announce(rate float64) {
 	k.flow.Announce(rate)
 }
 
-// Snapshot is the state of the controller.
 func (k *Controller) Snapshot() congestion.Snapshot {
 	k.mu.Lock()
 	defer k.mu.Unlock()

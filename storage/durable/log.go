@@ -69,7 +69,6 @@ func OpenLog(name string, wait time.Duration, read func(batch []byte) error) (l 
 	return l, damage, nil
 }
 
-// read reads all batches.
 func (l *Log) read(do func(batch []byte) error) (damage, err error) {
 	st, err := l.file.Stat()
 	if err != nil {

@@ -42,7 +42,6 @@ type Progress struct {
 	Partial bool
 }
 
-// Config describes an announcer.
 type Config struct {
 	InfoHash wire.InfoHash
 	PeerID   wire.PeerID

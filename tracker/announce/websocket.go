@@ -28,7 +28,6 @@ type WebRTC interface {
 	Answer(ctx context.Context, from wire.PeerID, offer string) (answer string, err error)
 }
 
-// Offer is an offer that was made.
 type Offer interface {
 	SDP() string
 	// Answered takes the answer of a peer.
@@ -264,7 +263,6 @@ func (o *overWebSocket) read(c *websocket.Conn) {
 	}
 }
 
-// answer answers the offer of a peer.
 func (o *overWebSocket) answer(c *websocket.Conn, s wire.Signal) {
 	ctx, cancel := context.WithTimeout(o.ctx, announceTimeout)
 	defer cancel()

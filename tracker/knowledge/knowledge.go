@@ -84,7 +84,6 @@ type source struct {
 	paths int
 }
 
-// New is an empty base.
 func New(l Limits) *Base {
 	b := &Base{limits: l.withDefaults(), sources: map[pathsel.IA]*source{}, met: map[pathsel.IA]time.Time{}}
 	b.graph.Store(&graph{})
@@ -299,7 +298,6 @@ func (b *Base) Refresh(now time.Time) {
 	}
 }
 
-// Sizes are the sizes of a Base.
 type Sizes struct {
 	Pairs int `json:"pairs"` // of ASes; each direction counts
 	Paths int `json:"paths"`

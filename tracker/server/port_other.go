@@ -27,20 +27,17 @@ func (s *ports) open(int) *port {
 	return &port{conn: s.conn, in: make([]byte, wire.MaxUDPRequest+1), out: make([]byte, 0, wire.MaxUDP)}
 }
 
-// receive waits for a packet.
 func (p *port) receive() (err error) {
 	p.got, p.from, err = p.conn.ReadFromUDPAddrPort(p.in)
 	return err
 }
 
-// next is the packet and its sender.
 func (p *port) next() ([]byte, netip.AddrPort, bool) {
 	n := p.got
 	p.got = -1
 	return p.in[:max(n, 0)], netip.AddrPortFrom(p.from.Addr().Unmap(), p.from.Port()), n >= 0
 }
 
-// space is memory for one answer.
 func (p *port) space() []byte { return p.out[:0] }
 
 // add sends the answer that was written into the space. An answer that cannot be sent is lost, as

@@ -20,14 +20,12 @@ type relay struct {
 	seats    int
 }
 
-// relayed is one swarm.
 type relayed struct {
 	seats map[wire.PeerID]*seat
 	hosts map[string]int
 	seeds int
 }
 
-// seat is a peer's place in a swarm.
 type seat struct {
 	socket *socket
 	seed   bool

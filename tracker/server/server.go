@@ -272,7 +272,6 @@ func (s *Server) refused(r request, err error) {
 	}
 }
 
-// transport carries a request.
 type transport uint8
 
 const (

@@ -79,7 +79,6 @@ type Visit struct {
 // Networks is a set of kinds of address.
 type Networks uint8
 
-// The kinds of address.
 const (
 	IPv4 Networks = 1 << iota
 	IPv6
@@ -92,10 +91,8 @@ const kinds = 3
 // hosts on SCION are in the same network.
 func kindOf(a wire.Addr) int { return min(int(a.Family()), kinds-1) }
 
-// NetworkOf is the network of an address.
 func NetworkOf(a wire.Addr) Networks { return 1 << kindOf(a) }
 
-// View is the answer to a Visit.
 type View struct {
 	Counts  wire.Counts
 	Peers   []wire.Peer
@@ -130,7 +127,6 @@ type Limits struct {
 // others.
 func (l Limits) perASInAll() int { return max(1, l.Members/2) }
 
-// The default limits.
 const (
 	DefaultLifetime = 45 * time.Minute
 	DefaultMembers  = 2_000_000

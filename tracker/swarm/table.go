@@ -110,7 +110,6 @@ func (t *table) find(s hashSeed, a wire.Addr) int {
 	return -1
 }
 
-// each calls f with all members.
 func (t *table) each(f func(*member)) {
 	for _, g := range t.groups {
 		if g == nil {
@@ -164,7 +163,6 @@ func (t *table) count(n tally, by int32) {
 	}
 }
 
-// add adds a new member.
 func (t *table) add(s hashSeed, m member) {
 	before := t.tally(m.identity)
 	a := m.addr()
@@ -196,7 +194,6 @@ func (t *table) add(s hashSeed, m member) {
 	t.count(before.add(m.flags, 1), 1)
 }
 
-// remove removes a member from its group.
 func (t *table) remove(s hashSeed, g *group, i int) {
 	m := g.members[i]
 	before := t.tally(m.identity)
