@@ -121,7 +121,7 @@ func TestLookupOfSomebodyWhoGivesUp(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		l.mustHave(t, c.paths...) // waits for the lookup that is given up, and asks again
+		l.mustHave(t, c.paths...) // gets the answer to that question
 		wg.Wait()
 	})
 }

@@ -178,14 +178,11 @@ func (l *lookup) nextDue() time.Time {
 // answered yet.
 func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	d, lookedUp, err := l.ensure(dst)
-	for !lookedUp { // repeats if another caller asked and gave up
-		if err != nil {
-			return nil, err
-		}
-		if err := l.lookUp(ctx, dst, false); err != nil {
-			return nil, err
-		}
-		d, lookedUp, err = l.ensure(dst)
+	if err == nil && !lookedUp {
+		err = l.lookUp(ctx, dst, false)
+	}
+	if err != nil {
+		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,36 +248,33 @@ func (l *lookup) once(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	return answer, nil
 }
 
-// lookUp asks the control plane for the paths to dst and stores the answer. If another caller is
-// asking already, it waits for that answer instead. The error is the context's.
+// lookUp asks the control plane for the paths to dst, unless a question is open, and waits until the
+// answer is stored. The error is the context's.
 func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) error {
 	l.mu.Lock()
 	d := l.destinations[dst]
-	if d == nil {
+	if d == nil || l.closed {
 		l.mu.Unlock()
 		return nil
 	}
-	if other := d.underWay; other != nil {
-		l.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-		}
-	} else {
+	if d.underWay == nil {
 		d.underWay = make(chan struct{})
-		l.mu.Unlock()
-		l.ask(ctx, dst, d, refresh)
+		l.workers.Go(func() { l.ask(dst, d, refresh) })
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("look up paths to %s: %w", dst, err)
+	answered := d.underWay
+	l.mu.Unlock()
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("look up paths to %s: %w", dst, ctx.Err())
 	}
-	return nil
 }
 
-// ask does the work of lookUp. d.underWay keeps other callers out.
-func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refresh bool) {
-	qctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	answer, err := l.query(qctx, dst, refresh)
+// ask asks the control plane and stores the answer.
+func (l *lookup) ask(dst pathsel.IA, d *destination, refresh bool) {
+	ctx, cancel := context.WithTimeout(l.ctx, lookupTimeout)
+	answer, err := l.query(ctx, dst, refresh)
 	cancel()
 
 	l.mu.Lock()
@@ -296,7 +290,7 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 	d.err = err
 	if len(answer) > 0 {
 		d.failures, d.err = 0, nil
-	} else if ctx.Err() == nil { // a caller that gave up says nothing about the destination
+	} else {
 		d.failures++
 	}
 	d.due = dueAfter(now, d.paths, d.failures)
@@ -315,15 +309,13 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 			d.due = until // the path may be back then
 		}
 	}
-	close(d.underWay)
-	d.underWay = nil
 	if changed {
 		notify(d.watchers)
 	}
 	paths, failures := d.paths, d.failures
 	l.mu.Unlock()
 
-	if err != nil && ctx.Err() == nil {
+	if err != nil && l.ctx.Err() == nil {
 		l.log.Debug("path lookup failed",
 			"destination", dst, "answer", len(answer), "failures", failures, "error", err)
 	}
@@ -331,6 +323,10 @@ func (l *lookup) ask(ctx context.Context, dst pathsel.IA, d *destination, refres
 		l.log.Debug("paths changed", "destination", dst, "paths", len(paths))
 	}
 	l.afterLookup(dst, paths)
+	l.mu.Lock()
+	close(d.underWay)
+	d.underWay = nil
+	l.mu.Unlock()
 	l.wakeUp()
 }
 
