@@ -40,7 +40,7 @@ type blocks struct {
 	changed    *sync.Cond // of the write buffer; its lock guards the following
 	pieces     map[int]*partial
 	unrecorded int          // bytes of blocks that are not in the record
-	forgotten  map[int]bool // dropped pieces whose blocks may still be in the record
+	fresh      bool         // the record has other blocks
 	served     map[int]bool // pieces of which the engine was ever given blocks
 	stuck      bool         // the last sync has failed: do not wait for the next one
 }
@@ -49,27 +49,15 @@ type partial struct {
 	bits       bitset // of the blocks
 	untaken    bitset // those of an earlier download that the engine has not got yet
 	unrecorded int    // bytes of blocks that are not in the record
-	changed    bool   // since the last note
-	recorded   bool   // the record may have blocks of it
+	noted      int    // of these, those of the last note
 	served     bool   // the engine was given blocks of it
-}
-
-// note is a change to the record: the blocks of a piece.
-type note struct {
-	piece int
-	bits  bitset // nil: it has no blocks any more
-	bytes int    // of blocks that were not in the record
-	of    *partial
 }
 
 // newBlocks begins with the blocks in the record.
 func newBlocks(l Layout, kept map[int]bitset, changed *sync.Cond) *blocks {
-	b := &blocks{
-		layout: l, changed: changed,
-		pieces: map[int]*partial{}, forgotten: map[int]bool{}, served: map[int]bool{},
-	}
+	b := &blocks{layout: l, changed: changed, pieces: map[int]*partial{}, served: map[int]bool{}}
 	for piece, bits := range kept {
-		b.pieces[piece] = &partial{bits: slices.Clone(bits), untaken: slices.Clone(bits), recorded: true}
+		b.pieces[piece] = &partial{bits: slices.Clone(bits), untaken: slices.Clone(bits)}
 	}
 	return b
 }
@@ -102,9 +90,9 @@ func (b *blocks) wrote(piece int, from, to int64) {
 		}
 		if !p.bits.has(i) {
 			p.bits.set(i)
-			p.changed = true
 			p.unrecorded += n
 			b.unrecorded += n
+			b.fresh = true
 		}
 	}
 }
@@ -142,63 +130,40 @@ func (b *blocks) drop(piece int) {
 		return
 	}
 	b.unrecorded -= p.unrecorded
-	if p.recorded {
-		b.forgotten[piece] = true
-	}
+	b.fresh = true
 	delete(b.pieces, piece)
 	b.changed.Broadcast()
 }
 
-// notes returns the changes since the last call, to be recorded after the next sync. The caller
-// calls noted next.
-func (b *blocks) notes() (out []note) {
+// note returns all blocks, to be recorded after the next sync; nil: the record has them. The caller
+// calls recorded next.
+func (b *blocks) note() map[int]bitset {
 	b.changed.L.Lock()
 	defer b.changed.L.Unlock()
+	if !b.fresh {
+		return nil
+	}
+	b.fresh = false
+	out := make(map[int]bitset, len(b.pieces))
 	for i, p := range b.pieces {
-		if p.changed {
-			p.changed = false
-			delete(b.forgotten, i)
-			out = append(out, note{i, slices.Clone(p.bits), p.unrecorded, p})
-		}
+		p.noted = p.unrecorded
+		out[i] = slices.Clone(p.bits)
 	}
-	return append(out, b.dropsLocked()...)
-}
-
-// drops returns only the changes of pieces that have no blocks any more.
-func (b *blocks) drops() []note {
-	b.changed.L.Lock()
-	defer b.changed.L.Unlock()
-	return b.dropsLocked()
-}
-
-func (b *blocks) dropsLocked() (out []note) {
-	for i := range b.forgotten {
-		out = append(out, note{piece: i})
-	}
-	clear(b.forgotten)
 	return out
 }
 
-// noted is told whether notes were recorded.
-func (b *blocks) noted(notes []note, ok bool) {
+// recorded is told whether the last note was recorded.
+func (b *blocks) recorded(ok bool) {
 	b.changed.L.Lock()
 	defer b.changed.L.Unlock()
-	b.stuck = !ok
+	b.stuck, b.fresh = !ok, b.fresh || !ok
 	b.changed.Broadcast()
-	for _, n := range notes {
-		p := b.pieces[n.piece]
-		switch {
-		case p == nil || p != n.of:
-			if n.bits != nil || !ok { // the blocks were dropped meanwhile, and may still be in the record
-				b.forgotten[n.piece] = true
-			}
-		case ok:
-			p.recorded = true
-			p.unrecorded -= n.bytes
-			b.unrecorded -= n.bytes
-		default:
-			p.changed, p.recorded = true, true
+	for _, p := range b.pieces {
+		if ok {
+			p.unrecorded -= p.noted
+			b.unrecorded -= p.noted
 		}
+		p.noted = 0
 	}
 }
 

@@ -280,7 +280,8 @@ func TestUnrecordedIsBounded(t *testing.T) {
 				t.Errorf("%d bytes wait", most)
 			}
 			w.mu.Unlock()
-			w.blocks.noted(w.blocks.notes(), true)
+			w.blocks.note()
+			w.blocks.recorded(true)
 			n++
 		}
 	}()
@@ -359,9 +360,9 @@ func TestRecordOfBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec.store = s.(*store)
-	var all []note
+	all := map[int]bitset{}
 	for p := range l.Pieces() {
-		all = append(all, note{piece: p, bits: bitset{0x80}})
+		all[p] = bitset{0x80}
 	}
 	if err := errors.Join(rec.checkpoint(nil, all, nil, nil), s.Close()); err != nil {
 		t.Fatal(err)

@@ -367,29 +367,38 @@ func (r *record) remove(pieces ...int) error {
 	})
 }
 
-// checkpoint records pieces and blocks whose data was synced, and the stamps of changed files. It
-// removes the files that it records from changed. A file with unchecked pieces is not recorded yet:
-// with a valid stamp these would count as missing.
-func (r *record) checkpoint(pieces []int, blocks []note, changed map[int]bool, stampOf func(file int) stamp) error {
+// forgetBlocks removes the blocks of a piece from the file at once.
+func (r *record) forgetBlocks(piece int) error {
+	r.mu.Lock()
+	has := r.saved.Blocks[piece] != nil
+	r.mu.Unlock()
+	if !has {
+		return nil
+	}
+	return r.save(func(saved *state) { delete(saved.Blocks, piece) })
+}
+
+// checkpoint records pieces and blocks whose data was synced, and the stamps of changed files; if
+// blocks is nil, those in the record stay. It removes the files that it records from changed. A file
+// with unchecked pieces is not recorded yet: with a valid stamp these would count as missing.
+func (r *record) checkpoint(
+	pieces []int, blocks map[int]bitset, changed map[int]bool, stampOf func(file int) stamp,
+) error {
 	files := map[int]stamp{}
 	for i := range changed {
 		if r.isChecked(r.layout.Files[i]) {
 			files[i] = stampOf(i)
 		}
 	}
-	if len(pieces)+len(blocks)+len(files) == 0 {
+	if len(pieces)+len(files) == 0 && blocks == nil {
 		return nil
 	}
 	err := r.save(func(saved *state) {
 		for _, p := range pieces {
 			saved.Pieces.put(p, r.pieces.get(p).Complete) // it may be wrong by now
 		}
-		for _, n := range blocks {
-			if n.bits == nil {
-				delete(saved.Blocks, n.piece)
-			} else {
-				saved.Blocks[n.piece] = n.bits
-			}
+		if blocks != nil {
+			saved.Blocks = blocks
 		}
 		for i, x := range files {
 			saved.setStamp(i, x)

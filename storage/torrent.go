@@ -170,15 +170,15 @@ func (t *torrent) sync() error {
 	ready := t.ready
 	t.ready = nil
 	t.mu.Unlock()
-	notes := t.writer.blocks.notes()
+	blocks := t.writer.blocks.note()
 	files, err := t.place.sync()
 	for _, i := range files {
 		t.changed[i] = true
 	}
-	if err == nil && (len(ready) > 0 || len(t.changed) > 0 || len(notes) > 0) {
-		err = t.record.checkpoint(ready, notes, t.changed, t.place.stamp)
+	if err == nil {
+		err = t.record.checkpoint(ready, blocks, t.changed, t.place.stamp)
 	}
-	t.writer.blocks.noted(notes, err == nil)
+	t.writer.blocks.recorded(err == nil)
 	if err != nil {
 		t.mu.Lock()
 		t.ready = append(ready, t.ready...)
@@ -220,13 +220,7 @@ func (t *torrent) forgetBlocks(piece int) error {
 	t.syncing.Lock() // a sync that has begun may record them
 	defer t.syncing.Unlock()
 	t.writer.blocks.drop(piece)
-	notes := t.writer.blocks.drops()
-	if len(notes) == 0 {
-		return nil
-	}
-	err := t.record.checkpoint(nil, notes, nil, nil)
-	t.writer.blocks.noted(notes, err == nil)
-	return err
+	return t.record.forgetBlocks(piece)
 }
 
 // recordWrong removes a piece from the record. If that fails, because the disk is full for example,
