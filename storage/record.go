@@ -160,6 +160,13 @@ func (v *verdicts) set(piece int, right bool) (changed bool) {
 	return changed
 }
 
+// bits are the right pieces.
+func (v *verdicts) bits() bitset {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return bitsetOf(v.right)
+}
+
 // lose notes that a right piece is not right any more. It returns false if the piece was not right.
 func (v *verdicts) lose(piece int) (was bool) {
 	v.mu.Lock()
@@ -382,7 +389,7 @@ func (r *record) forgetBlocks(piece int) error {
 // blocks is nil, those in the record stay. It removes the files that it records from changed. A file
 // with unchecked pieces is not recorded yet: with a valid stamp these would count as missing.
 func (r *record) checkpoint(
-	pieces []int, blocks map[int]bitset, changed map[int]bool, stampOf func(file int) stamp,
+	right bitset, blocks map[int]bitset, changed map[int]bool, stampOf func(file int) stamp,
 ) error {
 	files := map[int]stamp{}
 	for i := range changed {
@@ -390,12 +397,15 @@ func (r *record) checkpoint(
 			files[i] = stampOf(i)
 		}
 	}
-	if len(pieces)+len(files) == 0 && blocks == nil {
+	r.mu.Lock()
+	same := !r.unsaved && bytes.Equal(right, r.saved.Pieces)
+	r.mu.Unlock()
+	if same && blocks == nil && len(files) == 0 {
 		return nil
 	}
 	err := r.save(func(saved *state) {
-		for _, p := range pieces {
-			saved.Pieces.put(p, r.pieces.get(p).Complete) // it may be wrong by now
+		for i, b := range r.pieces.bits() { // some of them may be wrong by now
+			saved.Pieces[i] = right[i] & b
 		}
 		if blocks != nil {
 			saved.Blocks = blocks

@@ -279,7 +279,7 @@ func TestRecord(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := r.checkpoint([]int{p}, nil, changed, left); err != nil {
+				if err := r.checkpoint(r.pieces.bits(), nil, changed, left); err != nil {
 					t.Fatal(err)
 				}
 				if want := []int{2, 1, 1, 0}[p]; len(changed) != want {

@@ -72,9 +72,7 @@ type torrent struct {
 	syncing sync.Mutex
 	changed map[int]bool // files whose state is not in the record
 
-	mu     sync.Mutex
-	ready  []int // pieces whose state is not in the record
-	warned bool  // the user was told of data that cannot be read any more
+	warned atomic.Bool // the user was told of data that cannot be read any more
 }
 
 // newTorrent owns the place from now on. known is what the record says of the data.
@@ -166,26 +164,16 @@ func (t *torrent) syncLoop() {
 func (t *torrent) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
-	t.mu.Lock()
-	ready := t.ready
-	t.ready = nil
-	t.mu.Unlock()
-	blocks := t.writer.blocks.note()
+	right, blocks := t.pieces.bits(), t.writer.blocks.note()
 	files, err := t.place.sync()
 	for _, i := range files {
 		t.changed[i] = true
 	}
 	if err == nil {
-		err = t.record.checkpoint(ready, blocks, t.changed, t.place.stamp)
+		err = t.record.checkpoint(right, blocks, t.changed, t.place.stamp)
 	}
 	t.writer.blocks.recorded(err == nil)
-	if err != nil {
-		t.mu.Lock()
-		t.ready = append(ready, t.ready...)
-		t.mu.Unlock()
-		return err
-	}
-	return nil
+	return err
 }
 
 // missed is told that a piece could not be read. The piece does not count as right any more. The
@@ -194,11 +182,7 @@ func (t *torrent) missed(index int, err error) {
 	if !t.pieces.lose(index) {
 		return
 	}
-	t.mu.Lock()
-	warned := t.warned
-	t.warned = true
-	t.mu.Unlock()
-	if !warned {
+	if !t.warned.Swap(true) {
 		t.log.Warn("data that was there cannot be read any more; the pieces concerned are not served",
 			"torrent", t.layout.Name, "piece", index, "error", err)
 	}
@@ -228,17 +212,9 @@ func (t *torrent) forgetBlocks(piece int) error {
 func (t *torrent) recordWrong(piece int) error {
 	err := t.record.remove(piece)
 	if err != nil {
-		t.later(piece)
+		t.touch()
 	}
 	return err
-}
-
-// later has the next sync record the state of a piece.
-func (t *torrent) later(piece int) {
-	t.mu.Lock()
-	t.ready = append(t.ready, piece)
-	t.mu.Unlock()
-	t.touch()
 }
 
 func (t *torrent) close() error {
@@ -304,7 +280,7 @@ func (p piece) MarkComplete() error {
 		return nil
 	}
 	news := t.pieces.set(p.index, true)
-	t.later(p.index)
+	t.touch()
 	var err error
 	if news {
 		err = t.place.mark(p.index, true)
