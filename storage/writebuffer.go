@@ -22,14 +22,13 @@ type writeBuffer struct {
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
-	changed sync.Cond        // a chunk was written, or has become due
-	filling map[int][]*chunk // of each piece: chunks that still take blocks
-	age     []*chunk         // the same chunks, the oldest first
-	due     []*chunk         // chunks to be written, in this order
-	waiting map[int]int      // of each piece: the number of chunks that are due or being written
-	held    int              // chunks in memory
-	failed  map[int]error    // of each piece: the first write error
-	err     error            // the last error that no put has returned yet
+	changed sync.Cond     // a chunk was written, or has become due
+	filling []*chunk      // chunks that still take blocks, the oldest first
+	due     []*chunk      // chunks to be written, in this order
+	waiting map[int]int   // of each piece: the number of chunks that are due or being written
+	held    int           // chunks in memory
+	failed  map[int]error // of each piece: the first write error
+	err     error         // the last error that no put has returned yet
 	closed  bool
 	blocks  *blocks // blocks of incomplete pieces that were written
 }
@@ -58,7 +57,7 @@ const (
 func newWriteBuffer(l Layout, kept map[int]bitset, write func(b []byte, off int64) error, sync func()) *writeBuffer {
 	w := &writeBuffer{
 		layout: l, write: write, sync: sync,
-		filling: map[int][]*chunk{}, waiting: map[int]int{}, failed: map[int]error{},
+		waiting: map[int]int{}, failed: map[int]error{},
 	}
 	w.free.New = func() any { b := make([]byte, w.chunkLength()); return &b }
 	w.changed.L = &w.mu
@@ -146,14 +145,14 @@ func (w *writeBuffer) put(piece int, b []byte, off int64) error {
 func (w *writeBuffer) chunk(piece int, off int64) *chunk {
 	length := int64(w.chunkLength())
 	for !w.closed {
-		for _, c := range w.filling[piece] {
+		for _, c := range w.filling {
 			if c.off <= off && off < c.off+int64(c.size) {
 				return c
 			}
 		}
 		most := min(maxBuffered/int(length), maxChunks)
-		if len(w.age) > 0 && w.held >= most/2 {
-			w.leave(w.age[0]) // so that there is room when the others need it
+		if len(w.filling) > 0 && w.held >= most/2 {
+			w.leave(w.filling[0]) // so that there is room when the others need it
 		}
 		if w.held < most && (w.blocks.stuck || w.held*int(length)+w.blocks.unrecorded < maxBuffered) {
 			return w.newChunk(piece, off)
@@ -168,21 +167,14 @@ func (w *writeBuffer) newChunk(piece int, off int64) *chunk {
 	begin, size := w.layout.PieceRange(piece)
 	first := (off - begin) / length * length
 	c := &chunk{piece: piece, off: begin + first, size: int(min(length, size-first)), data: w.free.Get().(*[]byte)}
-	w.filling[piece] = append(w.filling[piece], c)
-	w.age = append(w.age, c)
+	w.filling = append(w.filling, c)
 	w.held++
 	return c
 }
 
 // leave makes a chunk due. The caller holds w.mu.
 func (w *writeBuffer) leave(c *chunk) {
-	is := func(o *chunk) bool { return o == c }
-	w.age = slices.DeleteFunc(w.age, is)
-	if rest := slices.DeleteFunc(w.filling[c.piece], is); len(rest) > 0 {
-		w.filling[c.piece] = rest
-	} else {
-		delete(w.filling, c.piece)
-	}
+	w.filling = slices.DeleteFunc(w.filling, func(o *chunk) bool { return o == c })
 	w.due = append(w.due, c)
 	w.waiting[c.piece]++
 	w.changed.Broadcast()
@@ -200,8 +192,12 @@ func (w *writeBuffer) fail(err error) {
 func (w *writeBuffer) flushPiece(piece int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, c := range slices.Clone(w.filling[piece]) {
-		w.leave(c)
+	for i := 0; i < len(w.filling); {
+		if c := w.filling[i]; c.piece == piece {
+			w.leave(c)
+		} else {
+			i++
+		}
 	}
 	for w.waiting[piece] > 0 {
 		w.changed.Wait()
@@ -215,8 +211,8 @@ func (w *writeBuffer) flushPiece(piece int) error {
 func (w *writeBuffer) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.age) > 0 {
-		w.leave(w.age[0])
+	for len(w.filling) > 0 {
+		w.leave(w.filling[0])
 	}
 }
 
