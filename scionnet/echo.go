@@ -19,10 +19,10 @@ func (h *Host) AnswerEcho() error {
 	if err != nil {
 		return fmt.Errorf("answer echo requests: %w", err)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.onClose = append(h.onClose, func() { c.Close() })
-	h.workers.Go(func() { h.answerEcho(c) })
+	h.lookup.spawn(func(ctx context.Context) {
+		defer context.AfterFunc(ctx, func() { c.Close() })()
+		h.answerEcho(c)
+	})
 	return nil
 }
 

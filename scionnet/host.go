@@ -75,10 +75,8 @@ type Host struct {
 	natWait   time.Duration    // natWait, except in tests
 	routers   []netip.AddrPort // internal addresses of the AS's routers
 
-	workers   sync.WaitGroup
 	behindNAT atomic.Bool // a router has seen a port of the host at another address
 	mu        sync.Mutex
-	onClose   []func()
 	natViews  map[netip.AddrPort]natView
 	mappers   map[*mapper]struct{}
 }
@@ -190,13 +188,6 @@ func (h *Host) LocalIP() netip.Addr { return h.localIP }
 // Close stops the lookups and disconnects from the control plane. The owners of the host's
 // endpoints close them first.
 func (h *Host) Close() error {
-	h.mu.Lock()
-	for _, stop := range h.onClose {
-		stop()
-	}
-	h.onClose = nil
-	h.mu.Unlock()
-	h.workers.Wait()
 	h.lookup.close()
 	if err := h.connector.Close(); err != nil {
 		return fmt.Errorf("close the SCION daemon's connection: %w", err)
