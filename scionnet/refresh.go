@@ -221,11 +221,15 @@ func (l *lookup) ensure(dst pathsel.IA) (d *destination, lookedUp bool, err erro
 func (l *lookup) glance(dst pathsel.IA) []found {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.glanced[dst].paths
+	return unexpired(l.known(dst), time.Now())
+}
+
+// known returns the paths to dst: those that are refreshed, if there are any. The caller holds l.mu.
+func (l *lookup) known(dst pathsel.IA) []found {
 	if d := l.destinations[dst]; d != nil && len(d.paths) > 0 {
-		known = d.paths
+		return d.paths
 	}
-	return unexpired(known, time.Now())
+	return l.glanced[dst].paths
 }
 
 // once asks the control plane for the paths to dst, for single messages.
@@ -426,15 +430,9 @@ func notify(watchers map[chan struct{}]struct{}) {
 func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var fresh []found
-	if d := l.destinations[dst]; d != nil {
-		fresh = d.paths
-	}
-	for _, paths := range [][]found{fresh, l.glanced[dst].paths} {
-		for _, f := range paths {
-			if f.trail == t {
-				return f, true
-			}
+	for _, f := range l.known(dst) {
+		if f.trail == t {
+			return f, true
 		}
 	}
 	return found{}, false
