@@ -36,8 +36,6 @@ type Config struct {
 	// ID is the node's; zero: one that Addr allows.
 	ID     ID
 	Limits Limits
-	// ReadOnly nodes ask but do not answer (BEP 43).
-	ReadOnly bool
 	// Rand chooses IDs and transactions. A stranger must not be able to predict it.
 	Rand *rand.Rand
 }
@@ -218,7 +216,7 @@ func (n *Node) ask(now time.Time, q *query) bool {
 	for i := range t {
 		t[i] = byte(n.cfg.Rand.Uint32())
 	}
-	q.m.T, q.m.ID, q.m.ReadOnly, q.sent = string(t), n.id, n.cfg.ReadOnly, now
+	q.m.T, q.m.ID, q.sent = string(t), n.id, now
 	if q.m.Token == "" && q.to.Addr.IsSCION() {
 		q.m.Token = n.table.tokenOf(now, q.to)
 	}

@@ -8,9 +8,6 @@ import (
 )
 
 func (n *Node) reply(now time.Time, from Origin, m *Message) {
-	if n.cfg.ReadOnly {
-		return
-	}
 	valid := m.Token != "" && n.tokens.valid(now, from.Addr, m.Token)
 	if valid {
 		n.verify(now, from.Addr)

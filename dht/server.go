@@ -43,10 +43,9 @@ type State struct {
 type ServerConfig struct {
 	Sockets []Socket
 	// States are those that State has returned in the last run, for any of the networks.
-	States   []State
-	Limits   Limits // the zero value: DefaultLimits
-	ReadOnly bool
-	Logger   *slog.Logger
+	States []State
+	Limits Limits // the zero value: DefaultLimits
+	Logger *slog.Logger
 }
 
 // Server runs a node on each of its sockets.
@@ -90,7 +89,7 @@ func Serve(cfg ServerConfig) *Server {
 	var nodes []*Node
 	now := time.Now()
 	for _, socket := range cfg.Sockets {
-		c := Config{Network: socket.Network(), Limits: cfg.Limits, ReadOnly: cfg.ReadOnly, Rand: newRand()}
+		c := Config{Network: socket.Network(), Limits: cfg.Limits, Rand: newRand()}
 		if a := socket.Addr(); a.Dialable() {
 			c.Addr = a
 		}
