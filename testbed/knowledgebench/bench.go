@@ -178,7 +178,7 @@ func hostOf(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 
 func (w *world) peers(rounds int, order wire.Order, hints bool) (results [][]sample) {
 	const wanted, seedsEach, pathsEach, size = 4, 2, 4, 50e6
 	random := rand.New(rand.NewPCG(w.seed, 1))
-	base := knowledge.New(knowledge.Limits{})
+	base := knowledge.New()
 	var all []wire.Peer
 	for n := range w.names {
 		for k := range seedsEach {
@@ -231,7 +231,7 @@ func (w *world) pairs(pairs int, hints string) [][]sample {
 		byRate := slices.SortedFunc(maps.Keys(rates), func(p, q pathsel.Fingerprint) int {
 			return cmp.Or(cmp.Compare(rates[q], rates[p]), cmp.Compare(p, q))
 		})
-		base := knowledge.New(knowledge.Limits{})
+		base := knowledge.New()
 		now := epoch
 		for n := range leechers {
 			base.Meet(now, w.as(from), w.as(to))

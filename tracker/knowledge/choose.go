@@ -41,7 +41,7 @@ func (b *Base) candidates(now time.Time, src, dst pathsel.IA) []candidate {
 	var rated, timed []candidate
 	b.mu.RLock()
 	for _, p := range b.between(src, dst) {
-		if e := p.estimate(now, b.limits.HalfLife); e.rate > 0 {
+		if e := p.estimate(now, b.limits.halfLife); e.rate > 0 {
 			rated = append(rated, candidate{p.fingerprint, e.rate})
 		} else {
 			timed = append(timed, candidate{p.fingerprint, e.promise()})
@@ -50,7 +50,7 @@ func (b *Base) candidates(now time.Time, src, dst pathsel.IA) []candidate {
 	if len(rated)+len(timed) == 0 {
 		for _, p := range b.between(dst, src) {
 			// Rates are left out: they belong to the other direction.
-			if e := p.estimate(now, b.limits.HalfLife); e.rtt > 0 {
+			if e := p.estimate(now, b.limits.halfLife); e.rtt > 0 {
 				timed = append(timed, candidate{p.back, e.promise()})
 			}
 		}
@@ -109,7 +109,7 @@ func (b *Base) Distance(now time.Time, src, dst pathsel.IA) (rtt time.Duration, 
 	b.mu.RLock()
 	for _, way := range [][]*path{b.between(src, dst), b.between(dst, src)} {
 		for _, p := range way {
-			if rtt := p.estimate(now, b.limits.HalfLife).rtt; rtt > 0 {
+			if rtt := p.estimate(now, b.limits.halfLife).rtt; rtt > 0 {
 				shortest = min(shortest, rtt)
 			}
 		}

@@ -27,7 +27,6 @@
 package knowledge
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"sync"
@@ -38,36 +37,29 @@ import (
 	"braid/tracker/wire"
 )
 
-// Limits bound a Base. Zero values are replaced by the defaults.
-type Limits struct {
-	// Paths in all, from each AS, and from it to one other AS. A path takes 0.5 to 2 kB.
-	Paths, PerAS, PerPair int
-	// Votes on one path, by hosts in its first AS.
-	Votes int
-	// ASes with peers.
-	ASes int
-	// HalfLife is the time in which a vote loses half of its weight, Forget the age at which it is
-	// dropped.
-	HalfLife, Forget time.Duration
+// limits bound a Base.
+type limits struct {
+	paths, perAS, perPair int           // paths in all, from each AS, and from it to one other AS
+	votes                 int           // on one path, by hosts in its first AS
+	ases                  int           // with peers
+	halfLife              time.Duration // in which a vote loses half of its weight
+	forget                time.Duration // the age at which a vote is dropped
 }
 
-// DefaultForget is the default of Limits.Forget.
-const DefaultForget = 2 * time.Hour
+// Forget is the age at which votes are dropped.
+const Forget = 2 * time.Hour
 
-func (l Limits) withDefaults() Limits {
-	return Limits{
-		Paths: cmp.Or(l.Paths, 16_384), PerAS: cmp.Or(l.PerAS, 512), PerPair: cmp.Or(l.PerPair, 32),
-		Votes: cmp.Or(l.Votes, 16), ASes: cmp.Or(l.ASes, 16_384),
-		// About an announce interval, so a vote counts half when its host comes back.
-		HalfLife: cmp.Or(l.HalfLife, 20*time.Minute),
-		Forget:   cmp.Or(l.Forget, DefaultForget),
-	}
+var usualLimits = limits{
+	paths: 16_384, perAS: 512, perPair: 32, // a path takes 0.5 to 2 kB
+	votes: 16, ases: 16_384,
+	halfLife: 20 * time.Minute, // about an announce interval, so a vote counts half when its host comes back
+	forget:   Forget,
 }
 
 // Base is all path knowledge of a tracker. Its methods may be called concurrently. A caller's times
 // must not run backwards by much.
 type Base struct {
-	limits Limits
+	limits limits
 	graph  atomic.Pointer[graph]
 
 	mu      sync.RWMutex
@@ -84,8 +76,8 @@ type source struct {
 	paths int
 }
 
-func New(l Limits) *Base {
-	b := &Base{limits: l.withDefaults(), sources: map[pathsel.IA]*source{}, met: map[pathsel.IA]time.Time{}}
+func New() *Base {
+	b := &Base{limits: usualLimits, sources: map[pathsel.IA]*source{}, met: map[pathsel.IA]time.Time{}}
 	b.graph.Store(&graph{})
 	return b
 }
@@ -102,7 +94,7 @@ func (b *Base) Meet(now time.Time, ases ...pathsel.IA) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, ia := range ases {
-		if _, known := b.met[ia]; !known && len(b.met) >= b.limits.ASes {
+		if _, known := b.met[ia]; !known && len(b.met) >= b.limits.ases {
 			b.forgetMet()
 		}
 		b.met[ia] = now
@@ -132,11 +124,11 @@ func (b *Base) Report(now time.Time, from wire.Addr, reports []wire.PathReport) 
 	for i := range reports {
 		r := &reports[i]
 		empty := r.RTT == 0 && r.Rate == 0
-		if _, met := b.met[r.Dst()]; !met || r.Src() != from.IA || r.Age >= b.limits.Forget || empty {
+		if _, met := b.met[r.Dst()]; !met || r.Src() != from.IA || r.Age >= b.limits.forget || empty {
 			continue
 		}
 		if p := b.path(now, r.Interfaces); p != nil {
-			p.vote(voteOf(from.Host, now, r), b.limits.Votes)
+			p.vote(voteOf(from.Host, now, r), b.limits.votes)
 			taken++
 		}
 	}
@@ -146,7 +138,7 @@ func (b *Base) Report(now time.Time, from wire.Addr, reports []wire.PathReport) 
 
 // changed notes that so many votes are new, and makes room if there are too many paths.
 func (b *Base) changed(votes int) {
-	if b.paths > b.limits.Paths {
+	if b.paths > b.limits.paths {
 		b.makeRoom()
 	}
 	if votes > 0 {
@@ -184,9 +176,9 @@ func (b *Base) path(seen time.Time, ifs []pathsel.Interface) *path {
 	}
 	var old *path
 	switch {
-	case len(known) >= b.limits.PerPair:
+	case len(known) >= b.limits.perPair:
 		old = oldest(slices.Values(known))
-	case s.paths >= b.limits.PerAS:
+	case s.paths >= b.limits.perAS:
 		old = oldest(s.all)
 	}
 	if old != nil {
@@ -236,7 +228,7 @@ func (b *Base) drop(s *source, p *path) {
 // makeRoom lets every AS keep the same number of paths; those with more lose their oldest ones. It
 // drops a few more than necessary, so that the next report does not need it again.
 func (b *Base) makeRoom() {
-	room := b.limits.Paths - b.limits.Paths/64
+	room := b.limits.paths - b.limits.paths/64
 	counts := make([]int, 0, len(b.sources))
 	for _, s := range b.sources {
 		counts = append(counts, s.paths)
@@ -268,7 +260,7 @@ func (b *Base) Refresh(now time.Time) {
 	b.mu.Lock()
 	for ia, s := range b.sources {
 		for _, p := range slices.Collect(s.all) { // a copy, since drop changes the paths
-			if p.forget(now.Add(-b.limits.Forget)); len(p.votes) == 0 {
+			if p.forget(now.Add(-b.limits.forget)); len(p.votes) == 0 {
 				b.drop(s, p)
 				b.dirty = true
 			}
@@ -278,7 +270,7 @@ func (b *Base) Refresh(now time.Time) {
 		}
 	}
 	for ia, at := range b.met {
-		if now.Sub(at) > b.limits.Forget {
+		if now.Sub(at) > b.limits.forget {
 			delete(b.met, ia)
 		}
 	}
@@ -286,7 +278,7 @@ func (b *Base) Refresh(now time.Time) {
 	if b.dirty = false; dirty {
 		for ia, s := range b.sources {
 			for p := range s.all {
-				if rtt := p.rtt(now, b.limits.HalfLife); rtt > 0 {
+				if rtt := p.rtt(now, b.limits.halfLife); rtt > 0 {
 					reported = append(reported, reportedPath{ia, rtt, p.interfaces})
 				}
 			}

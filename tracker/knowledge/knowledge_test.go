@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -43,8 +44,20 @@ func report(rtt time.Duration, mbits float64, ifs []pathsel.Interface) wire.Path
 	return wire.PathReport{Interfaces: ifs, RTT: rtt, Rate: int64(mbits * 1e6 / 8)}
 }
 
-func base(l Limits, ases int) *Base {
-	b := New(l)
+// limited has the usual limits where these are zero.
+func limited(l limits) *Base {
+	b := New()
+	u := b.limits
+	b.limits = limits{
+		paths: cmp.Or(l.paths, u.paths), perAS: cmp.Or(l.perAS, u.perAS), perPair: cmp.Or(l.perPair, u.perPair),
+		votes: cmp.Or(l.votes, u.votes), ases: cmp.Or(l.ases, u.ases),
+		halfLife: cmp.Or(l.halfLife, u.halfLife), forget: cmp.Or(l.forget, u.forget),
+	}
+	return b
+}
+
+func base(l limits, ases int) *Base {
+	b := limited(l)
 	for n := range ases {
 		b.Meet(epoch, as(n))
 	}
@@ -69,10 +82,10 @@ func TestWhatIsTaken(t *testing.T) {
 		{"of another AS", at(2, 1), ok, 0},
 		{"on IP", wire.Addr{Host: host(1)}, ok, 0},
 		{"to where nobody is", at(1, 1), report(10*ms, 1, via(0, 1, 9)), 0},
-		{"too old", at(1, 1), wire.PathReport{Interfaces: ok.Interfaces, RTT: ms, Age: DefaultForget}, 0},
+		{"too old", at(1, 1), wire.PathReport{Interfaces: ok.Interfaces, RTT: ms, Age: Forget}, 0},
 		{"without a figure", at(1, 1), wire.PathReport{Interfaces: ok.Interfaces, Sent: 5}, 0},
 	} {
-		b := base(Limits{}, 3)
+		b := base(limits{}, 3)
 		if got := b.Report(epoch, tt.from, []wire.PathReport{tt.report}); got != tt.taken || b.Known().Paths != tt.taken {
 			t.Errorf("%s: %d taken, %+v", tt.name, got, b.Known())
 		}
@@ -106,7 +119,7 @@ func TestMedianIsBounded(t *testing.T) {
 
 // A host has one vote on a path, however often it reports.
 func TestOneVoteForEachHost(t *testing.T) {
-	b := base(Limits{}, 3)
+	b := base(limits{}, 3)
 	path := via(0, 1, 2)
 	for n := range 3 {
 		b.Report(epoch, at(1, n), []wire.PathReport{report(20*ms, 0, path)})
@@ -123,7 +136,7 @@ func TestOneVoteForEachHost(t *testing.T) {
 	if d, _ := b.Distance(epoch, as(1), as(2)); d != 20*ms {
 		t.Errorf("the other side has changed it to %v", d)
 	}
-	b = base(Limits{}, 3)
+	b = base(limits{}, 3)
 	b.Report(epoch, at(2, 1), []wire.PathReport{report(30*ms, 9, via(0, 2, 1))})
 	if d, known := b.Distance(epoch, as(1), as(2)); !known || d != 30*ms {
 		t.Errorf("%v, %v", d, known)
@@ -134,7 +147,7 @@ func TestOneVoteForEachHost(t *testing.T) {
 }
 
 func TestDecay(t *testing.T) {
-	b := base(Limits{HalfLife: time.Minute, Forget: 10 * time.Minute}, 3)
+	b := base(limits{halfLife: time.Minute, forget: 10 * time.Minute}, 3)
 	path := via(0, 1, 2)
 	for n := range 3 {
 		b.Report(epoch, at(1, n), []wire.PathReport{report(10*ms, 0, path)})
@@ -161,7 +174,7 @@ func TestDecay(t *testing.T) {
 		t.Error("a distance is remembered")
 	}
 	// Some of the paths between two ASes are forgotten, and the others stay.
-	b = base(Limits{Forget: 10 * time.Minute}, 3)
+	b = base(limits{forget: 10 * time.Minute}, 3)
 	for n := range 6 {
 		at := epoch.Add(time.Duration(n%2) * 5 * time.Minute)
 		b.Report(at, wire.Addr{IA: as(1), Host: host(1)}, []wire.PathReport{report(ms, 0, via(uint64(100+n), 1, 2))})
@@ -175,7 +188,7 @@ func TestDecay(t *testing.T) {
 // However much some ASes report, the memory stays within its limits, and the others keep what they
 // have reported.
 func TestMemory(t *testing.T) {
-	l := Limits{Paths: 640, PerAS: 200, PerPair: 8, Votes: 4, ASes: 64}
+	l := limits{paths: 640, perAS: 200, perPair: 8, votes: 4, ases: 64}
 	b := base(l, 40)
 	for n := range 20 { // modest ones: ten paths each
 		for p := range 10 {
@@ -188,7 +201,7 @@ func TestMemory(t *testing.T) {
 				b.Report(epoch.Add(time.Duration(round)*time.Second), at(n, round), []wire.PathReport{report(ms, 1, via(uint64(100+round), n, dst))})
 			}
 		}
-		if k := b.Known(); k.Paths > l.Paths {
+		if k := b.Known(); k.Paths > l.paths {
 			t.Fatalf("%+v", k)
 		}
 	}
@@ -198,15 +211,15 @@ func TestMemory(t *testing.T) {
 		for dst, known := range s.to {
 			paths += len(known)
 			for _, p := range known {
-				if len(p.votes) > l.Votes || p.dst() != dst {
+				if len(p.votes) > l.votes || p.dst() != dst {
 					t.Errorf("%v: %d votes, to %s", p.interfaces, len(p.votes), p.dst())
 				}
 			}
-			if len(known) > l.PerPair {
+			if len(known) > l.perPair {
 				t.Errorf("%d paths from %s to %s", len(known), ia, dst)
 			}
 		}
-		if all += paths; paths != s.paths || n < 20 && paths != 10 || paths > l.PerAS {
+		if all += paths; paths != s.paths || n < 20 && paths != 10 || paths > l.perAS {
 			t.Errorf("%d paths of AS %d, counted %d", paths, n, s.paths)
 		}
 	}
@@ -216,7 +229,7 @@ func TestMemory(t *testing.T) {
 	for n := range 1000 {
 		b.Meet(epoch.Add(time.Duration(n)*time.Second), as(n))
 	}
-	if len(b.met) > l.ASes {
+	if len(b.met) > l.ases {
 		t.Errorf("%d ASes are remembered", len(b.met))
 	}
 }
@@ -240,7 +253,7 @@ func TestHints(t *testing.T) {
 		}
 		return out
 	}
-	b := base(Limits{}, 5)
+	b := base(limits{}, 5)
 	b.Report(epoch, at(1, 1), []wire.PathReport{
 		report(10*ms, 20, paths["0"]), report(50*ms, 20, paths["1"]), report(10*ms, 2, paths["2"]), // weak: 2 of 20
 		report(5*ms, 0, paths["3"]), // nothing came over it: no figure beside those with one
@@ -261,7 +274,7 @@ func TestHints(t *testing.T) {
 		t.Errorf("the better one 16 times in 17: %v", first)
 	}
 	// Without rates: by round trip and loss.
-	b = base(Limits{}, 5)
+	b = base(limits{}, 5)
 	b.Report(epoch, at(1, 1), []wire.PathReport{
 		report(10*ms, 0, paths["0"]), report(100*ms, 0, paths["1"]),
 		{Interfaces: paths["2"], RTT: 10 * ms, Sent: 100, Lost: 90}, {Interfaces: paths["3"], RTT: 11 * ms, Sent: 10, Lost: 9}, // too few to tell
@@ -345,7 +358,7 @@ func TestLinks(t *testing.T) {
 		{"one says that all is near", func(time.Duration) time.Duration { return 10 * time.Microsecond }, 0.25},
 		{"one says that all is far", func(time.Duration) time.Duration { return time.Minute }, 0.25},
 	} {
-		b := New(Limits{})
+		b := limited(limits{})
 		for n := range 128 {
 			b.Meet(epoch, as(n))
 		}
@@ -395,7 +408,7 @@ func TestLinks(t *testing.T) {
 
 // A link that one AS alone names leads nobody else anywhere.
 func TestInventedLinks(t *testing.T) {
-	b := base(Limits{}, 10)
+	b := base(limits{}, 10)
 	b.Report(epoch, at(1, 1), []wire.PathReport{report(100*ms, 0, via(0, 1, 5, 2))})
 	b.Report(epoch, at(3, 1), []wire.PathReport{report(100*ms, 0, via(0, 3, 5, 2))})
 	// 4 invents short ways between all of them.
@@ -489,7 +502,7 @@ func TestFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("large")
 	}
-	b := New(Limits{})
+	b := limited(limits{})
 	random := lots()
 	for n := range 400 {
 		b.Meet(epoch, as(n))
@@ -512,7 +525,7 @@ func TestFull(t *testing.T) {
 		b.Hints(epoch, as(n), []pathsel.IA{as(200 + n)}, 8, random)
 	}
 	answer := time.Since(began) / asked
-	if k := b.Known(); k.Paths > b.limits.Paths || k.Paths < 10_000 || worked > 20*time.Second || answer > 200*ms {
+	if k := b.Known(); k.Paths > b.limits.paths || k.Paths < 10_000 || worked > 20*time.Second || answer > 200*ms {
 		t.Errorf("%+v: a refresh took %v, an answer %v", k, worked, answer)
 	}
 }

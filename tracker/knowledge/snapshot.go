@@ -84,7 +84,7 @@ func (b *Base) Merge(now time.Time, snapshot []byte) (news int, err error) {
 }
 
 func (b *Base) merge(now time.Time, from *path) (news int) {
-	from.forget(now.Add(-b.limits.Forget))
+	from.forget(now.Add(-b.limits.forget))
 	from.votes = slices.DeleteFunc(from.votes, func(v vote) bool { return v.at.After(now.Add(ahead)) })
 	if len(from.votes) == 0 {
 		return 0
@@ -97,12 +97,12 @@ func (b *Base) merge(now time.Time, from *path) (news int) {
 		if i := p.voteOf(v.host); i >= 0 && !p.votes[i].at.Before(v.at) {
 			continue
 		}
-		if p.vote(v, b.limits.Votes) {
+		if p.vote(v, b.limits.votes) {
 			news++
 		}
 	}
 	// There are peers in that AS, or nobody would have reported the path.
-	if at, known := b.met[p.dst()]; p.seen.After(at) && (known || len(b.met) < b.limits.ASes) {
+	if at, known := b.met[p.dst()]; p.seen.After(at) && (known || len(b.met) < b.limits.ases) {
 		b.met[p.dst()] = p.seen
 	}
 	return news

@@ -12,7 +12,7 @@ import (
 
 // taught is a base that knows three paths between three ASes, one of them by two hosts.
 func taught() *Base {
-	b := base(Limits{}, 4)
+	b := base(limits{}, 4)
 	b.Report(epoch, at(1, 1), []wire.PathReport{report(10*ms, 8, via(0, 1, 2)), report(20*ms, 0, via(5, 1, 2))})
 	lossy := report(40*ms, 2, via(0, 1, 2))
 	lossy.Sent, lossy.Lost = 1000, 100
@@ -29,7 +29,7 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("version %d again: %d bytes of version %d", version, len(again), same)
 	}
 	now := epoch.Add(time.Hour)
-	b := New(Limits{})
+	b := limited(limits{})
 	if news, err := b.Merge(now, s); err != nil || news != 4 {
 		t.Fatalf("%d, %v", news, err)
 	}
@@ -58,7 +58,7 @@ func TestSnapshot(t *testing.T) {
 		}
 	}
 	// Reports to an AS that is known from it only are taken.
-	c := New(Limits{})
+	c := limited(limits{})
 	if _, err := c.Merge(now, s); err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +66,11 @@ func TestSnapshot(t *testing.T) {
 		t.Error("peers in the AS are forgotten")
 	}
 	// Too late, it is nothing.
-	if news, err := New(Limits{}).Merge(epoch.Add(DefaultForget+2*time.Hour), s); err != nil || news != 0 {
+	if news, err := limited(limits{}).Merge(epoch.Add(Forget+2*time.Hour), s); err != nil || news != 0 {
 		t.Errorf("%d, %v", news, err)
 	}
 	// And so it is from the future.
-	if news, err := New(Limits{}).Merge(epoch.Add(-time.Hour), s); err != nil || news != 0 {
+	if news, err := limited(limits{}).Merge(epoch.Add(-time.Hour), s); err != nil || news != 0 {
 		t.Errorf("%d, %v", news, err)
 	}
 }
@@ -78,7 +78,7 @@ func TestSnapshot(t *testing.T) {
 // Two bases that tell each other agree after one exchange, and then have nothing more to say, also
 // where they know more than there is room for.
 func TestMergeSettles(t *testing.T) {
-	for name, l := range map[string]Limits{"room": {}, "few votes": {Votes: 3}, "few paths": {PerPair: 3, Votes: 3}, "of an AS": {PerAS: 3, Votes: 3}} {
+	for name, l := range map[string]limits{"room": {}, "few votes": {votes: 3}, "few paths": {perPair: 3, votes: 3}, "of an AS": {perAS: 3, votes: 3}} {
 		now := epoch.Add(time.Hour)
 		a, b := base(l, 6), base(l, 6)
 		for n := range 40 {
@@ -134,7 +134,7 @@ func describe(b *Base) (out []string) {
 
 // Where the clocks of trackers differ, one whose clock is behind goes on taking reports.
 func TestMergeAhead(t *testing.T) {
-	l := Limits{PerPair: 1, Votes: 1}
+	l := limits{perPair: 1, votes: 1}
 	a, b := base(l, 3), base(l, 3)
 	a.Report(epoch.Add(30*time.Second), at(1, 1), []wire.PathReport{report(ms, 1, via(0, 1, 2))})
 	s, _ := a.Snapshot(0)
@@ -161,13 +161,13 @@ func TestMergeWrong(t *testing.T) {
 		"no interfaces": change(head, 0), "an odd number": change(head, 1), "an AS twice": change(head+18, s[head+8]), "too large": make([]byte, MaxSnapshot+1),
 		"a rate": change(head+1+2*wire.InterfaceLen+1+28, 255),
 	} {
-		b := New(Limits{})
+		b := limited(limits{})
 		if news, err := b.Merge(epoch, wrong); err == nil || news != 0 || b.Known() != (Sizes{}) {
 			t.Errorf("%s: %d, %v, %+v", name, news, err, b.Known())
 		}
 	}
 	// The memory that it may take is bounded as for reports.
-	b := New(Limits{PerAS: 2, Votes: 1})
+	b := limited(limits{perAS: 2, votes: 1})
 	if news, err := b.Merge(epoch, s); err != nil || news == 0 || b.Known().Paths > 3 {
 		t.Errorf("%d, %v, %+v", news, err, b.Known())
 	}
@@ -180,13 +180,13 @@ func FuzzMerge(f *testing.F) {
 	f.Add([]byte(snapshotMagic))
 	now := epoch.Add(time.Hour)
 	f.Fuzz(func(t *testing.T, s []byte) {
-		b := New(Limits{})
+		b := limited(limits{})
 		if _, err := b.Merge(now, s); err != nil {
 			return
 		}
 		b.Refresh(now)
 		again, _ := b.Snapshot(1 << 62)
-		c := New(Limits{})
+		c := limited(limits{})
 		if _, err := c.Merge(now, again); err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ const (
 func newPaths(store swarm.Store, log *slog.Logger) *paths {
 	keeper, _ := store.(swarm.Keeper)
 	return &paths{
-		base: knowledge.New(knowledge.Limits{}), keeper: keeper, log: log,
+		base: knowledge.New(), keeper: keeper, log: log,
 		hosts: newLimiter(limiterSlots), ases: newLimiter(limiterSlots),
 	}
 }
@@ -102,7 +102,7 @@ func (p *paths) tryExchange(ctx context.Context) error {
 	if note == nil {
 		return nil
 	}
-	if err := p.keeper.Keep(ctx, note, knowledge.DefaultForget); err != nil {
+	if err := p.keeper.Keep(ctx, note, knowledge.Forget); err != nil {
 		return err
 	}
 	p.version = version
