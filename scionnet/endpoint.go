@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,6 @@ type ListenConfig struct {
 	Port uint16
 	// Identity of the host; nil is a new one that lives as long as the endpoint.
 	Identity *Identity
-	// MaxConns and MaxConnsPerHost limit the accepted connections, handshakes included: in all
-	// (default 2048), and from one SCION host (default 512, eight paths for each of many peers
-	// behind one address). One AS may have three quarters of all; peers whose ISD-AS is not proven
-	// (Conn.Proven) may have one eighth together.
-	MaxConns, MaxConnsPerHost int
 	// Congestion is the congestion controller of all connections; empty is DefaultCongestion.
 	Congestion congestion.Algorithm
 
@@ -30,6 +26,7 @@ type ListenConfig struct {
 	PlainPackets bool
 
 	packetIO packetIO // for tests; overrides PlainPackets
+	limits   limits   // for tests; overrides connLimits
 }
 
 // Endpoint is a UDP port of the host with an identity. All its connections, dialled and accepted,
@@ -60,7 +57,7 @@ func (h *Host) Listen(ctx context.Context, cfg ListenConfig) (*Endpoint, error) 
 	e := &Endpoint{host: h, addr: h.addrOf(packets), packets: packets}
 	e.name, e.log, e.identity, e.congestion = e.addr, h.log, cfg.Identity, cfg.Congestion
 	e.socket, e.quic = packets, &quic.Transport{Conn: packets, ConnContext: e.admitSCION}
-	e.places.limits = limitsOf(cfg.MaxConns, cfg.MaxConnsPerHost)
+	e.places.limits = cmp.Or(cfg.limits, connLimits)
 	server := quicConfig(leastPacket)
 	server.GetConfigForClient = e.configFor
 	if err := e.listen(server, e.greet); err != nil {

@@ -53,8 +53,8 @@ func TestLimits(t *testing.T) {
 		name string
 		cfg  ListenConfig
 	}{
-		{"in all", ListenConfig{MaxConns: 2}},
-		{"from one host", ListenConfig{MaxConnsPerHost: 2}},
+		{"in all", ListenConfig{limits: limits{2, 2, 512, 1}}},
+		{"from one host", ListenConfig{limits: limits{2048, 1536, 2, 256}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := listen(t, h, tt.cfg)

@@ -18,10 +18,9 @@ import (
 type IPConfig struct {
 	// Listen is the UDP address; port 0 is any free one, and :: is every address of both families.
 	Listen netip.AddrPort
-	// Identity, MaxConns, MaxConnsPerHost and Congestion are as in ListenConfig.
-	Identity                  *Identity
-	MaxConns, MaxConnsPerHost int
-	Congestion                congestion.Algorithm
+	// Identity and Congestion are as in ListenConfig.
+	Identity   *Identity
+	Congestion congestion.Algorithm
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -59,7 +58,7 @@ func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
 	e.name, e.log = e.addr, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	e.identity, e.congestion = cfg.Identity, cfg.Congestion
 	e.socket, e.quic = socket, &quic.Transport{Conn: socket, ConnContext: e.admitIP}
-	e.places.limits = limitsOf(cfg.MaxConns, cfg.MaxConnsPerHost)
+	e.places.limits = connLimits
 	if err := e.listen(ipQUICConfig(), e.greet); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	const count = 2000
 	h := oneAS(t)
-	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{MaxConns: 2 * count, MaxConnsPerHost: 2 * count}) // aborted attempts count for a while
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{limits: limits{2 * count, 2 * count, 2 * count, count}}) // aborted attempts count for a while
 	go func() {
 		for {
 			c, err := b.Accept(t.Context())

@@ -1,7 +1,6 @@
 package scionnet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +17,12 @@ import (
 	"braid/scionnet/quic"
 )
 
+// connLimits are those of accepted connections, handshakes included. One AS gets at most three
+// quarters of the places, so that a large AS cannot keep all others out. A host may be an address
+// translator with many peers, each of which has eight paths.
+var connLimits = limits{total: 2048, perAS: 2048 * 3 / 4, perHost: 512, unproven: 2048 / 8}
+
 const (
-	defaultMaxConns        = 2048
-	defaultMaxConnsPerHost = 512
 	// acceptQueue is the number of connections that may wait for Accept: more than arrive in one
 	// round trip of a busy application, and few enough to need little memory.
 	acceptQueue = 64
@@ -68,16 +70,6 @@ type member interface {
 	lifetime() context.Context // ends with the connection
 	isClosing() bool
 	abort(quic.ApplicationErrorCode)
-}
-
-// limitsOf completes the limits that the application has chosen; 0 is the default. One AS gets at
-// most three quarters of the places, so that a large AS cannot keep all others out.
-func limitsOf(conns, perHost int) limits {
-	total := cmp.Or(max(conns, 0), defaultMaxConns)
-	return limits{
-		total: total, perAS: (3*total + 3) / 4, perHost: cmp.Or(max(perHost, 0), defaultMaxConnsPerHost),
-		unproven: (total + 7) / 8,
-	}
 }
 
 // greeter makes a connection of a finished handshake. It waits for the dialler's stream.
