@@ -301,7 +301,7 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 	if idle > time.Minute {
 		pause = examineSeldom
 	}
-	by := c.scion()
+	by := transportOf[*scionTransport](c.common)
 	if by == nil || c.examining || time.Since(c.examined) < pause {
 		return
 	}

@@ -45,14 +45,14 @@ func (c *common) transportFor(p Peer) (Transport, error) {
 	return nil, fmt.Errorf("peer %s: this host has no connection to SCION", p)
 }
 
-// scion is the transport over SCION; nil without SCION.
-func (c *common) scion() *scionTransport {
+// transportOf is the session's transport of that type; nil if it has none.
+func transportOf[T Transport](c *common) (none T) {
 	for _, t := range c.transports {
-		if s, ok := t.(*scionTransport); ok {
-			return s
+		if found, ok := t.(T); ok {
+			return found
 		}
 	}
-	return nil
+	return none
 }
 
 // Listening are the addresses that other peers may dial.

@@ -206,14 +206,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 func (s *Session) PeerID() [20]byte { return s.engine.PeerID() }
 
 // WebRTC makes connections over WebRTC; nil if the session has none.
-func (s *Session) WebRTC() *WebRTC {
-	for _, t := range s.transports {
-		if t, ok := t.(*WebRTC); ok {
-			return t
-		}
-	}
-	return nil
-}
+func (s *Session) WebRTC() *WebRTC { return transportOf[*WebRTC](&s.common) }
 
 func (s *Session) accept(t Transport) {
 	for {
