@@ -164,8 +164,8 @@ func (f Fetch) way() (*url.URL, *http.Client, *redirectGuard, error) {
 	}), g, nil
 }
 
-// scionClient sends requests to one server on SCION. Its CloseIdleConnections closes over. It follows
-// no redirects: they could lead to any host of the AS.
+// scionClient sends requests to one server on SCION. Its CloseIdleConnections closes over. It
+// follows no redirects: they could lead to any host of the AS.
 func scionClient(over scionnet.HTTPClient) *http.Client {
 	refuse := func(*http.Request, []*http.Request) error {
 		return errors.New("a server on SCION must not redirect")

@@ -183,8 +183,8 @@ type gauges struct {
 // waits notes that during the next d a transfer waits for pieces that no connected peer has.
 func (g *gauges) waits(d time.Duration) { g.scarce.Store(time.Now().Add(d).UnixNano()) }
 
-// count counts a request that was sent (1), or answered or taken back (-1). It also sets the engine's
-// grace, since it is called with the engine's lock.
+// count counts a request that was sent (1), or answered or taken back (-1). It also sets the
+// engine's grace, since it is called with the engine's lock.
 func (g *gauges) count(p *torrent.Peer, n int64) {
 	now := time.Now()
 	if *g.grace = stealGrace; now.UnixNano() < g.scarce.Load() {

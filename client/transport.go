@@ -36,8 +36,8 @@ type Transport interface {
 	Close() error
 }
 
-// routes are the paths to peers. On IP the network chooses the path, so there is one path that never
-// changes.
+// routes are the paths to peers. On IP the network chooses the path, so there is one path that
+// never changes.
 type routes struct{ host *scionnet.Host } // nil: not on SCION
 
 func (r routes) Paths(ctx context.Context, p Peer) ([]pathsel.Path, error) {
