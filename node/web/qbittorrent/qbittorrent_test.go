@@ -349,6 +349,33 @@ func TestCategoriesAndTags(t *testing.T) {
 }
 
 // Categories survive a restart, and a file that is damaged is not overwritten.
+// Changes of the labels of a torrent at the same time do not undo each other.
+func TestLabelsTogether(t *testing.T) {
+	s := in(t)
+	c, _, _ := s.torrent("one")
+	x, err := s.node.Add(t.Context(), node.Options{Source: c.Source, Paused: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 32
+	var all sync.WaitGroup
+	for i := range most {
+		all.Go(func() {
+			tag := fmt.Sprint(i)
+			err := relabel([]*node.Torrent{x}, func(category string, tags []string) (string, []string) {
+				return category, append(tags, tag)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := x.Options().Labels; len(got) != most {
+		t.Errorf("%d of %d tags are there: %q", len(got), most, got)
+	}
+}
+
 func TestLabelsFile(t *testing.T) {
 	dir := t.TempDir()
 	l, err := openLabels(dir)
