@@ -131,7 +131,7 @@ func (s *Server) find(ctx context.Context, f *finder, start func(now time.Time, 
 // FindPeers looks for a torrent's peers once.
 func (s *Server) FindPeers(ctx context.Context, hash ID) (Found, error) {
 	return s.find(ctx, &finder{target: hash, method: GetPeers}, func(now time.Time, n *Node) Out {
-		return n.FindPeers(now, hash, true)
+		return n.FindPeers(now, hash)
 	})
 }
 

@@ -3,6 +3,8 @@ package dht
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -185,6 +187,20 @@ func TestStoreBounds(t *testing.T) {
 	}
 }
 
+// countFilter estimates how many hosts are in a filter (BEP 33).
+func countFilter(f string) int {
+	ones := 0
+	for _, b := range []byte(f) {
+		ones += bits.OnesCount8(b)
+	}
+	const m = 8 * filterLen
+	if len(f) != filterLen || ones == 0 {
+		return 0
+	}
+	c := min(m-1, max(m-ones, 1))
+	return int(math.Round(math.Log(float64(c)/m) / (2 * math.Log(1-1.0/m))))
+}
+
 func TestFilters(t *testing.T) {
 	for _, hosts := range []int{0, 1, 50, 150} {
 		var s store
@@ -224,8 +240,6 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// The state of a node that listens on all addresses, and does not know its own yet, can be read
-// again.
 // A node learns its address from four networks that agree. One network that names many addresses cannot
 // keep it from that.
 func TestLearnsItsAddress(t *testing.T) {
@@ -246,6 +260,8 @@ func TestLearnsItsAddress(t *testing.T) {
 	}
 }
 
+// The state of a node that listens on all addresses, and does not know its own yet, can be read
+// again.
 func TestStateWithoutOwnAddress(t *testing.T) {
 	socket, err := ListenUDP(t.Context(), netip.MustParseAddrPort("0.0.0.0:0"))
 	if err != nil {

@@ -32,12 +32,9 @@ type Result struct {
 	// Hops is the distance, in answers, from the nodes known at first to the first one that named
 	// peers or, if none did, to the one nearest to the target.
 	Hops    int
-	Elapsed time.Duration
 	First   time.Duration // until the first peer or the item; 0: none was found
 	Peers   int           // different ones
 	Closest []Contact     // the nodes that answered, nearest first
-	// Seeds and Others are estimates of the torrent's size (BEP 33).
-	Seeds, Others int
 }
 
 type memberState uint8
@@ -65,7 +62,6 @@ type candidate struct {
 type search struct {
 	target   ID
 	method   Method
-	scrape   bool
 	torrent  *Torrent // that it is for, if any
 	put      *Item    // is stored at the end
 	item     *Item    // best one found
@@ -76,8 +72,6 @@ type search struct {
 	started  time.Time
 	nextStep time.Time
 	hopsSet  bool
-	seeds    string
-	others   string
 	result   Result
 }
 
@@ -218,7 +212,7 @@ func (n *Node) advance(now time.Time, s *search) {
 }
 
 func (n *Node) askMember(now time.Time, s *search, c *candidate) bool {
-	m := &Message{Query: s.method, Target: s.target, Want: n.want(), Scrape: s.scrape}
+	m := &Message{Query: s.method, Target: s.target, Want: n.want()}
 	if !n.ask(now, &query{to: c.Contact, m: m, search: s, member: c}) {
 		return false
 	}
@@ -274,7 +268,6 @@ func (n *Node) mayContact(from, named Addr) bool {
 
 // found reports the peers and the item in an answer.
 func (n *Node) found(now time.Time, s *search, c *candidate, m *Message) {
-	s.seeds, s.others = mergeFilters(s.seeds, m.Seeds), mergeFilters(s.others, m.Downloaders)
 	e := Event{Target: s.target, From: c.Contact}
 	for _, p := range m.Values[:min(len(m.Values), maxFound)] {
 		if _, known := s.peers[p]; !known && n.mayContact(c.Addr, p) && len(s.peers) < 1000 {
@@ -316,8 +309,7 @@ func (n *Node) finish(now time.Time, s *search) {
 		r.Hops = all[0].hops
 	}
 	r.Closest, _ = pick(r.Closest, bucketSize, n.cfg.Limits.PerBucket)
-	r.Elapsed, r.Peers = now.Sub(s.started), len(s.peers)
-	r.Seeds, r.Others = countFilter(s.seeds), countFilter(s.others)
+	r.Peers = len(s.peers)
 	for _, c := range r.Closest {
 		if s.put != nil && tokens[c] != "" {
 			n.ask(now, &query{to: c, m: &Message{Query: Put, Token: tokens[c], Item: s.put}})
@@ -329,9 +321,9 @@ func (n *Node) finish(now time.Time, s *search) {
 	n.out.Events = append(n.out.Events, Event{Target: s.target, Done: r})
 }
 
-// FindPeers looks for a torrent's peers once. With scrape it asks for the torrent's size, too.
-func (n *Node) FindPeers(now time.Time, hash ID, scrape bool) Out {
-	n.search(now, &search{target: hash, method: GetPeers, scrape: scrape})
+// FindPeers looks for a torrent's peers once.
+func (n *Node) FindPeers(now time.Time, hash ID) Out {
+	n.search(now, &search{target: hash, method: GetPeers})
 	return n.take()
 }
 

@@ -3,7 +3,6 @@ package dht
 import (
 	"crypto/sha1"
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -214,33 +213,4 @@ func addToFilter(f *[filterLen]byte, a Addr) {
 		bit := (int(h[2*i]) | int(h[2*i+1])<<8) % (8 * filterLen)
 		f[bit/8] |= 1 << (bit % 8)
 	}
-}
-
-// countFilter estimates how many hosts are in a filter (BEP 33).
-func countFilter(f string) int {
-	ones := 0
-	for _, b := range []byte(f) {
-		ones += bits.OnesCount8(b)
-	}
-	const m = 8 * filterLen
-	if len(f) != filterLen || ones == 0 {
-		return 0
-	}
-	c := min(m-1, max(m-ones, 1))
-	return int(math.Round(math.Log(float64(c)/m) / (2 * math.Log(1-1.0/m))))
-}
-
-// mergeFilters adds the hosts of one filter to another.
-func mergeFilters(a, b string) string {
-	if len(a) != filterLen {
-		return b
-	}
-	if len(b) != filterLen {
-		return a
-	}
-	out := []byte(a)
-	for i := range out {
-		out[i] |= b[i]
-	}
-	return string(out)
 }

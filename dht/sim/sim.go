@@ -310,7 +310,7 @@ func (w *network) search(torrent int) {
 	}
 	w.keep[i] = true
 	w.searches[searcher{i, target}] = &outcome{want: want, start: w.now}
-	w.carry(i, w.nodes[i].core.FindPeers(w.now, target, false))
+	w.carry(i, w.nodes[i].core.FindPeers(w.now, target))
 }
 
 // handle delivers a message or wakes a node.
