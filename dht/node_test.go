@@ -240,8 +240,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// A node learns its address from four networks that agree. One network that names many addresses cannot
-// keep it from that.
+// A node learns its address from four networks that agree. One network that names many addresses
+// cannot keep it from that.
 func TestLearnsItsAddress(t *testing.T) {
 	n := NewNode(start, Config{Network: OverIP4, Limits: DefaultLimits, Rand: rand.New(rand.NewPCG(1, 2))})
 	at := func(a, b int) Contact { return Contact{Addr: addr(t, fmt.Sprintf("198.51.%d.%d:7", a, b))} }

@@ -262,9 +262,9 @@ func TestLookupSettles(t *testing.T) {
 	})
 }
 
-// A control service under load may leave out paths without an error. A path goes only if two answers
-// in a row lack it, the second of which comes a second later; but one that is known to be down, or has
-// expired, goes at once.
+// A control service under load may leave out paths without an error. A path goes only if two
+// answers in a row lack it, the second of which comes a second later. One that is known to be down,
+// or has expired, goes at once.
 func TestLookupOfAnAnswerThatLacksPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := to(dst, 1, 6*time.Hour), to(dst, 2, 6*time.Hour)
