@@ -177,7 +177,7 @@ func plainError(err error) error {
 	case errors.As(err, &wrong):
 		return wrong
 	case errors.As(err, new(*quic.IdleTimeoutError)):
-		return fmt.Errorf("%w for %v", ErrSilent, idleTimeout)
+		return ErrSilent
 	case errors.As(err, new(*quic.HandshakeTimeoutError)):
 		return fmt.Errorf("%w during the handshake", ErrSilent)
 	case errors.As(err, &app) && app.ErrorCode == codePacketSize:

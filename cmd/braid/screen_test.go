@@ -95,12 +95,12 @@ debian-12…mware.iso  [#########-]   99% of 1023.9 MiB  999.9 Mbit/s  0s left
   [2001:db…8]:6881  tcp                 1.5 ms      0 kbit/s    0%  active
   127.0.0.1:31000   111#2 > 110#2         - ms      0 kbit/s   17%  parked`},
 		{"stalled", download(client.Progress{Since: time.Minute, Total: 100, Waiting: "all 2 paths are down; the next attempt is in 2s", Paths: []client.PathProgress{
-			{Peer: seeder, Path: pathOver(t, "aabb", direct1), State: pathsel.Failed, Err: fmt.Errorf("connect to %s: %w", seeder, errors.New("nothing received from the peer for 8s"))},
+			{Peer: seeder, Path: pathOver(t, "aabb", direct1), State: pathsel.Failed, Err: fmt.Errorf("connect to %s: %w", seeder, errors.New("nothing received from the peer"))},
 			{Peer: seeder, Path: pathOver(t, "ccdd", direct2), State: pathsel.Failed, Err: errors.New("a reason that is much too long for the rest of the line and goes on for more than the two lines that it may have, so that it is cut")},
 		}}), false, `
 ubuntu.iso  [-------------------]    0% of 100 B           0 kbit/s  stalled
   all 2 paths are down; the next attempt is in 2s
-  127.0.0.1:31000  111#1 > 110#1  failed  nothing received from the peer for 8s
+  127.0.0.1:31000  111#1 > 110#1  failed  nothing received from the peer
   127.0.0.1:31000  111#2 > 110#2  failed
     a reason that is much too long for the rest of the line and goes on for more
     than the two lines that it may have, so that it is cut`},
