@@ -67,7 +67,7 @@ func NewLauncher() *Launcher {
 	l := &Launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		_ = lowerThread() // needs no privilege
+		_ = lowerThread()      // needs no privilege
 		for start := range l.starts {
 			start()
 		}
