@@ -93,15 +93,11 @@ func (b benchmark) rows(heads string) *bench.Rows {
 }
 
 func benchJSONFlag() cli.Flag {
-	return &cli.BoolFlag{
-		Name:    "json",
-		Aliases: []string{"j"},
-		Usage:   "write one JSON object for each measurement",
-	}
+	return boolFlag("json", "write one JSON object for each measurement", "j")
 }
 
 func quietFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "show no progress"}
+	return boolFlag("quiet", "show no progress", "q")
 }
 
 func benchLinkCommand() *cli.Command {
@@ -115,7 +111,7 @@ machine that does nothing else: "missed" counts packets that the machine lost be
 the link, and "late" those that left it more than 2 ms too late.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			&durationFlag{Name: "duration", Value: 2 * time.Second, Usage: "of each case"},
+			timeFlag("duration", 2*time.Second, "of each case"),
 		},
 		Action: benchAction(benchLink),
 	}
@@ -159,11 +155,7 @@ use two at a time; with "lies" the tracker names the worst paths. Times are in s
 90th percentile.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			&cli.IntFlag{
-				Name:  "worlds",
-				Value: 8,
-				Usage: "`NUMBER` of networks with different random rates",
-			},
+			intFlag("worlds", 8, "`NUMBER` of networks with different random rates"),
 			&cli.Uint64Flag{
 				Name:  "seed",
 				Value: 1,
@@ -204,17 +196,12 @@ which vary on a busy machine. braid-scion, braid-tcp and aria2-tcp are downloads
 much data by whole clients, which also hash it and write it to disk; every byte is compared.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			&cli.IntFlag{Name: "runs", Value: 5, Usage: "`NUMBER` of runs of each case"},
-			&sizeFlag{Name: "size", Value: 64e6, Usage: "move `SIZE` of data in each run"},
-			&cli.StringSliceFlag{
-				Name: "case",
-				Usage: "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, " +
-					"braid-scion, braid-tcp or aria2-tcp (repeatable)",
-			},
-			&cli.StringSliceFlag{
-				Name:  "routers",
-				Usage: "only cases through these `ROUTERS`: none, stock or fast (repeatable)",
-			},
+			intFlag("runs", 5, "`NUMBER` of runs of each case"),
+			bytesFlag("size", 64e6, "move `SIZE` of data in each run"),
+			listFlag("case", "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, "+
+				"braid-scion, braid-tcp or aria2-tcp (repeatable)"),
+			listFlag("routers", "only cases through these `ROUTERS`: none, stock or fast "+
+				"(repeatable)"),
 			&cli.IntSliceFlag{
 				Name:  "mtu",
 				Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)",

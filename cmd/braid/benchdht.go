@@ -37,27 +37,20 @@ func benchDHTCommand() *cli.Command {
 				Value: []int{100, 1000, 10_000},
 				Usage: "simulate `N` nodes (repeatable)",
 			},
-			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE` (repeatable)"},
+			listFlag("case", "only this `CASE` (repeatable)"),
 			&cli.Uint64Flag{
 				Name:  "seed",
 				Value: 1,
 				Usage: "of the random choices; the same seed gives the same result",
 			},
-			&cli.StringFlag{
-				Name:  "figure",
-				Usage: "draw the results as dht-by-size.svg in `DIR`, with their numbers as CSV",
-			},
-			&cli.BoolFlag{
-				Name: "testbed",
-				Usage: "run the nodes (default: 200) in real time on a SCION network of this " +
-					"machine, with a round trip of 100 ms between any two ASes",
-			},
-			&cli.IntFlag{Name: "ases", Value: 16, Usage: "with --testbed: in so many ASes"},
+			stringFlag("figure", "", "draw the results as dht-by-size.svg in `DIR`, with their "+
+				"numbers as CSV"),
+			boolFlag("testbed", "run the nodes (default: 200) in real time on a SCION network of "+
+				"this machine, with a round trip of 100 ms between any two ASes"),
+			intFlag("ases", 16, "with --testbed: `NUMBER` of ASes"),
 			scionBinFlag(),
-			&cli.StringFlag{
-				Name:  "from",
-				Usage: "draw the results that --json has written to `FILE` instead of simulating",
-			},
+			stringFlag("from", "", "draw the results that --json has written to `FILE` instead "+
+				"of simulating"),
 		},
 		Action: benchAction(benchDHT),
 	}

@@ -29,20 +29,11 @@ those of the engine.`,
 				Usage: "`MiB` of each case, or of the torrents with --downloads (default: 256, " +
 					"or 2000; repeatable)",
 			},
-			&cli.IntFlag{
-				Name:  "runs",
-				Usage: "`NUMBER` of runs of each case (default: 3; of downloads: 1)",
-			},
-			&cli.BoolFlag{Name: "downloads", Usage: "compare whole downloads"},
-			&cli.StringSliceFlag{
-				Name: "storage",
-				Usage: "with --downloads: only this `BACKEND`: file, mmap, bolt, engine-file, " +
-					"engine-mmap, engine-bolt (repeatable)",
-			},
-			&cli.StringFlag{
-				Name:  "dir",
-				Usage: "measure the disk of `DIR` (default: that of temporary files)",
-			},
+			intFlag("runs", 0, "`NUMBER` of runs of each case (default: 3; of downloads: 1)"),
+			boolFlag("downloads", "compare whole downloads"),
+			listFlag("storage", "with --downloads: only this `BACKEND`: file, mmap, bolt, "+
+				"engine-file, engine-mmap, engine-bolt (repeatable)"),
+			stringFlag("dir", "", "measure the disk of `DIR` (default: that of temporary files)"),
 			quietFlag(),
 		},
 		Action: benchAction(benchStorage),

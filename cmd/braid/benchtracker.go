@@ -32,11 +32,11 @@ udp-apart (256 clients with one each), scion (HTTP/3); and memory (a million pee
 swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a second, kill -9).`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			&durationFlag{Name: "duration", Value: 5 * time.Second, Usage: "of each load"},
-			&cli.IntFlag{Name: "runs", Value: 3, Usage: "measure every load `N` times"},
-			&cli.IntFlag{Name: "tracker-core", Value: 0, Usage: "run the tracker on core `N`"},
-			&cli.IntFlag{Name: "load-core", Value: 1, Usage: "run the generator on core `N`"},
-			&cli.StringSliceFlag{Name: "case", Usage: "only this `CASE` (repeatable)"},
+			timeFlag("duration", 5*time.Second, "of each load"),
+			intFlag("runs", 3, "measure every load `N` times"),
+			intFlag("tracker-core", 0, "run the tracker on core `N`"),
+			intFlag("load-core", 1, "run the generator on core `N`"),
+			listFlag("case", "only this `CASE` (repeatable)"),
 		},
 		Action: benchAction(benchTracker),
 	}

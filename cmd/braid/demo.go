@@ -23,19 +23,12 @@ func demoCommand() *cli.Command {
 		Usage: "download a real data set over one path and then over two, in a SCION network on " +
 			"this machine",
 		Flags: append(routerFlags(),
-			&sizeFlag{Name: "size", Usage: "use only `SIZE` of the data set, such as 20MB"},
-			&cli.StringFlag{
-				Name:  "data",
-				Usage: "`DIR` to transfer (default: Go's own source code)",
-			},
-			&cli.StringFlag{
-				Name:  "topology",
-				Value: "two-paths",
-				Usage: "`FILE.topo` or shipped topology; the data goes from its first AS to its " +
-					"second, and its links need rates",
-			},
+			bytesFlag("size", 0, "use only `SIZE` of the data set, such as 20MB"),
+			stringFlag("data", "", "`DIR` to transfer (default: Go's own source code)"),
+			stringFlag("topology", "two-paths", "`FILE.topo` or shipped topology; the data goes "+
+				"from its first AS to its second, and its links need rates"),
 			scionBinFlag(),
-			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object"},
+			boolFlag("json", "print the result as one JSON object"),
 		),
 		Action: runDemo,
 	}

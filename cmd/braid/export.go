@@ -21,28 +21,11 @@ func exportCommand() *cli.Command {
 			"continues with them. For a magnet link, braid uses the description that its " +
 			"download has kept.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{
-				Name:  "storage",
-				Value: "bolt",
-				Usage: "`KIND` of storage that has the pieces: bolt",
-			},
-			&cli.StringFlag{
-				Name:  "data",
-				Value: ".",
-				Usage: "`DIR` that the torrent was downloaded into",
-			},
-			&cli.StringFlag{
-				Name:    "output",
-				Aliases: []string{"o"},
-				Value:   ".",
-				Usage:   "write the files into `OUT`",
-			},
-			&cli.BoolFlag{Name: "json", Usage: "print the result as a JSON object"},
-			&cli.BoolFlag{
-				Name:    "verbose",
-				Aliases: []string{"v"},
-				Usage:   "log what happens on standard error; twice for all of it",
-			},
+			stringFlag("storage", "bolt", "`KIND` of storage that has the pieces: bolt"),
+			stringFlag("data", ".", "`DIR` that the torrent was downloaded into"),
+			stringFlag("output", ".", "write the files into `OUT`", "o"),
+			boolFlag("json", "print the result as a JSON object"),
+			verboseFlag(),
 		}, writeFlags()...),
 		Action: endOnHangup(export),
 	}

@@ -19,48 +19,31 @@ import (
 
 // scionBinFlag says where the SCION programs are that a testbed runs.
 func scionBinFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name: "scion-bin",
-		Usage: "`DIR` with router, control and scion-pki (default: $BRAID_SCION_BIN, else scion " +
-			"beside braid)",
-	}
+	return stringFlag("scion-bin", "", "`DIR` with router, control and scion-pki (default: "+
+		"$BRAID_SCION_BIN, else scion beside braid)")
 }
 
 // bfdFlag is read by testbed.ParseBFD.
 func bfdFlag() cli.Flag {
-	return &cli.StringFlag{
-		Name:  "bfd",
-		Value: "1s",
-		Usage: "`INTERVAL` at which routers watch links (3 missed: down), or off",
-	}
+	return stringFlag("bfd", "1s",
+		"`INTERVAL` at which routers watch links (3 missed: down), or off")
 }
 
 // routerFlags choose the border router of a testbed.
 func routerFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{
-			Name:  "router",
-			Value: "stock",
-			Usage: "stock: scionproto's border router; fast: its data plane with batched, " +
-				"offloading sockets",
-		},
-		&cli.StringFlag{
-			Name: "router-cmd",
-			Usage: "run `COMMAND` as border router: a program and arguments, after which braid " +
-				"puts --config FILE",
-		},
+		stringFlag("router", "stock", "stock: scionproto's border router; fast: its data plane "+
+			"with batched, offloading sockets"),
+		stringFlag("router-cmd", "", "run `COMMAND` as border router: a program and arguments, "+
+			"after which braid puts --config FILE"),
 	}
 }
 
 // routerOfFlag makes exceptions from routerFlags.
 func routerOfFlag() cli.Flag {
-	return &cli.StringSliceFlag{
-		Name: "router-of",
-		Usage: "run another router in one place: `PLACE=ROUTER` is 1-ff00:0:110=fast for an AS, " +
-			"or 1-ff00:0:110#2=stock for the router that has the interface (repeatable; the last " +
-			"match counts)",
-		Config: cli.StringConfig{TrimSpace: true},
-	}
+	return listFlag("router-of", "run another router in one place: `PLACE=ROUTER` is "+
+		"1-ff00:0:110=fast for an AS, or 1-ff00:0:110#2=stock for the router that has the "+
+		"interface (repeatable; the last match counts)")
 }
 
 // routerCommand reads routerFlags. It returns nil for the stock router.

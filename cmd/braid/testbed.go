@@ -27,7 +27,7 @@ func testbedCommand() *cli.Command {
 		Usage:     "testbed `DIR`",
 		TakesFile: true,
 	}
-	asJSON := &cli.BoolFlag{Name: "json", Usage: "print JSON"}
+	asJSON := boolFlag("json", "print JSON")
 	return &cli.Command{
 		Name:  "testbed",
 		Usage: "run a real SCION network on this machine",
@@ -45,10 +45,10 @@ func testbedCommand() *cli.Command {
 				Name: "status",
 				Usage: "show hosts, processes, paths and links; exit code 1 if a process or a " +
 					"path is missing",
-				Flags: []cli.Flag{dir, asJSON, &cli.BoolFlag{
-					Name:  "no-paths",
-					Usage: "do not count paths, which takes long in a large network",
-				}},
+				Flags: []cli.Flag{
+					dir, asJSON,
+					boolFlag("no-paths", "do not count paths, which takes long in a large network"),
+				},
 				Action: testbedStatus,
 			},
 			testbedLinkCommand(dir),
@@ -83,26 +83,15 @@ func testbedUpCommand(dir, asJSON cli.Flag) *cli.Command {
 		ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
 		Flags: append(routerFlags(),
 			routerOfFlag(), dir,
-			&cli.BoolFlag{
-				Name:    "foreground",
-				Aliases: []string{"f"},
-				Usage:   "stay, and take the network down on Ctrl-C",
-			},
+			boolFlag("foreground", "stay, and take the network down on Ctrl-C", "f"),
 			bfdFlag(),
-			&durationFlag{
-				Name:  "path-lifetime",
-				Usage: "validity of paths: multiples of 5m37.5s up to 24h (default: 6h)",
-			},
-			&cli.StringFlag{
-				Name: "subnet",
-				Usage: "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or of " +
-					"private addresses that this host has (default: a free one)",
-			},
+			timeFlag("path-lifetime", 0, "validity of paths: multiples of 5m37.5s up to 24h "+
+				"(default: 6h)"),
+			stringFlag("subnet", "", "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or "+
+				"of private addresses that this host has (default: a free one)"),
 			scionBinFlag(),
-			&durationFlag{
-				Name:  "timeout",
-				Usage: "how long to wait for the paths (default: 60s plus 5s for each AS)",
-			},
+			timeFlag("timeout", 0, "how long to wait for the paths (default: 60s plus 5s for "+
+				"each AS)"),
 			quietFlag(),
 			asJSON,
 		),
@@ -269,33 +258,18 @@ func printStatus(w io.Writer, s testbed.Status) error {
 // linkProperties are the flags of `testbed link` that testbed.LinkChange.Set reads.
 func linkProperties() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{
-			Name:  "rate",
-			Usage: "let through `RATE`, such as 20Mbit/s; 0: not limited",
-		},
-		&cli.StringFlag{Name: "delay", Usage: "one way, add `TIME`, such as 30ms"},
-		&cli.StringFlag{Name: "jitter", Usage: "add 0 to `TIME` to the delay, such as 5ms"},
-		&cli.StringFlag{Name: "loss", Usage: "lose `PERCENT` of the packets, such as 1%"},
-		&cli.StringFlag{
-			Name: "queue",
-			Usage: "hold at most `LENGTH`: a size or the time to drain it, such as 64KiB or " +
-				"50ms; 0: from rate and delay",
-		},
-		&cli.BoolFlag{
-			Name: "police",
-			Usage: "drop packets above the rate at once; --queue is the size of the token " +
-				"bucket (--police=false: the opposite)",
-		},
-		&cli.StringFlag{
-			Name: "mtu",
-			Usage: "drop SCION packets of more than `BYTES`, whatever MTU the link announces; " +
-				"0: not limited",
-		},
-		&cli.BoolFlag{
-			Name: "too-big",
-			Usage: "answer packets above --mtu with an error of the router instead of dropping " +
-				"them silently (--too-big=false: the opposite)",
-		},
+		stringFlag("rate", "", "let through `RATE`, such as 20Mbit/s; 0: not limited"),
+		stringFlag("delay", "", "one way, add `TIME`, such as 30ms"),
+		stringFlag("jitter", "", "add 0 to `TIME` to the delay, such as 5ms"),
+		stringFlag("loss", "", "lose `PERCENT` of the packets, such as 1%"),
+		stringFlag("queue", "", "hold at most `LENGTH`: a size or the time to drain it, such as "+
+			"64KiB or 50ms; 0: from rate and delay"),
+		boolFlag("police", "drop packets above the rate at once; --queue is the size of the "+
+			"token bucket (--police=false: the opposite)"),
+		stringFlag("mtu", "", "drop SCION packets of more than `BYTES`, whatever MTU the link "+
+			"announces; 0: not limited"),
+		boolFlag("too-big", "answer packets above --mtu with an error of the router instead of "+
+			"dropping them silently (--too-big=false: the opposite)"),
 	}
 }
 
@@ -306,14 +280,10 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 		Usage:     "change a link while traffic flows",
 		ArgsUsage: "ISD-AS#INTERFACE",
 		Flags: append(append([]cli.Flag{dir}, linkProperties()...),
-			&cli.BoolFlag{Name: "down", Usage: "drop everything"},
-			&cli.BoolFlag{Name: "up", Usage: "the opposite of --down"},
-			&cli.StringFlag{
-				Name:  "direction",
-				Value: "both",
-				Usage: "change this `DIRECTION`: out (leaving the AS at the interface), " +
-					"in, or both",
-			},
+			boolFlag("down", "drop everything"),
+			boolFlag("up", "the opposite of --down"),
+			stringFlag("direction", "both", "change this `DIRECTION`: out (leaving the AS at the "+
+				"interface), in, or both"),
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			change, err := linkChange(c)

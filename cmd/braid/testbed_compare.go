@@ -22,12 +22,8 @@ func testbedCompareCommand() *cli.Command {
 			"makes runs incomparable: different machines or scenario files, or runs in which the " +
 			"machine was the limit. The exit code is 0 whatever it finds.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:    "output",
-				Aliases: []string{"o"},
-				Usage:   "also write a page with figures to this `DIR`",
-			},
-			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+			stringFlag("output", "", "also write a page with figures to this `DIR`", "o"),
+			boolFlag("json", "print one JSON object"),
 		},
 		Action: testbedCompare,
 	}

@@ -22,7 +22,7 @@ func testbedExportCommand() *cli.Command {
 			"container for each AS, a cable for each link, shaped by the kernel, all " +
 			"configuration and programs, a script that drives it, and a README.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "containerlab", Usage: "for containerlab"},
+			boolFlag("containerlab", "for containerlab"),
 			&cli.StringFlag{
 				Name:     "output",
 				Aliases:  []string{"o"},

@@ -26,10 +26,8 @@ func testbedReplayCommand() *cli.Command {
 			"decompressed. The selector sees the recorded situations, so the effects of its own " +
 			"decisions do not show. Prints a line for each step at which the selectors decide " +
 			"differently, and then a comparison.",
-		Flags: append(selectorFlags(), &cli.BoolFlag{
-			Name:  "json",
-			Usage: "print one JSON object for each differing step, and one at the end",
-		}),
+		Flags: append(selectorFlags(), boolFlag("json", "print one JSON object for each "+
+			"differing step, and one at the end")),
 		Action: testbedReplay,
 	}
 }

@@ -31,24 +31,13 @@ func testbedReportCommand() *cli.Command {
 			"scenario that none of them has stay as they are. docs/experiments.md says how a " +
 			"document asks for a table.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:    "output",
-				Aliases: []string{"o"},
-				Usage:   "`DIR` for the report (default: report in RUNDIR)",
-			},
-			&cli.BoolFlag{
-				Name:  "every-run",
-				Usage: "draw all runs instead of each variant's run with the median time",
-			},
-			&cli.StringFlag{
-				Name:  "evaluation",
-				Usage: "regenerate the tables of this `DOCUMENT`, and make no page",
-			},
-			&cli.BoolFlag{
-				Name: "json",
-				Usage: "print one JSON object: the files, and a summary of each scenario and " +
-					"variant",
-			},
+			stringFlag("output", "", "`DIR` for the report (default: report in RUNDIR)", "o"),
+			boolFlag("every-run", "draw all runs instead of each variant's run with the median "+
+				"time"),
+			stringFlag("evaluation", "", "regenerate the tables of this `DOCUMENT`, and make no "+
+				"page"),
+			boolFlag("json", "print one JSON object: the files, and a summary of each scenario "+
+				"and variant"),
 		},
 		Action: testbedReport,
 	}

@@ -27,31 +27,19 @@ func testbedRunCommand() *cli.Command {
 			"some of the runs already, only the missing ones are made. Use an idle machine: if " +
 			"the machine and not a link is the limit, the run is marked CPU-bound.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "list", Usage: "list the scenarios, and how long each takes"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "run `DIR`"},
-			&cli.IntFlag{
-				Name:  "runs",
-				Usage: "run each variant `N` times (default: what the scenario says)",
-			},
+			boolFlag("list", "list the scenarios, and how long each takes"),
+			stringFlag("output", "", "run `DIR`", "o"),
+			intFlag("runs", 0, "run each variant `N` times (default: what the scenario says)"),
 			&cli.FloatFlag{
 				Name:  "scale",
 				Value: 1,
 				Usage: "scale data and times by this `FACTOR` of at most 1, for a quick look",
 			},
-			&cli.BoolFlag{
-				Name: "smoke",
-				Usage: "only check that everything works: one run of a few variants with little " +
-					"data",
-			},
-			&cli.StringSliceFlag{
-				Name:  "variant",
-				Usage: "run only the variants of this `NAME` (repeatable)",
-			},
+			boolFlag("smoke", "only check that everything works: one run of a few variants with "+
+				"little data"),
+			listFlag("variant", "run only the variants of this `NAME` (repeatable)"),
 			scionBinFlag(),
-			&cli.BoolFlag{
-				Name:  "json",
-				Usage: "print one JSON object for each scenario and variant",
-			},
+			boolFlag("json", "print one JSON object for each scenario and variant"),
 		},
 		Action: endOnHangup(testbedRun),
 	}

@@ -29,9 +29,9 @@ func testbedSoakCommand() *cli.Command {
 				Value: 2,
 				Usage: "cause faults for `M` minutes; start and end take about one minute more",
 			},
-			&cli.BoolFlag{Name: "plan", Usage: "print the plan of faults and downloads, and exit"},
+			boolFlag("plan", "print the plan of faults and downloads, and exit"),
 			scionBinFlag(),
-			&cli.BoolFlag{Name: "json", Usage: "print the result, or the plan, as one JSON object"},
+			boolFlag("json", "print the result, or the plan, as one JSON object"),
 		},
 		Action: testbedSoak,
 	}

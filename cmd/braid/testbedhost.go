@@ -18,8 +18,8 @@ func testbedHostCommand() *cli.Command {
 		Usage:     "run a command in a network namespace that a testbed has made",
 		ArgsUsage: "COMMAND [ARG...]",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "address", Usage: "IPv4 `ADDRESS/BITS` of the host"},
-			&cli.IntFlag{Name: "mtu", Usage: "`BYTES` of an IP packet"},
+			stringFlag("address", "", "IPv4 `ADDRESS/BITS` of the host"),
+			intFlag("mtu", 0, "`BYTES` of an IP packet"),
 		},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			p, err := netip.ParsePrefix(cmd.String("address"))
