@@ -31,6 +31,7 @@ var wants = [scionnet.Families]string{"n4", "n6", "s4", "s6"}
 // of both kinds in other ASes, so both families of SCION are one network.
 type Network uint8
 
+// The networks.
 const (
 	OverIP4 Network = iota
 	OverIP6

@@ -213,6 +213,7 @@ type Status struct {
 	Stats
 }
 
+// Status returns the state of each node.
 func (s *Server) Status() (out []Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

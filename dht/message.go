@@ -12,6 +12,7 @@ import (
 	"braid/units/bencoding"
 )
 
+// Contact is a node's ID and address.
 type Contact struct {
 	ID   ID
 	Addr Addr
@@ -19,6 +20,7 @@ type Contact struct {
 
 func (c Contact) group() group { return groupOf(c.Addr) }
 
+// Method of a query.
 type Method string
 
 // The methods of BEP 5 and BEP 44.
@@ -71,6 +73,7 @@ type Message struct {
 	Seen               Addr  // the address at which the sender of an answer sees us (BEP 42)
 }
 
+// IsQuery reports whether the message asks something.
 func (m *Message) IsQuery() bool { return m.Query != "" }
 
 type (
@@ -134,6 +137,7 @@ func flag(b bool) int {
 	return 0
 }
 
+// Encode returns the bytes of the message.
 func (m *Message) Encode() []byte {
 	w := wireMessage{T: m.T, V: m.Version, RO: flag(m.ReadOnly)}
 	switch {

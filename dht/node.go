@@ -29,6 +29,7 @@ import (
 	"braid/scionnet"
 )
 
+// Config describes a node.
 type Config struct {
 	Network Network
 	// Addr is where others see the node. A zero one is learned from answers (BEP 42).
@@ -40,6 +41,7 @@ type Config struct {
 	Rand *rand.Rand
 }
 
+// Packet is a message to send.
 type Packet struct {
 	To      Addr
 	Message *Message
@@ -64,6 +66,7 @@ type Out struct {
 	Events  []Event
 }
 
+// Stats count what a node does.
 type Stats struct {
 	Queries  int // received
 	Answers  int // received in time
@@ -163,6 +166,7 @@ func Join(nodes ...*Node) {
 	}
 }
 
+// Contacts returns the nodes in the table.
 func (n *Node) Contacts() []Contact { return n.table.contacts() }
 
 // jitter is d, give or take a quarter, so that nodes that start together do not stay in step.
@@ -235,6 +239,7 @@ func (n *Node) want() []scionnet.Family {
 	return []scionnet.Family{scionnet.Family(n.cfg.Network)}
 }
 
+// Receive handles a message.
 func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 	if !n.inNetwork(from.Addr) || m.ID == n.id && m.Code == 0 {
 		return Out{}

@@ -40,6 +40,7 @@ type State struct {
 	Nodes []Contact `json:"nodes"`
 }
 
+// ServerConfig describes a server.
 type ServerConfig struct {
 	Sockets []Socket
 	// States are those that State has returned in the last run, for any of the networks.
@@ -124,6 +125,7 @@ func newRand() *rand.Rand {
 	return rand.New(rand.NewChaCha8(seed))
 }
 
+// Close ends the server.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	again := s.closed

@@ -21,11 +21,13 @@ type Addr struct {
 
 var _ net.Addr = Addr{}
 
+// IPAddr is an address on IP.
 func IPAddr(a netip.AddrPort) Addr { return Addr{Host: a.Addr().Unmap(), Port: a.Port()} }
 
 // AddrPort is the address without its AS.
 func (a Addr) AddrPort() netip.AddrPort { return netip.AddrPortFrom(a.Host, a.Port) }
 
+// IsSCION reports whether the address is one on SCION.
 func (a Addr) IsSCION() bool { return a.IA != 0 }
 
 // Dialable reports whether somebody can be at the address: it names a single host, in an AS or on
@@ -36,6 +38,7 @@ func (a Addr) Dialable() bool {
 	return single && a.Port != 0 && (a.IA == 0 || a.IA.ISD() != 0 && a.IA.AS() != 0)
 }
 
+// Network implements net.Addr.
 func (a Addr) Network() string {
 	if !a.IsSCION() {
 		return "udp"
@@ -144,6 +147,7 @@ func parseHost(ia, host string) (Addr, error) {
 // Family is a form of compact addresses, as trackers and the DHT send them.
 type Family uint8
 
+// The families.
 const (
 	IP4    Family = iota // host and port, 6 bytes (BEP 23)
 	IP6                  // 18 bytes (BEP 7)
@@ -155,6 +159,7 @@ const (
 // Size is that of a compact address in bytes.
 func (f Family) Size() int { return [...]int{4 + 2, 16 + 2, 8 + 4 + 2, 8 + 16 + 2}[f] }
 
+// Family of the address.
 func (a Addr) Family() Family {
 	f := IP4
 	if a.Host.Is6() {

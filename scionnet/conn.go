@@ -22,11 +22,13 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
+// LocalAddr is the endpoint's address.
 func (c *Conn) LocalAddr() net.Addr { return c.endpoint.addr }
 
 // RemoteAddr is the peer's address, without the path.
 func (c *Conn) RemoteAddr() net.Addr { return c.route.remote }
 
+// RemoteSCION is the peer's address.
 func (c *Conn) RemoteSCION() Addr { return c.route.remote }
 
 // Proven tells whether the peer's ISD-AS is proven: whether packets travel between us and the peer

@@ -116,4 +116,5 @@ func (d *Datagrams) Receive(b []byte) (n int, from net.Addr, err error) { return
 // SetReadDeadline sets the deadline for Receive; the error is os.ErrDeadlineExceeded.
 func (d *Datagrams) SetReadDeadline(t time.Time) error { return d.conn.SetReadDeadline(t) }
 
+// Close frees the port.
 func (d *Datagrams) Close() error { return d.conn.Close() }

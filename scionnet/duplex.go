@@ -115,6 +115,7 @@ func (c *duplex) Stats() Stats {
 	}
 }
 
+// Read reads data from the peer.
 func (c *duplex) Read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -203,8 +204,10 @@ func plainError(err error) error {
 // os.ErrDeadlineExceeded.
 func (c *duplex) SetDeadline(t time.Time) error { return c.stream.SetDeadline(t) }
 
+// SetReadDeadline sets the deadline for Read.
 func (c *duplex) SetReadDeadline(t time.Time) error { return c.stream.SetReadDeadline(t) }
 
+// SetWriteDeadline sets the deadline for Write.
 func (c *duplex) SetWriteDeadline(t time.Time) error { return c.stream.SetWriteDeadline(t) }
 
 // Close closes the connection for the application at once. Written data is still delivered in the

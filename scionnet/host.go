@@ -180,6 +180,7 @@ func (h *Host) defaultIP(ctx context.Context) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
+// IA is the AS of the host.
 func (h *Host) IA() pathsel.IA { return h.ia }
 
 // LocalIP is the address from which packets are sent.

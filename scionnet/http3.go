@@ -126,6 +126,7 @@ func (p *HTTP) admit(ctx context.Context, info *quic.ClientInfo) (context.Contex
 	return context.WithValue(ctx, clientKey{}, g), nil
 }
 
+// Addr is the address of the port.
 func (p *HTTP) Addr() Addr { return p.packets.mapper().public(p.addr) }
 
 // Close ends all connections and frees the port.

@@ -148,6 +148,7 @@ func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
 	return &Identity{key: key, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}, nil
 }
 
+// Key is the public key.
 func (id *Identity) Key() PeerKey { return PeerKey(id.key.Public().(ed25519.PublicKey)) }
 
 // TLS is the configuration for both ends of a connection: TLS 1.3, our certificate, and any peer

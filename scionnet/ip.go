@@ -45,6 +45,7 @@ var _ net.Conn = (*IPConn)(nil)
 // section 5), less the headers. Path MTU discovery raises it.
 const ipPacket = 1232
 
+// ListenIP opens a UDP port.
 func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
 	at := &net.UDPAddr{Port: int(cfg.Listen.Port())} // no IP: every address of both families that the machine has
 	if a := cfg.Listen.Addr(); a.IsValid() && a != netip.IPv6Unspecified() {
@@ -140,6 +141,7 @@ func (e *IPEndpoint) greet(ctx context.Context, qc *quic.Conn, _ *admission, han
 	return e.connection(qc, handshake, func() (*quic.Stream, error) { return qc.AcceptStream(ctx) })
 }
 
+// LocalAddr is the endpoint's address.
 func (c *IPConn) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(c.local) }
 
 // RemoteAddr is the peer's address when the connection was made.

@@ -28,6 +28,7 @@ const (
 	PathUnknown PathStatus = "unknown" // not probed: the path is no longer known
 )
 
+// Probe is the result of probing one path.
 type Probe struct {
 	Status PathStatus
 	RTT    time.Duration // if alive

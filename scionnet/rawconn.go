@@ -75,6 +75,7 @@ func (c *rawConn) writePacket(p *snet.Packet, to netip.AddrPort) error {
 
 func (c *rawConn) mapper() *mapper { return c.nat }
 
+// Close frees the port.
 func (c *rawConn) Close() error {
 	err := c.UDPConn.Close()
 	c.nat.close()

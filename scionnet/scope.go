@@ -16,6 +16,7 @@ import (
 // own scope or a wider one.
 type Scope uint8
 
+// Scopes, nearest first.
 const (
 	ScopeLoopback  Scope = iota // this machine
 	ScopeLinkLocal              // the same link, which includes a cloud's metadata service at 169.254.169.254

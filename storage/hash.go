@@ -198,6 +198,7 @@ const (
 	FileSkipped FileState = "skipped" // not wanted, and not looked at
 )
 
+// FileReport is the result of checking one file.
 type FileReport struct {
 	File
 	State FileState `json:"state"`
@@ -212,6 +213,7 @@ type FileReport struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Report is the result of checking a torrent's data.
 type Report struct {
 	Files []FileReport
 	// Good[i] tells whether piece i is right.
@@ -230,6 +232,7 @@ func (r Report) Complete() bool {
 	return true
 }
 
+// GoodPieces counts the pieces that are right.
 func (r Report) GoodPieces() int {
 	n := 0
 	for _, g := range r.Good {

@@ -40,6 +40,7 @@ const recordDir = ".braid"
 // partSuffix marks an incomplete file.
 const partSuffix = ".part"
 
+// File is one file of a torrent.
 type File struct {
 	// Path below the data directory, with slashes: the torrent's name, then for a torrent of
 	// several files the directories and the name of the file.
@@ -62,6 +63,7 @@ type Layout struct {
 	hashes      []byte
 }
 
+// Pieces is the number of pieces.
 func (l Layout) Pieces() int {
 	if l.PieceLength == 0 {
 		return 0

@@ -26,6 +26,7 @@ const (
 	KindBolt Kind = "bolt" // the pieces of each torrent in a bbolt database, to be exported or served from there
 )
 
+// ParseKind reads the name of a backend.
 func ParseKind(s string) (Kind, error) {
 	switch k := Kind(s); k {
 	case KindFile, KindMmap, KindBolt:

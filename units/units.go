@@ -180,6 +180,7 @@ func ParseDuration(s string) (time.Duration, error) {
 // Duration is a [time.Duration] in a file, written like 30m.
 type Duration time.Duration
 
+// D is the duration.
 func (d Duration) D() time.Duration { return time.Duration(d) }
 
 func (d Duration) String() string { return time.Duration(d).String() }

@@ -14,6 +14,7 @@ import (
 	"braid/pathsel"
 )
 
+// Config describes a run.
 type Config struct {
 	Nodes, ASes int
 	// RTT is the mean round trip between two nodes; pairs have 0.5 to 1.5 times that.
@@ -41,6 +42,7 @@ func Default(nodes int) Config {
 	}
 }
 
+// Result of a run.
 type Result struct {
 	Nodes    int     `json:"nodes"`
 	Searches int     `json:"searches"`

@@ -45,6 +45,7 @@ func Listen(l net.Listener, most int) net.Listener {
 	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}, hosts: map[string]int{}}
 }
 
+// Accept implements net.Listener.
 func (c *crowd) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()

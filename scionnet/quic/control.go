@@ -17,6 +17,7 @@ type Group struct {
 	group *congestion.Group
 }
 
+// NewGroup returns an empty group.
 func NewGroup() *Group { return &Group{group: congestion.NewGroup()} }
 
 // Controller is the congestion controller of one connection. QUIC calls it from the connection's
@@ -40,6 +41,7 @@ const (
 	left // the connection has ended
 )
 
+// NewController returns the controller of a new connection.
 func NewController(c congestion.Config, g *Group) *Controller {
 	return &Controller{group: g, flow: congestion.New(c)}
 }
@@ -61,6 +63,7 @@ func (k *Controller) Announce(rate float64) {
 	k.flow.Announce(rate)
 }
 
+// Snapshot is the state of the controller.
 func (k *Controller) Snapshot() congestion.Snapshot {
 	k.mu.Lock()
 	defer k.mu.Unlock()

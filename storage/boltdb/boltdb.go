@@ -123,4 +123,5 @@ func (d *DB) Close() error {
 	return d.guard(d.db.Close)
 }
 
+// Path is the name of the file.
 func (d *DB) Path() string { return d.file.Name() }

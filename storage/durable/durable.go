@@ -27,6 +27,7 @@ type System interface {
 	Sync(f *os.File) error
 }
 
+// OS is the operating system.
 type OS struct{}
 
 func (OS) Write(f *os.File, b []byte, off int64) (int, error) { return f.WriteAt(b, off) }

@@ -42,6 +42,7 @@ type Progress struct {
 	Partial bool
 }
 
+// Config describes an announcer.
 type Config struct {
 	InfoHash wire.InfoHash
 	PeerID   wire.PeerID

@@ -28,6 +28,7 @@ type WebRTC interface {
 	Answer(ctx context.Context, from wire.PeerID, offer string) (answer string, err error)
 }
 
+// Offer is an offer that was made.
 type Offer interface {
 	SDP() string
 	// Answered takes the answer of a peer.

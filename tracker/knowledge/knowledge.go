@@ -290,6 +290,7 @@ func (b *Base) Refresh(now time.Time) {
 	}
 }
 
+// Sizes are the sizes of a Base.
 type Sizes struct {
 	Pairs int `json:"pairs"` // of ASes; each direction counts
 	Paths int `json:"paths"`

@@ -146,6 +146,7 @@ func (cfg Config) String() string {
 	return out.String()
 }
 
+// Limits are the limits of the store.
 func (cfg Config) Limits() swarm.Limits {
 	return swarm.Limits{
 		Lifetime: cfg.Lifetime.D(), Members: cfg.MaxPeers,

@@ -140,6 +140,7 @@ type PathStats struct {
 	PassedOver uint64 `json:"passed_over"`
 }
 
+// Stats are the current numbers.
 func (s *Server) Stats(ctx context.Context) (Stats, error) {
 	t, err := s.store.Totals(ctx)
 	m := s.metrics

@@ -384,10 +384,12 @@ func (d *Durable) sayAlive() error {
 	return d.journal.Append(alive())
 }
 
+// Sweep implements Store.
 func (d *Durable) Sweep(ctx context.Context) error {
 	return errors.Join(d.Memory.Sweep(ctx), d.sayAlive())
 }
 
+// Close implements Store.
 func (d *Durable) Close() error { return d.close() }
 
 func (d *Durable) end() error {
@@ -407,6 +409,7 @@ const (
 	noteMagic = "braid note 1\n"
 )
 
+// Keep implements Keeper.
 func (d *Durable) Keep(_ context.Context, note []byte, _ time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -419,6 +422,7 @@ func (d *Durable) Keep(_ context.Context, note []byte, _ time.Duration) error {
 	return nil
 }
 
+// Kept implements Keeper.
 func (d *Durable) Kept(context.Context) ([][]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -44,6 +44,7 @@ type memberKey struct {
 
 var _ Store = (*Memory)(nil)
 
+// NewMemory is an empty memory.
 func NewMemory(l Limits) *Memory {
 	m := &Memory{limits: l.withDefaults(), seed: maphash.MakeSeed(), epoch: time.Now(), census: &census{}}
 	for i := range m.parts {
@@ -56,6 +57,7 @@ func (m *Memory) shard(h wire.InfoHash) *shard { return &m.parts[h[0]%shards] }
 
 func (m *Memory) now() uint32 { return uint32(time.Since(m.epoch) / time.Second) }
 
+// Announce implements Store.
 func (m *Memory) Announce(_ context.Context, v Visit) (View, error) {
 	out := m.announce(&v)
 	if out.Refused == ErrFull && m.evict(&v) { //nolint:errorlint // it is not wrapped
@@ -201,6 +203,7 @@ func (s *shard) dirtyTable(h wire.InfoHash) {
 	}
 }
 
+// Scrape implements Store.
 func (m *Memory) Scrape(_ context.Context, hashes []wire.InfoHash) ([]wire.Counts, error) {
 	out := make([]wire.Counts, len(hashes))
 	for i, h := range hashes {
@@ -241,6 +244,7 @@ func (m *Memory) Sweep(ctx context.Context) error {
 	return nil
 }
 
+// Totals implements Store.
 func (m *Memory) Totals(context.Context) (Totals, error) {
 	var out Totals
 	by := [kinds]*int{&out.IPv4, &out.IPv6, &out.SCION}
@@ -262,4 +266,5 @@ func (m *Memory) Totals(context.Context) (Totals, error) {
 	return out, nil
 }
 
+// Close implements Store.
 func (m *Memory) Close() error { return nil }

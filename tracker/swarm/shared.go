@@ -69,6 +69,7 @@ var (
 
 var _ Waiter = (*Shared)(nil)
 
+// Waits implements Waiter.
 func (*Shared) Waits() {}
 
 // OpenShared connects to the server at redis://[user:password@]host:port/database, or rediss://
@@ -261,6 +262,7 @@ func (s *Shared) lifetime() string {
 	return strconv.FormatInt(int64(s.limits.Lifetime/time.Second), 10)
 }
 
+// Announce implements Store.
 func (s *Shared) Announce(ctx context.Context, v Visit) (View, error) {
 	var out View
 	err := s.try(ctx, func(ctx context.Context) error {
@@ -324,6 +326,7 @@ func countsOf(h wire.InfoHash, complete, incomplete, partial, downloaded int64) 
 	}
 }
 
+// Scrape implements Store.
 func (s *Shared) Scrape(ctx context.Context, hashes []wire.InfoHash) ([]wire.Counts, error) {
 	var out []wire.Counts
 	err := s.try(ctx, func(ctx context.Context) error {
@@ -412,6 +415,7 @@ func (s *Shared) sweepOne(ctx context.Context, h wire.InfoHash) error {
 	return nil
 }
 
+// Totals implements Store.
 func (s *Shared) Totals(ctx context.Context) (Totals, error) {
 	var out Totals
 	err := s.try(ctx, func(ctx context.Context) error {

@@ -36,6 +36,7 @@ func (s *Shared) aside(ctx context.Context, f func(context.Context) error) error
 	return f(ctx)
 }
 
+// Keep implements Keeper.
 func (s *Shared) Keep(ctx context.Context, note []byte, life time.Duration) error {
 	if len(note) > MaxNote {
 		return fmt.Errorf("a note of %d bytes, more than %d", len(note), MaxNote)

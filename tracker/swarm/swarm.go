@@ -91,8 +91,10 @@ const kinds = 3
 // hosts on SCION are in the same network.
 func kindOf(a wire.Addr) int { return min(int(a.Family()), kinds-1) }
 
+// NetworkOf is the network of an address.
 func NetworkOf(a wire.Addr) Networks { return 1 << kindOf(a) }
 
+// View is the answer to a Visit.
 type View struct {
 	Counts  wire.Counts
 	Peers   []wire.Peer

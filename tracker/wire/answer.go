@@ -106,6 +106,7 @@ func (a *Answer) appendDicts(b []byte, noID, scion bool) []byte {
 	return append(b, 'e')
 }
 
+// Append writes the refusal.
 func (f *Failure) Append(b []byte) []byte {
 	b = appendText(append(b, 'd'), "failure reason", f.Reason)
 	switch {

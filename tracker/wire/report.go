@@ -212,6 +212,7 @@ var orderNames = [...]string{"random", "nearest", "mixed"}
 
 func (o Order) String() string { return orderNames[o] }
 
+// ParseOrder reads the name of an order.
 func ParseOrder(s string) (Order, error) {
 	i := slices.Index(orderNames[:], s)
 	if i < 0 {

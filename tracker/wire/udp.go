@@ -40,6 +40,7 @@ func MaxUDPPeers(v6 bool) int {
 	return (MaxUDP - 20) / 6
 }
 
+// UDPRequest is a packet to a tracker.
 type UDPRequest struct {
 	Action      Action
 	Connection  uint64 // ID of the connection; 0 in Connect
@@ -133,6 +134,7 @@ func (r *UDPRequest) parseOptions(b []byte) error {
 	return nil
 }
 
+// Append writes the packet.
 func (r *UDPRequest) Append(b []byte) []byte {
 	be := binary.BigEndian
 	connection := r.Connection
@@ -167,6 +169,7 @@ func appendHeader(b []byte, a Action, transaction uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, uint32(a)), transaction)
 }
 
+// AppendConnectUDP writes the answer to a Connect.
 func AppendConnectUDP(b []byte, transaction uint32, connection uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendHeader(b, Connect, transaction), connection)
 }
@@ -198,10 +201,12 @@ func AppendScrapeUDP(b []byte, transaction uint32, counts []Counts) []byte {
 	return b
 }
 
+// AppendUDP writes the refusal.
 func (f *Failure) AppendUDP(b []byte, transaction uint32) []byte {
 	return append(appendHeader(b, ErrorUDP, transaction), f.Reason...)
 }
 
+// UDPAnswer is a packet from a tracker.
 type UDPAnswer struct {
 	Action      Action
 	Transaction uint32

@@ -19,6 +19,7 @@ import (
 	"braid/scionnet"
 )
 
+// InfoHash names a torrent.
 type InfoHash [20]byte
 
 // PeerID is the name that a peer chose for itself.
@@ -144,6 +145,7 @@ func (a *Announce) Identity() uint64 {
 // Seed reports whether the peer has everything.
 func (a *Announce) Seed() bool { return a.Left == 0 }
 
+// Answer to an announce.
 type Answer struct {
 	// Interval is the usual time until the next announce, MinInterval the shortest. Both are whole
 	// seconds on the wire.
