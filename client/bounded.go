@@ -2,9 +2,8 @@ package client
 
 import "slices"
 
-// bounded is a map with a limited number of entries. One more makes it forget the entry that came
-// first.
-// The zero value, with most set, is empty.
+// bounded is a map with at most most entries. A further entry replaces the oldest one. The zero
+// value, with most set, is empty.
 type bounded[K comparable, V any] struct {
 	most  int
 	m     map[K]V

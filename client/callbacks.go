@@ -99,9 +99,9 @@ func (c *common) fetchingOf(p *torrent.PeerConn) *metadata {
 	return nil
 }
 
-// extendedHandshake takes what a peer says of itself (BEP 10). It makes the engine believe that the
-// peer accepts one outstanding request less than it says (reqq): Transmission before 4.0 rejects
-// the last one, ten seconds later.
+// extendedHandshake reads a peer's extended handshake (BEP 10). It lowers reqq, the number of
+// outstanding requests that the peer accepts, by one before the engine sees it. Transmission before
+// 4.0 rejects the last of them, ten seconds later.
 func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) {
 	if m.Reqq > 1 {
 		m.Reqq--

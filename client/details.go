@@ -149,8 +149,8 @@ func (t *Transfer) Refused() (out []RefusedPath) {
 	return out
 }
 
-// Deliverers returns peers that have delivered data and can be dialled again, at most the given
-// number; after Close, none.
+// Deliverers returns at most that number of peers that have delivered data and can be dialled again.
+// After Close, it returns none.
 func (t *Transfer) Deliverers(most int) (out []Peer) {
 	t.do(func() { out = t.peers.deliverers(most) })
 	return out

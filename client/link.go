@@ -166,9 +166,10 @@ const (
 	// have it: a round trip between continents, and the time of a block on the link. With less,
 	// blocks that are on their way would arrive twice.
 	stealGrace = 300 * time.Millisecond
-	// scarceGrace is for swarms that wait for pieces that nobody has yet. Connections are idle all
-	// the time there, not only at the end. With stealGrace, they took requests for blocks that were
-	// on their way: a fifth of the data came twice, and on slow links all of it came later.
+	// scarceGrace replaces stealGrace while no connected peer has the missing pieces. Then
+	// connections are often idle, not only at the end. With stealGrace, they requested blocks that
+	// were already on their way: a fifth of the data came twice, and slow links delivered all of it
+	// later.
 	scarceGrace = 2 * time.Second
 )
 

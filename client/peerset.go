@@ -332,7 +332,7 @@ func (a acquaintance) standing() int {
 	return 2 + a.failures
 }
 
-// choosePeers says which peers to dial, up to that number, and which to forget. Peers of better
+// choosePeers says which peers to dial, at most most, and which to forget. Peers of better
 // standing come first. Among peers of the same standing, every network gets one peer before any
 // network gets a second, and within a network every host. Among what is left, peers that are
 // dialled already come first, and then those that were named first.

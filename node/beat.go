@@ -273,8 +273,8 @@ func (t *Torrent) loseTurn() {
 	t.changed("queued")
 }
 
-// Reorder changes the order of the queue by a function, and keeps it. The function returns the
-// torrents in their new order, and those that it has moved.
+// Reorder changes the order of the queue and saves it. order gets the torrents in their present
+// order. It returns them in the new order, and the torrents that it has moved.
 func (n *Node) Reorder(order func(queue []*Torrent) (next, moved []*Torrent)) error {
 	n.mu.Lock()
 	next, moved := order(slices.Clone(n.torrents))

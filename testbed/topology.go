@@ -22,8 +22,8 @@ func (t Topology) LinkAt(at pathsel.Interface) int {
 	})
 }
 
-// Validate returns an error for what no topology file can describe: too many ASes or links, or a
-// link that cannot be emulated.
+// Validate returns an error if the topology has too many ASes or links, or a link that cannot be
+// emulated. No topology from a file has these faults.
 func (t Topology) Validate() error {
 	if len(t.ASes) > maxASes || len(t.Links) > maxLinks {
 		return fmt.Errorf("topology %s has %d ASes and %d links: at most %d and %d",

@@ -11,11 +11,12 @@ import (
 	"braid/tracker/wire"
 )
 
-// Fellows are other gateways for the same torrents. While clients of a gateway use a torrent, the
-// gateway asks the trackers of its fellows for this torrent, again and again. This makes the
-// fellows join the torrent. Their answers name their addresses. The gateway names these addresses
-// to its clients as long as the fellow answers. A fellow that joins for this reason does not ask
-// its own fellows. Otherwise two gateways would keep each other in a torrent that nobody uses.
+// Fellows are other gateways for the same torrents. While a client uses a torrent, the gateway keeps
+// announcing it to the fellows' trackers. Each fellow then joins the torrent and answers with its
+// own addresses. The gateway gives these addresses to its clients while the fellow answers.
+//
+// A fellow that joins for another gateway does not ask its own fellows. Otherwise two gateways would
+// keep each other in a torrent that nobody uses.
 
 const (
 	// pulse is the time between two questions to a fellow. They show whether it is alive. The first

@@ -35,8 +35,8 @@ func (c *calendar) soon(h Hash, now time.Time) {
 // drop removes a torrent.
 func (c *calendar) drop(h Hash) { delete(c.due, h) }
 
-// take returns the torrents for a message to send now: the due ones that have waited longest. It
-// returns none if no message is due.
+// take returns the torrents to name in a message now. These are the due torrents that have waited
+// longest. If no message is due, take returns none.
 func (c *calendar) take(now time.Time) (out []Hash) {
 	if now.Before(c.next) {
 		return nil

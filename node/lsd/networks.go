@@ -58,9 +58,10 @@ func (l link) ours(a netip.Addr) bool {
 }
 
 // choose returns the networks on which to announce. listening are the addresses at which peers are
-// accepted; addresses on IP have a zero IA. If some are on IP, choose returns only links with one
-// of them, and the loopback interface only if an address names it. Otherwise it returns all other
-// links, so that we find peers to dial.
+// accepted; addresses on IP have a zero IA.
+//
+// If listening names hosts on IP, choose returns their links only. Otherwise it returns all links, so
+// that we find peers to dial. It returns the loopback interface only if an address is on it.
 func choose(links []link, listening []scionnet.Addr) (out []network) {
 	named := slices.ContainsFunc(listening, func(a scionnet.Addr) bool {
 		return !a.Host.IsUnspecified() && a.IA == 0

@@ -26,7 +26,8 @@ const (
 	minSample = 10 * time.Millisecond
 )
 
-// check returns an error for a scenario that cannot be run, and applies its links to the topology.
+// check returns an error if the scenario cannot be run. It also applies the scenario's links to the
+// topology.
 func (s *Scenario) check() error {
 	wrong := func(key, format string, args ...any) error {
 		return onLine(s.lines.of(key), key+": "+format, args...)
