@@ -154,6 +154,10 @@ func TestMap(t *testing.T) {
 	b.Type(kb.Enter)
 	b.Until(`document.querySelector("dialog[open] h2")?.textContent === "` + port + `"`)
 	b.Until(`document.querySelectorAll(".preview .stays").length > 0 && document.querySelectorAll(".preview .goes").length === 0`)
+	b.Repeat(kb.Enter)
+	if !chromium.Get[bool](b, `Boolean(document.querySelector("dialog[open]"))`) {
+		t.Fatal("the key that opened the dialog has closed it, because it was held")
+	}
 	b.Click(`dialog input[value=forbid]`)
 	b.Until(`document.querySelectorAll(".preview .goes").length > 0`)
 	b.Shot("policy")

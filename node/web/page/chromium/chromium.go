@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
@@ -186,7 +187,21 @@ func (b *Tab) Click(selector string) {
 // chromedp/kb.
 func (b *Tab) Type(text string) {
 	b.t.Helper()
-	b.do(chromedp.KeyEvent(text))
+	b.do(chromedp.KeyEvent(text, asKeyboard))
+}
+
+// Repeat is a key that is held: it is pressed once more without having been released.
+func (b *Tab) Repeat(key string) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(key, asKeyboard, func(k *input.DispatchKeyEventParams) { k.AutoRepeat = new(true) }))
+}
+
+// asKeyboard makes an event one of a real keyboard: only after such a one the browser drops the
+// character of a key that the page has handled, which otherwise goes to a dialog that the key opened.
+func asKeyboard(k *input.DispatchKeyEventParams) {
+	if k.Type == input.DispatchKeyEventTypeKeyDown {
+		k.Type = input.DispatchKeyEventTypeRawKeyDown
+	}
 }
 
 // Upload gives files to a file input.

@@ -24,6 +24,8 @@ export function dialog(title, body, buttons) {
   const form = el("form", { method: "dialog" }, heading, ...body, el("div", { class: "buttons" }, ...buttons));
   const box = el("dialog", { "aria-labelledby": "dialog-title" }, form);
   document.body.append(box);
+  // The key that opened the window may still be held. It is no answer.
+  box.addEventListener("keydown", (e) => e.repeat && e.key === "Enter" && e.preventDefault());
   box.showModal();
   return new Promise((resolve) =>
     box.addEventListener("close", () => {
