@@ -71,6 +71,34 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
+// Members with different round trips fill a short queue with their probes, and give way to each
+// other. They use the link nearly as one flow does, which has 0.99 of it.
+func TestSiblingsShortQueue(t *testing.T) {
+	const d = 17 * time.Second
+	runs := seeds(20)
+	for _, n := range []int{2, 3} {
+		used := 0.0
+		for seed := range uint64(runs) {
+			s, g := newSim(seed), NewGroup()
+			w := &wire{rate: 10 * mbit, delay: 5 * ms, queue: 50 * ms, jitter: 300 * time.Microsecond}
+			for i := range n {
+				far := time.Duration(i+1) * 5 * ms
+				f := New(Config{Seed: s.random.Uint64()})
+				g.Join(f, []Link{"common"})
+				s.flow(f, 0, w.delay+far, w, &wire{rate: 10 * mbit, delay: far, queue: 50 * ms})
+			}
+			s.run(time.Second)
+			before := w.carried
+			s.run(time.Second + d)
+			used += (w.carried - before) * 8 / w.rate / d.Seconds() / float64(runs)
+		}
+		t.Logf("%d flows: %.3f of the link", n, used)
+		if used < 0.98 && !testing.Short() {
+			t.Error("too little")
+		}
+	}
+}
+
 // What joins and leaves is forgotten.
 func TestMembers(t *testing.T) {
 	g := NewGroup()

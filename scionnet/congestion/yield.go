@@ -33,6 +33,9 @@ const (
 	// the queue, and less is delivered meanwhile. A flow that followed this down had half of its
 	// share until the next probe, also where nobody took the rest.
 	kept = 0.85
+	// regained is the part of its share that a flow with siblings takes back when the queue has gone:
+	// they all gave way to it, and it was their own unless others refused to give way lately.
+	regained = 0.98
 )
 
 // yield is how a flow gives way to others.
@@ -68,6 +71,9 @@ func (b *bbr) giveWay(limitedNow bool) {
 		y.futile, y.from = max(0, y.futile-1), 0
 	}
 	if y.active = b.standing(); !y.active {
+		if y.rounds > 0 && y.futile == 0 && b.bandwidth.limit > 0 && b.company.part < 1 && !b.queued() {
+			b.bandwidth.limit = max(b.bandwidth.limit, regained*y.share)
+		}
 		return
 	}
 	now := b.bandwidth.now()
