@@ -67,6 +67,7 @@ type gauge struct {
 	conn        engineConn
 	link        *link
 	outstanding atomic.Int64          // requests sent, neither answered nor taken back
+	grace       atomic.Int64          // ns for which a request stays with its connection: see rarest
 	unchoked    atomic.Bool           // the peer serves us
 	exchanges   [pexKinds]atomic.Bool // kinds of addresses that the peer takes in peer exchange
 	port        atomic.Uint32         // at which the peer says that it listens; 0: it does not say
@@ -161,38 +162,25 @@ func (x *gauge) drain(h *pieceLog) iter.Seq[int] {
 	}
 }
 
-const (
-	// stealGrace is how long the engine leaves a request with a connection before an idle one may
-	// have it: a round trip between continents, and the time of a block on the link. With less,
-	// blocks that are on their way would arrive twice.
-	stealGrace = 300 * time.Millisecond
-	// scarceGrace replaces stealGrace while no connected peer has the missing pieces. Then
-	// connections are often idle, not only at the end. With stealGrace, they requested blocks that
-	// were already on their way: a fifth of the data came twice, and slow links delivered all of it
-	// later.
-	scarceGrace = 2 * time.Second
-)
+// stealGrace is how long the engine leaves a request with a connection before an idle one may have
+// it, at least: a round trip between continents, and the time of a block on the link.
+const stealGrace = 300 * time.Millisecond
 
 // gauges of all connections, for the engine's callbacks. Everybody else finds a connection's gauge
 // in its link.
 type gauges struct {
 	byPeer sync.Map       // *torrent.Peer to *gauge
-	scarce atomic.Int64   // the end of scarceGrace, in Unix ns: see waits
 	grace  *time.Duration // the engine's StealRequestGrace, which it reads with its lock held
 }
 
-// waits notes that during the next d a transfer waits for pieces that no connected peer has.
-func (g *gauges) waits(d time.Duration) { g.scarce.Store(time.Now().Add(d).UnixNano()) }
-
-// count counts a request that was sent (1), or answered or taken back (-1). It also sets the
-// engine's grace, since it is called with the engine's lock.
+// count counts a request that was sent (1), or answered or taken back (-1). It is called with the
+// engine's lock, so it also sets the engine's grace: next, the engine mostly looks at the same
+// torrent.
 func (g *gauges) count(p *torrent.Peer, n int64) {
-	now := time.Now()
-	if *g.grace = stealGrace; now.UnixNano() < g.scarce.Load() {
-		*g.grace = scarceGrace
-	}
+	*g.grace = stealGrace
 	if x := g.of(p); x != nil {
-		x.counts(n, now)
+		*g.grace = max(stealGrace, time.Duration(x.grace.Load()))
+		x.counts(n, time.Now())
 	}
 }
 

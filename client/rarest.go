@@ -16,10 +16,10 @@ import (
 // them. Here each leecher breaks ties by a random order of its own, and gives the first pieces a
 // higher priority.
 type rarest struct {
-	order []int        // each piece's place among equally rare ones
-	first map[int]bool // pieces that are requested first now
-	turns int          // looks left until the next choice
-	waits bool         // there is a missing piece that no connected peer has
+	order []int         // each piece's place among equally rare ones
+	first map[int]bool  // pieces that are requested first now
+	turns int           // looks left until the next choice
+	grace time.Duration // how long a request stays with its connection
 }
 
 const (
@@ -33,6 +33,20 @@ const (
 	// are less frequent. Looking up the engine's state of a piece counts like rarestState peers.
 	rarestWork  = 100_000
 	rarestState = 4
+)
+
+// An idle connection may take a request over. In a swarm, connections are often idle: their peers
+// do not have what is missing. If they took over what was already on its way, it would arrive
+// twice. With stealGrace alone, that was up to half of the data, on lines that were full.
+const (
+	// longGrace is how long a request stays with its connection at most. It holds while there is
+	// more to request than the pieces chosen, or no connected peer has one of the missing pieces.
+	longGrace = 5 * time.Second
+	// waitGrace bounds it at the end of a download, in parts of the time that requests take at the
+	// present rate. Some peers are slower than the mean.
+	waitGrace = 2
+
+	blockLength = 16 << 10 // bytes of a request
 )
 
 func newRarest(pieces int) *rarest {
@@ -86,13 +100,14 @@ type rarestView struct {
 	pieceLength int64
 	leechers    bool    // not every peer has all pieces
 	rate        float64 // at which data comes, in bytes a second
+	outstanding int64   // requests that are not answered yet
 	states      torrent.PieceStateRuns
 	has         []func(each func(piece uint32) (more bool)) // the pieces of each connected peer
 }
 
 // plan returns the pieces that are requested first from now on, and those that no longer are.
 func (r *rarest) plan(v rarestView) (raise, lower []int) {
-	r.turns, r.waits = 1+v.pieces*(len(v.has)+rarestState)/rarestWork, false
+	r.turns, r.grace = 1+v.pieces*(len(v.has)+rarestState)/rarestWork, stealGrace
 	if !v.leechers && len(r.first) == 0 {
 		return nil, nil // seeds have everything, and data in order is easier to store
 	}
@@ -106,14 +121,21 @@ func (r *rarest) plan(v rarestView) (raise, lower []int) {
 		})
 	}
 	var missing []missingPiece
+	nowhere := false
 	for i, state := range pieceStates(v.states) {
 		if !isRight(state) {
 			missing = append(missing, missingPiece{i, peers[i], state.Partial})
-			r.waits = r.waits || peers[i] == 0
+			nowhere = nowhere || peers[i] == 0
 		}
 	}
 	ahead := rarestTime + time.Duration(r.turns)*sampleEvery
 	count := min(rarestMost, max(rarestLeast, int(v.rate*ahead.Seconds())/int(v.pieceLength)))
+	if nowhere || len(missing) > count {
+		r.grace = longGrace
+	} else if v.rate > 0 {
+		answered := float64(v.outstanding*blockLength) / v.rate * float64(time.Second)
+		r.grace = time.Duration(min(max(waitGrace*answered, float64(stealGrace)), float64(longGrace)))
+	}
 	return r.choose(missing, count)
 }
 
@@ -132,6 +154,7 @@ func (f *rarestFirst) view() rarestView {
 	for _, rows := range f.peers.connectedPeers() {
 		for _, r := range rows {
 			v.rate += r.in.rate / 8
+			v.outstanding += r.link.gauge.Load().outstanding.Load()
 		}
 		b := rows[0].link.gauge.Load().conn.Pieces()
 		v.has = append(v.has, b.Iterate)
@@ -142,7 +165,11 @@ func (f *rarestFirst) view() rarestView {
 
 // choose chooses again. With many pieces, it does so only at some of the looks.
 func (f *rarestFirst) choose() {
-	if f.isDone || f.want == nil || !f.want.plain {
+	if f.isDone || f.want == nil {
+		return
+	}
+	if !f.want.plain {
+		f.setGrace(stealGrace)
 		return
 	}
 	if f.memory == nil {
@@ -152,14 +179,18 @@ func (f *rarestFirst) choose() {
 		return
 	}
 	raise, lower := f.memory.plan(f.view())
-	if f.memory.waits {
-		f.gauges.waits(time.Duration(f.memory.turns+1) * sampleEvery)
-	}
+	f.setGrace(f.memory.grace)
 	for _, i := range raise {
 		f.torrent.SetPriority(i, torrent.PiecePriorityHigh)
 	}
 	for _, i := range lower {
 		f.torrent.SetPriority(i, torrent.PiecePriorityNormal)
+	}
+}
+
+func (f *rarestFirst) setGrace(d time.Duration) {
+	for r := range f.peers.connected() {
+		r.link.gauge.Load().grace.Store(int64(d))
 	}
 }
 

@@ -3,7 +3,6 @@ package client
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/anacrolix/torrent"
@@ -56,44 +55,49 @@ func TestRarestByChance(t *testing.T) {
 	}
 }
 
-// A request is left alone for longer while the swarm waits for pieces that nobody has.
-func TestScarcePieces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		peer := func(pieces ...uint32) func(func(uint32) bool) {
-			return slices.Values(pieces)
+// A request stays with its connection for longer while there is more to request, and as long as
+// requests take at the end.
+func TestRequestGrace(t *testing.T) {
+	peer := func(pieces ...uint32) func(func(uint32) bool) { return slices.Values(pieces) }
+	both := []func(func(uint32) bool){peer(0, 1), peer(2)}
+	missing := func(n int) torrent.PieceStateRuns { return torrent.PieceStateRuns{{Length: n}} }
+	there := torrent.PieceStateRun{Length: 2}
+	there.Ok, there.Complete = true, true
+	const second = blockLength // bytes, at the rate of the views
+	for _, c := range []struct {
+		name string
+		view rarestView
+		want time.Duration
+	}{
+		{"the last pieces, nothing is requested", rarestView{states: missing(3), has: both}, stealGrace},
+		{"four blocks a second, four requests", rarestView{states: missing(3), has: both, rate: 4 * second, outstanding: 4}, 2 * time.Second},
+		{"little is requested", rarestView{states: missing(3), has: both, rate: 100 * second, outstanding: 4}, stealGrace},
+		{"much is requested", rarestView{states: missing(3), has: both, rate: second, outstanding: 100}, longGrace},
+		{"no data comes", rarestView{states: missing(3), has: both, outstanding: 4}, stealGrace},
+		{"a piece is nowhere", rarestView{states: missing(3), has: []func(func(uint32) bool){peer(0), peer(2)}}, longGrace},
+		{"it is here", rarestView{states: append(missing(1), there), has: []func(func(uint32) bool){peer(0), peer(2)}}, stealGrace},
+		{"more pieces than are chosen", rarestView{states: missing(rarestLeast + 1), has: []func(func(uint32) bool){peer(0, 1, 2, 3, 4, 5, 6, 7, 8)}}, longGrace},
+		{"no leechers", rarestView{states: missing(rarestLeast + 1)}, stealGrace},
+	} {
+		c.view.pieces, c.view.pieceLength, c.view.leechers = rarestLeast+1, blockLength, c.name != "no leechers"
+		if c.name != "more pieces than are chosen" && c.name != "no leechers" {
+			c.view.pieces = 3
 		}
-		missing := func(n int) torrent.PieceStateRuns { return torrent.PieceStateRuns{{Length: n}} }
-		there := torrent.PieceStateRun{Length: 2}
-		there.Ok, there.Complete = true, true
-		for _, c := range []struct {
-			name  string
-			view  rarestView
-			waits bool
-		}{
-			{"each piece somewhere", rarestView{states: missing(3), has: []func(func(uint32) bool){peer(0, 1), peer(2)}}, false},
-			{"one nowhere", rarestView{states: missing(3), has: []func(func(uint32) bool){peer(0), peer(2)}}, true},
-			{"it is there", rarestView{states: append(missing(1), there), has: []func(func(uint32) bool){peer(0), peer(2)}}, false},
-			{"no leechers", rarestView{states: missing(3)}, false},
-		} {
-			c.view.pieces, c.view.pieceLength, c.view.leechers = 3, 1<<14, c.name != "no leechers"
-			r := newRarest(3)
-			if r.plan(c.view); r.waits != c.waits {
-				t.Errorf("%s: waits %t", c.name, r.waits)
-			}
+		r := newRarest(c.view.pieces)
+		if r.plan(c.view); r.grace != c.want {
+			t.Errorf("%s: %v, want %v", c.name, r.grace, c.want)
 		}
+	}
 
-		var config torrent.ClientConfig
-		g := gauges{grace: &config.StealRequestGrace}
-		grace := func() time.Duration {
-			g.count(&torrent.Peer{}, 1)
-			return config.StealRequestGrace
+	var config torrent.ClientConfig
+	g := gauges{grace: &config.StealRequestGrace}
+	swarm, other := &torrent.Peer{}, &torrent.Peer{}
+	x := &gauge{}
+	x.grace.Store(int64(time.Second))
+	g.byPeer.Store(swarm, x)
+	for p, want := range map[*torrent.Peer]time.Duration{swarm: time.Second, other: stealGrace} {
+		if g.count(p, 1); config.StealRequestGrace != want {
+			t.Errorf("grace %v, want %v", config.StealRequestGrace, want)
 		}
-		before := grace()
-		g.waits(time.Second)
-		during := grace()
-		time.Sleep(time.Second)
-		if after := grace(); before != stealGrace || during != scarceGrace || after != stealGrace {
-			t.Errorf("grace %v, %v, %v", before, during, after)
-		}
-	})
+	}
 }
