@@ -2,10 +2,10 @@ package client
 
 import "slices"
 
-// bounded is a map with at most most entries. A further entry replaces the oldest one. The zero
-// value, with most set, is empty.
+// bounded is a map with a limit. Beyond it, a new entry replaces the oldest one. The zero value,
+// with most set, is empty.
 type bounded[K comparable, V any] struct {
-	most  int
+	most  int // entries
 	m     map[K]V
 	order []K
 }

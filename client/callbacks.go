@@ -99,8 +99,8 @@ func (c *common) fetchingOf(p *torrent.PeerConn) *metadata {
 	return nil
 }
 
-// extendedHandshake reads a peer's extended handshake (BEP 10). It lowers reqq, the number of
-// outstanding requests that the peer accepts, by one before the engine sees it. Transmission before
+// extendedHandshake reads a peer's extended handshake (BEP 10). Its reqq is the number of
+// outstanding requests that the peer accepts. The engine sees one less, since Transmission before
 // 4.0 rejects the last of them, ten seconds later.
 func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) {
 	if m.Reqq > 1 {

@@ -110,7 +110,7 @@ func (p *PeerProgress) add(r *row, pieces int) {
 	p.Held = p.Held && r.link.barred
 	p.Name = cmp.Or(p.Name, printable(g.conn.Name()))
 	p.Choked = p.Choked && !g.unchoked.Load()
-	p.Outstanding += int(max(0, g.outstanding.Load()))
+	p.Outstanding += g.pending()
 	if pieces > 0 {
 		p.Have = max(p.Have, float64(g.conn.Pieces().GetCardinality())/float64(pieces))
 	}
@@ -149,8 +149,8 @@ func (t *Transfer) Refused() (out []RefusedPath) {
 	return out
 }
 
-// Deliverers returns at most that number of peers that have delivered data and can be dialled again.
-// After Close, it returns none.
+// Deliverers returns up to most peers that have delivered data and can be dialled again. After
+// Close, it returns none.
 func (t *Transfer) Deliverers(most int) (out []Peer) {
 	t.do(func() { out = t.peers.deliverers(most) })
 	return out

@@ -162,8 +162,8 @@ func (x *gauge) drain(h *pieceLog) iter.Seq[int] {
 	}
 }
 
-// stealGrace is how long the engine leaves a request with a connection before an idle one may have
-// it, at least: a round trip between continents, and the time of a block on the link.
+// stealGrace is the least time for which a request stays with its connection: a round trip between
+// continents, and the time of a block on the link. Then an idle connection may take it over.
 const stealGrace = 300 * time.Millisecond
 
 // gauges of all connections, for the engine's callbacks. Everybody else finds a connection's gauge
@@ -173,9 +173,9 @@ type gauges struct {
 	grace  *time.Duration // the engine's StealRequestGrace, which it reads with its lock held
 }
 
-// count counts a request that was sent (1), or answered or taken back (-1). It is called with the
-// engine's lock, so it also sets the engine's grace: next, the engine mostly looks at the same
-// torrent.
+// count counts a request that was sent (1), or answered or taken back (-1). The engine calls it
+// with its lock held, so count may also set the engine's grace. There is only one for all torrents,
+// but the engine usually goes on with requests of the same torrent.
 func (g *gauges) count(p *torrent.Peer, n int64) {
 	*g.grace = stealGrace
 	if x := g.of(p); x != nil {
@@ -200,6 +200,9 @@ func (x *gauge) greeted(m *pp.ExtendedHandshakeMessage) {
 		x.port.Store(uint32(m.Port))
 	}
 }
+
+// pending is the number of requests that are neither answered nor taken back.
+func (x *gauge) pending() int { return int(max(0, x.outstanding.Load())) }
 
 // counts records a request that was sent (1), or answered or taken back (-1), and tells the engine
 // the size of the next batch. The engine calls it with its lock held.

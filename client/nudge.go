@@ -54,7 +54,7 @@ func (n *nudger) nudge() {
 		}
 		can, _ := l.Filter.CanAsk()
 		switch {
-		case l.gauge.Load().outstanding.Load() > 0:
+		case l.gauge.Load().pending() > 0:
 			busy = true
 		case can:
 			idle = append(idle, l)

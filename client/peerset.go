@@ -332,7 +332,7 @@ func (a acquaintance) standing() int {
 	return 2 + a.failures
 }
 
-// choosePeers says which peers to dial, at most most, and which to forget. Peers of better
+// choosePeers chooses up to most peers to dial, and says which peers to forget. Peers of better
 // standing come first. Among peers of the same standing, every network gets one peer before any
 // network gets a second, and within a network every host. Among what is left, peers that are
 // dialled already come first, and then those that were named first.
@@ -404,7 +404,7 @@ func (s *pathState) sample(now time.Time) {
 			s.delivered = s.delivered || st.BytesReadUsefulData.Int64() > 0
 			x.Wasted = uint64(max(0, st.BytesReadData.Int64()-st.BytesReadUsefulData.Int64()))
 			x.Choked = !g.unchoked.Load()
-			x.Outstanding = int(max(0, g.outstanding.Load()))
+			x.Outstanding = g.pending()
 			c.Outstanding = x.Outstanding
 		}
 	}

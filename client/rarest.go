@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent"
+
+	"braid/pathsel"
 )
 
 // rarest chooses the pieces that are requested first if not every peer has all of them.
@@ -39,14 +41,12 @@ const (
 // do not have what is missing. If they took over what was already on its way, it would arrive
 // twice. With stealGrace alone, that was up to half of the data, on lines that were full.
 const (
-	// longGrace is how long a request stays with its connection at most. It holds while there is
-	// more to request than the pieces chosen, or no connected peer has one of the missing pieces.
+	// longGrace is the most time for which a request stays with its connection. It applies while
+	// more pieces are missing than are chosen, or while no connected peer has one of them.
 	longGrace = 5 * time.Second
-	// waitGrace bounds it at the end of a download, in parts of the time that requests take at the
-	// present rate. Some peers are slower than the mean.
+	// waitGrace applies at the end of a download. It counts in times that requests take at the
+	// present rate: some peers are slower than the mean.
 	waitGrace = 2
-
-	blockLength = 16 << 10 // bytes of a request
 )
 
 func newRarest(pieces int) *rarest {
@@ -100,7 +100,7 @@ type rarestView struct {
 	pieceLength int64
 	leechers    bool    // not every peer has all pieces
 	rate        float64 // at which data comes, in bytes a second
-	outstanding int64   // requests that are not answered yet
+	outstanding int     // requests that are not answered yet
 	states      torrent.PieceStateRuns
 	has         []func(each func(piece uint32) (more bool)) // the pieces of each connected peer
 }
@@ -133,8 +133,8 @@ func (r *rarest) plan(v rarestView) (raise, lower []int) {
 	if nowhere || len(missing) > count {
 		r.grace = longGrace
 	} else if v.rate > 0 {
-		answered := float64(v.outstanding*blockLength) / v.rate * float64(time.Second)
-		r.grace = time.Duration(min(max(waitGrace*answered, float64(stealGrace)), float64(longGrace)))
+		answered := time.Duration(v.outstanding) * min(pathsel.BlockTime(v.rate), longGrace)
+		r.grace = min(max(waitGrace*answered, stealGrace), longGrace)
 	}
 	return r.choose(missing, count)
 }
@@ -154,7 +154,7 @@ func (f *rarestFirst) view() rarestView {
 	for _, rows := range f.peers.connectedPeers() {
 		for _, r := range rows {
 			v.rate += r.in.rate / 8
-			v.outstanding += r.link.gauge.Load().outstanding.Load()
+			v.outstanding += r.link.gauge.Load().pending()
 		}
 		b := rows[0].link.gauge.Load().conn.Pieces()
 		v.has = append(v.has, b.Iterate)
@@ -165,11 +165,7 @@ func (f *rarestFirst) view() rarestView {
 
 // choose chooses again. With many pieces, it does so only at some of the looks.
 func (f *rarestFirst) choose() {
-	if f.isDone || f.want == nil {
-		return
-	}
-	if !f.want.plain {
-		f.setGrace(stealGrace)
+	if f.isDone || f.want == nil || !f.want.plain {
 		return
 	}
 	if f.memory == nil {
@@ -188,6 +184,7 @@ func (f *rarestFirst) choose() {
 	}
 }
 
+// setGrace sets how long requests stay with their connections.
 func (f *rarestFirst) setGrace(d time.Duration) {
 	for r := range f.peers.connected() {
 		r.link.gauge.Load().grace.Store(int64(d))
@@ -196,6 +193,7 @@ func (f *rarestFirst) setGrace(d time.Duration) {
 
 // forget begins anew, after the engine has lost all priorities.
 func (f *rarestFirst) forget() {
+	f.setGrace(stealGrace)
 	if f.memory != nil {
 		clear(f.memory.first)
 	}

@@ -55,34 +55,31 @@ func TestRarestByChance(t *testing.T) {
 	}
 }
 
-// A request stays with its connection for longer while there is more to request, and as long as
-// requests take at the end.
+// While there is more to request, a request stays with its connection for five seconds. At the end,
+// it stays for twice the time that requests take.
 func TestRequestGrace(t *testing.T) {
 	peer := func(pieces ...uint32) func(func(uint32) bool) { return slices.Values(pieces) }
 	both := []func(func(uint32) bool){peer(0, 1), peer(2)}
 	missing := func(n int) torrent.PieceStateRuns { return torrent.PieceStateRuns{{Length: n}} }
 	there := torrent.PieceStateRun{Length: 2}
 	there.Ok, there.Complete = true, true
-	const second = blockLength // bytes, at the rate of the views
+	const block = 16 << 10 // bytes
 	for _, c := range []struct {
 		name string
 		view rarestView
 		want time.Duration
 	}{
 		{"the last pieces, nothing is requested", rarestView{states: missing(3), has: both}, stealGrace},
-		{"four blocks a second, four requests", rarestView{states: missing(3), has: both, rate: 4 * second, outstanding: 4}, 2 * time.Second},
-		{"little is requested", rarestView{states: missing(3), has: both, rate: 100 * second, outstanding: 4}, stealGrace},
-		{"much is requested", rarestView{states: missing(3), has: both, rate: second, outstanding: 100}, longGrace},
+		{"four blocks a second, four requests", rarestView{states: missing(3), has: both, rate: 4 * block, outstanding: 4}, 2 * time.Second},
+		{"little is requested", rarestView{states: missing(3), has: both, rate: 100 * block, outstanding: 4}, stealGrace},
+		{"much is requested", rarestView{states: missing(3), has: both, rate: block, outstanding: 100}, longGrace},
 		{"no data comes", rarestView{states: missing(3), has: both, outstanding: 4}, stealGrace},
 		{"a piece is nowhere", rarestView{states: missing(3), has: []func(func(uint32) bool){peer(0), peer(2)}}, longGrace},
 		{"it is here", rarestView{states: append(missing(1), there), has: []func(func(uint32) bool){peer(0), peer(2)}}, stealGrace},
 		{"more pieces than are chosen", rarestView{states: missing(rarestLeast + 1), has: []func(func(uint32) bool){peer(0, 1, 2, 3, 4, 5, 6, 7, 8)}}, longGrace},
 		{"no leechers", rarestView{states: missing(rarestLeast + 1)}, stealGrace},
 	} {
-		c.view.pieces, c.view.pieceLength, c.view.leechers = rarestLeast+1, blockLength, c.name != "no leechers"
-		if c.name != "more pieces than are chosen" && c.name != "no leechers" {
-			c.view.pieces = 3
-		}
+		c.view.pieces, c.view.pieceLength, c.view.leechers = rarestLeast+1, block, c.name != "no leechers"
 		r := newRarest(c.view.pieces)
 		if r.plan(c.view); r.grace != c.want {
 			t.Errorf("%s: %v, want %v", c.name, r.grace, c.want)

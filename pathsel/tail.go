@@ -42,8 +42,8 @@ func (a *adaptation) timeLeft() time.Duration {
 	return long
 }
 
-// blockTime is how long a block takes at that rate in bytes per second.
-func blockTime(rate float64) time.Duration {
+// BlockTime is how long a block takes at that rate in bytes per second.
+func BlockTime(rate float64) time.Duration {
 	return time.Duration(blockSize / rate * float64(time.Second))
 }
 
@@ -61,7 +61,7 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 		if a.mem(i).Why != Late || c.Outstanding > 0 || rate == 0 || parked < tailWorth {
 			continue
 		}
-		if need := 2*c.RTT + blockTime(rate); 4*need < left {
+		if need := 2*c.RTT + BlockTime(rate); 4*need < left {
 			a.use(i, "other paths took over its requests; %.1f s are left, a block takes %.1f s",
 				left.Seconds(), need.Seconds())
 		}
@@ -71,7 +71,7 @@ func (a *adaptation) tail(p *peerView, left time.Duration) {
 		if rate.Rate == 0 || len(a.where(p, Active, Probing)) < 2 {
 			continue
 		}
-		owed := c.RTT + time.Duration(min(c.Outstanding, unstolen))*blockTime(rate.Rate)
+		owed := c.RTT + time.Duration(min(c.Outstanding, unstolen))*BlockTime(rate.Rate)
 		if owed > 2*left && owed > tailWorth {
 			a.do(i, Park, "the last of its %d requests need %.1f s, "+
 				"but the rest of the download needs %.1f s",
@@ -89,7 +89,7 @@ func (a *adaptation) finish(p *peerView, left time.Duration) {
 		if m.Why == Late || m.Why == Waste || rate == 0 {
 			continue
 		}
-		if need := 2*a.cand(i).RTT + blockTime(rate); need < left {
+		if need := 2*a.cand(i).RTT + BlockTime(rate); need < left {
 			a.use(i, "the last pieces: %.1f s left, a block takes %.1f s",
 				left.Seconds(), need.Seconds())
 		}
