@@ -466,7 +466,7 @@ func (n *Node) Remove(infoHash string, data bool) error {
 // Stats are the sums of a node.
 type Stats struct {
 	Torrents            map[State]int
-	Fetched, Sent       int64   // payload bytes since the node was opened; removed torrents count, too
+	Fetched, Sent       int64   // payload bytes since the node was opened, with those of removed torrents
 	ReadRate, WriteRate float64 // bits per second
 	Peers               int     // with a connection that carries data, counted for each torrent
 }

@@ -61,8 +61,8 @@ type Launcher struct {
 	env    []string
 }
 
-// NewLauncher starts the thread. If this process has raised its priority with RaisePriority, the
-// launched processes get the priority from before.
+// NewLauncher starts the thread. Launched processes have the priority that this process had before
+// RaisePriority.
 func NewLauncher() *Launcher {
 	l := &Launcher{starts: make(chan func()), env: append(os.Environ(), childEnvironment...)}
 	go func() {

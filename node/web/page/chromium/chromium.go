@@ -190,14 +190,15 @@ func (b *Tab) Type(text string) {
 	b.do(chromedp.KeyEvent(text, asKeyboard))
 }
 
-// Repeat is a key that is held: it is pressed once more without having been released.
+// Repeat presses a key once more that was not released, as a keyboard does while a key is held.
 func (b *Tab) Repeat(key string) {
 	b.t.Helper()
 	b.do(chromedp.KeyEvent(key, asKeyboard, func(k *input.DispatchKeyEventParams) { k.AutoRepeat = new(true) }))
 }
 
-// asKeyboard makes an event one of a real keyboard: only after such a one the browser drops the
-// character of a key that the page has handled, which otherwise goes to a dialog that the key opened.
+// asKeyboard changes the event of a pressed key to the kind that a keyboard causes. If the page
+// handles such an event, the browser drops the key's character. Otherwise the character could reach
+// a dialog that the key has opened, and close it.
 func asKeyboard(k *input.DispatchKeyEventParams) {
 	if k.Type == input.DispatchKeyEventTypeKeyDown {
 		k.Type = input.DispatchKeyEventTypeRawKeyDown
