@@ -125,6 +125,7 @@ func (b *bbr) room(rate float64) float64 {
 }
 
 func (b *bbr) onSent(now time.Duration, inflight int, appLimited bool) {
+	b.start.resume.sent(now, inflight, b.packetSize, b.minRTT.rtt)
 	if inflight == 0 && appLimited && now > b.now+b.minRTT.rtt {
 		// Restart from idle: the queue is empty, and the rate of before is the best guess. What was
 		// on its way when the flow fell silent says nothing of ambient loss.

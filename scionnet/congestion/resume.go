@@ -2,11 +2,11 @@ package congestion
 
 import "time"
 
-// A start that remembers (draft-ietf-tsvwg-careful-resume). What a path carried a minute ago is a
-// hint, not a promise: others may use it now. So the flow first sees that the round trip is the
-// remembered one, then jumps to half the rate, paced over a round trip, and goes on from there as
-// fast as what is delivered allows. If the jump loses packets, it continues at the rate that got
-// through.
+// A start that remembers (draft-ietf-tsvwg-careful-resume). What a path carried a minute ago, to us
+// or to others, is no promise: others may use it now. So the flow first sees that the round trip is
+// the remembered one. With its first data it jumps to half the rate, paced over a round trip, and
+// goes on from there as fast as what is delivered allows. If the jump loses packets, it continues at
+// the rate that got through.
 
 const (
 	jumpPart = 0.5 // of the remembered rate: a path that has halved since then takes it
@@ -19,9 +19,9 @@ const (
 // resume is what a new flow remembers.
 type resume struct {
 	rate  float64       // bytes a second; 0: nothing
-	rtt   time.Duration // then
-	jump  float64       // rate of the jump
-	until time.Duration // it ends; 0: not begun
+	rtt   time.Duration // then; 0: not known
+	jump  float64       // rate of the jump; 0: the round trip is not known yet
+	until time.Duration // the jump ends; 0: there was nothing to send yet
 }
 
 // Resume tells a new flow what the path is remembered to carry, in bytes a second, at which least
@@ -32,22 +32,42 @@ func (f *Flow) Resume(rate float64, rtt time.Duration) {
 	}
 }
 
-// check begins the jump once the round trip is the remembered one.
-func (r *resume) check(e event, packetSize int) {
-	switch {
-	case r.rate == 0 || r.until > 0 || e.rtt == 0:
-	case e.rtt < r.rtt/2 || e.rtt > 2*r.rtt: // not the path that was remembered
-		*r = resume{}
-	default:
-		r.jump = min(jumpPart*r.rate, float64(jumpPackets*packetSize)/e.rtt.Seconds())
-		// For one round trip nothing of the jump is acknowledged, and in the next it all is.
-		r.until = e.now + 2*e.rtt
+// Hint tells a new flow what others say that the path carries, in bytes a second. What it remembers
+// itself counts more. NewReno ignores it.
+func (f *Flow) Hint(rate float64) {
+	b, ok := f.algorithm.(*bbr)
+	if ok && !b.start.filled && b.start.resume.rate == 0 && rate >= minRate && rate <= maxRate {
+		b.start.resume = resume{rate: rate}
 	}
 }
 
+// check prepares the jump once the round trip is the remembered one. The flow leaves room for so
+// many others of this host that send along the same links.
+func (r *resume) check(e event, packetSize, others int) {
+	switch {
+	case r.rate == 0 || r.jump > 0 || e.rtt == 0:
+	case r.rtt > 0 && (e.rtt < r.rtt/2 || e.rtt > 2*r.rtt): // not the path that was remembered
+		*r = resume{}
+	default:
+		r.jump = min(jumpPart*r.rate/float64(1+others), float64(jumpPackets*packetSize)/e.rtt.Seconds())
+	}
+}
+
+// sent begins the jump with the first data: so much is never in flight before it. A peer may take
+// long to ask for data.
+func (r *resume) sent(now time.Duration, inflight, packetSize int, rtt time.Duration) {
+	if r.jump > 0 && r.until == 0 && inflight >= minWindow*packetSize {
+		// For one round trip nothing of the jump is acknowledged, and in the next it all is.
+		r.until = now + 2*rtt
+	}
+}
+
+// jumps says whether the jump is prepared, or not verified yet.
+func (r *resume) jumps(now time.Duration) bool { return r.jump > 0 && (r.until == 0 || now < r.until) }
+
 // floor is the least rate of a jump.
 func (r *resume) floor(now time.Duration) float64 {
-	if now >= r.until {
+	if !r.jumps(now) {
 		return 0
 	}
 	return r.jump
@@ -56,7 +76,7 @@ func (r *resume) floor(now time.Duration) float64 {
 // bound keeps startup from shooting beyond what the path is remembered to carry, while the jump is
 // verified.
 func (r *resume) bound(now time.Duration, rate float64) float64 {
-	if now >= r.until {
+	if !r.jumps(now) {
 		return rate
 	}
 	return min(max(rate, r.jump), r.rate)

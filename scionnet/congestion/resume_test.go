@@ -5,18 +5,21 @@ import (
 	"time"
 )
 
-// transfer is how long 5 MB take, and how many packets are lost.
-func transfer(seed uint64, w wire, remembered float64, rtt time.Duration) (time.Duration, int) {
-	const packets = 5_000_000 / packetBytes
+// transfer is how long 5 MB take that are asked for so long after the handshake, and how many packets
+// are lost.
+func transfer(seed uint64, w wire, told func(*Flow), after time.Duration) (time.Duration, int) {
 	s := newSim(seed)
 	f := New(Config{Seed: seed})
-	if remembered > 0 {
-		f.Resume(remembered/8, rtt)
-	}
+	told(f)
 	x := s.flow(f, 0, w.delay, &w)
-	x.left = packets
+	if after > 0 {
+		x.left = 1
+		s.run(after)
+	}
+	x.left = 5_000_000 / packetBytes
+	x.wake()
 	s.run(20 * time.Second)
-	return x.done, x.lost
+	return x.done - after, x.lost
 }
 
 func TestResume(t *testing.T) {
@@ -25,25 +28,35 @@ func TestResume(t *testing.T) {
 	halved.rate /= 2
 	shallow := halved
 	shallow.queue = 15 * ms
+	nothing := func(*Flow) {}
+	remembers := func(rate float64, rtt time.Duration) func(*Flow) {
+		return func(f *Flow) { f.Resume(rate/8, rtt) }
+	}
+	hint := func(rate float64) func(*Flow) { return func(f *Flow) { f.Hint(rate / 8) } }
 	for _, c := range []struct {
-		name       string
-		wire       wire
-		remembered float64
-		rtt        time.Duration
-		least      float64 // of the link's rate
-		lost       int     // most
+		name  string
+		wire  wire
+		told  func(*Flow)
+		after time.Duration
+		least float64 // of the link's rate
+		lost  int     // most
 	}{
-		{"first time", path, 0, 0, 0.62, 20},
-		{"known", path, 40 * mbit, 120 * ms, 0.77, 5},
-		{"first time, half", halved, 0, 0, 0.79, 20},
-		{"known, now half", halved, 40 * mbit, 120 * ms, 0.90, 25},
-		{"first time, half, shallow", shallow, 0, 0, 0.77, 280}, // the jump costs no more than a start
-		{"known, now half, shallow", shallow, 40 * mbit, 120 * ms, 0.88, 280},
-		{"another path", path, 40 * mbit, 20 * ms, 0.62, 20},
-		{"a lie", path, 8000 * mbit, 120 * ms, 0.80, 100},
+		{"first time", path, nothing, 0, 0.62, 20},
+		{"known", path, remembers(40*mbit, 120*ms), 0, 0.77, 5},
+		{"known, asked later", path, remembers(40*mbit, 120*ms), time.Second, 0.84, 5},
+		{"first time, half", halved, nothing, 0, 0.79, 20},
+		{"known, now half", halved, remembers(40*mbit, 120*ms), 0, 0.90, 25},
+		{"first time, half, shallow", shallow, nothing, 0, 0.77, 280}, // the jump costs no more than a start
+		{"known, now half, shallow", shallow, remembers(40*mbit, 120*ms), 0, 0.88, 280},
+		{"another path", path, remembers(40*mbit, 20*ms), 0, 0.62, 20},
+		{"a lie", path, remembers(8000*mbit, 120*ms), 0, 0.80, 100},
+		{"no hint", path, nothing, time.Second, 0.66, 20},
+		{"hint", path, hint(40 * mbit), time.Second, 0.84, 5},
+		{"hint of half", path, hint(20 * mbit), time.Second, 0.70, 5},
+		{"hint of ten times as much", path, hint(400 * mbit), time.Second, 0.84, 100},
 	} {
 		for seed := range uint64(seeds(3)) {
-			took, lost := transfer(seed, c.wire, c.remembered, c.rtt)
+			took, lost := transfer(seed, c.wire, c.told, c.after)
 			got := 5e6 * 8 / c.wire.rate / took.Seconds()
 			if got < c.least || lost > c.lost {
 				t.Errorf("%s: %.2f of the rate, %d lost", c.name, got, lost)
@@ -51,6 +64,40 @@ func TestResume(t *testing.T) {
 				t.Logf("%s: %.2f of the rate, %d lost", c.name, got, lost)
 			}
 		}
+	}
+}
+
+// A flow remembers what it has measured itself, whatever others say, and hears no hints once it knows
+// its path.
+func TestHintCountsLess(t *testing.T) {
+	rate := func(f *Flow) float64 { return f.algorithm.(*bbr).start.resume.rate * 8 / mbit }
+	f := New(Config{})
+	f.Resume(40*mbit/8, 120*ms)
+	if f.Hint(400 * mbit / 8); rate(f) != 40 {
+		t.Errorf("a hint replaces what is remembered: %v", rate(f))
+	}
+	s, w := newSim(1), wire{rate: 40 * mbit, delay: 10 * ms, queue: 20 * ms}
+	f = New(Config{})
+	s.flow(f, 0, w.delay, &w)
+	s.run(5 * time.Second)
+	if f.Hint(400 * mbit / 8); rate(f) != 0 {
+		t.Errorf("a hint counts after the start: %v", rate(f))
+	}
+}
+
+// A jump leaves room for others of this host that send along the same link.
+func TestHintAmongOthers(t *testing.T) {
+	s, g := newSim(1), NewGroup()
+	w := wire{rate: 40 * mbit, delay: 20 * ms, queue: 40 * ms}
+	joined(s, g, 0, []Link{"common"}, &w)
+	s.run(2 * time.Second)
+	x := joined(s, g, 20, []Link{"common"}, &w)
+	x.Hint(40 * mbit / 8)
+	x.left = 1
+	s.run(s.now + 200*ms)
+	got := x.algorithm.(*bbr).start.resume.jump * 8 / mbit
+	if want := 40 * jumpPart / 2; got != want {
+		t.Errorf("beside another flow, it jumps to %v Mbit/s, want %v", got, want)
 	}
 }
 

@@ -74,7 +74,7 @@ func (b *bbr) arrived() bool {
 
 // stepStartup ends startup when the path is full, or carries what it is remembered to carry.
 func (b *bbr) stepStartup(e event, newRound bool) {
-	b.start.resume.check(e, b.packetSize)
+	b.start.resume.check(e, b.packetSize, max(0, b.company.sends-1))
 	if b.start.resume.reached(b.bandwidth.max()) {
 		b.start.filled, b.probe.cruised = true, b.bandwidth.max()
 		b.enter(refill) // and see whether it carries more
