@@ -57,8 +57,11 @@ func (t *Transfer) Found(from PeerSource, peers ...Peer) {
 }
 
 // Hint names paths to try first, as somebody else suggests, such as a tracker. Newer hints for an
-// AS replace older ones.
+// AS replace older ones. Rates are passed on to the peers that we dial.
 func (t *Transfer) Hint(h pathsel.Hints) {
+	for _, x := range t.transports {
+		x.Hint(h)
+	}
 	t.inbox.put(func() { t.loop.chooser.hint(h) })
 }
 

@@ -25,6 +25,8 @@ type Transport interface {
 	Abandoned(Peer) bool
 	// Revoked is when the network last said that the path does not work; zero: it has not said so.
 	Revoked(pathsel.Path) time.Time
+	// Hint tells what others have received over paths; see scionnet.Host.Hint.
+	Hint(pathsel.Hints)
 	// Dial connects over one path. It refuses a peer with another key than want; nil allows any
 	// key.
 	Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error)
@@ -60,6 +62,12 @@ func (r routes) Revoked(p pathsel.Path) time.Time {
 	}
 	at, _ := r.host.Revoked(p)
 	return at.At
+}
+
+func (r routes) Hint(h pathsel.Hints) {
+	if r.host != nil {
+		r.host.Hint(h)
+	}
 }
 
 // rtcName is the name of the transport WebRTC.

@@ -6,13 +6,22 @@ import (
 )
 
 // Hints are paths that a tracker recommends to try first, best first, for each destination AS. They
-// come from strangers, so they only change the order of first tries. Hints for unknown paths are
-// ignored.
-type Hints map[IA][]Fingerprint
+// come from strangers, so they only change the order of first tries and the start of a connection.
+// Hints for unknown paths are ignored.
+type Hints map[IA][]Hint
+
+// Hint is one recommended path.
+type Hint struct {
+	Path Fingerprint
+	// Rate is what others have received over the path lately in bytes per second; 0: unknown.
+	Rate float64
+}
 
 // Rank returns the position of the path among the hints for its AS, from 1, or 0 if it is not
 // hinted.
-func (h Hints) Rank(p Path) int { return slices.Index(h[p.Dst], p.Fingerprint) + 1 }
+func (h Hints) Rank(p Path) int {
+	return slices.IndexFunc(h[p.Dst], func(x Hint) bool { return x.Path == p.Fingerprint }) + 1
+}
 
 // Merge returns the hints of both maps. For an AS that is in both, the newer hints win. The maps
 // stay unchanged.

@@ -8,7 +8,7 @@ import (
 
 func TestHintsRank(t *testing.T) {
 	to := func(p Path, dst IA) Path { p.Dst = dst; return p }
-	h := Hints{1: {"b", "a"}, 2: {"a"}}
+	h := Hints{1: {{Path: "b"}, {Path: "a"}}, 2: {{Path: "a"}}}
 	for _, tt := range []struct {
 		path Path
 		rank int
@@ -17,10 +17,12 @@ func TestHintsRank(t *testing.T) {
 			t.Errorf("%s to %d: %d, want %d", tt.path.Fingerprint, tt.path.Dst, got, tt.rank)
 		}
 	}
-	if got, want := h.Merge(Hints{2: {"c"}, 3: {"d"}}), (Hints{1: {"b", "a"}, 2: {"c"}, 3: {"d"}}); !reflect.DeepEqual(got, want) {
+	got := h.Merge(Hints{2: {{Path: "c"}}, 3: {{Path: "d"}}})
+	want := Hints{1: {{Path: "b"}, {Path: "a"}}, 2: {{Path: "c"}}, 3: {{Path: "d"}}}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if len(h) != 2 || h[2][0] != "a" {
+	if len(h) != 2 || h[2][0].Path != "a" {
 		t.Errorf("changed to %v", h)
 	}
 }

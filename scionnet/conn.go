@@ -63,6 +63,9 @@ func (c *Conn) Path() pathsel.Path {
 }
 
 func (c *Conn) learnFeatures(peer byte) {
+	if rate := rateOf(peer); rate > 0 {
+		c.control.Hint(rate)
+	}
 	if both := peer & c.endpoint.features(); both&featureBundles == 0 {
 		return
 	}

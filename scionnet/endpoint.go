@@ -130,6 +130,9 @@ func (e *Endpoint) begin(c *Conn, qc *quic.Conn, open func() (*quic.Stream, erro
 	c.remote, c.onFeatures, c.spawn = c.route.remote, c.learnFeatures, e.spawn
 	c.control = e.govern(qc, c.route, c.packetSize)
 	features := e.features()
+	if p := c.path.Load(); p != nil { // dialled
+		features |= rateBits(e.host.memory.hinted(p.Fingerprint, time.Now()))
+	}
 	if features&featureBundles != 0 {
 		c.route.large.offered.Store(true)
 	}

@@ -22,6 +22,8 @@ func (r *route) hostPath() hostPath { return hostPath{r.remote.IA, r.remote.Host
 type memory struct {
 	mu sync.Mutex
 	of map[hostPath]*remembered
+
+	hints map[pathsel.Fingerprint]hint // of paths from here
 }
 
 type remembered struct {

@@ -10,7 +10,8 @@ import (
 
 // ALPN is the protocol of path-level peers with its version. The dialler opens one bidirectional
 // stream. Each side first sends one byte of feature bits, which the other may ignore, and then its
-// data.
+// data. Bit 0 says that the host understands frames (bundle.go), and bits 2 to 7 what the dialler
+// expects to receive (hint.go).
 const ALPN = "braid/1"
 
 const (

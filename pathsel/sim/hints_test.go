@@ -19,7 +19,7 @@ func TestHints(t *testing.T) {
 		c := one("adaptive", paths, 2)
 		c.Hints = pathsel.Hints{}
 		for _, i := range hints {
-			c.Hints[paths[i].Dst] = append(c.Hints[paths[i].Dst], paths[i].Fingerprint)
+			c.Hints[paths[i].Dst] = append(c.Hints[paths[i].Dst], pathsel.Hint{Path: paths[i].Fingerprint})
 		}
 		return Run(Scenario{Links: links, Clients: []Client{c}, Duration: length, Seed: 1})[0]
 	}

@@ -56,6 +56,13 @@ func (k *Controller) Resume(rate float64, rtt time.Duration) {
 	k.flow.Resume(rate, rtt)
 }
 
+// Hint tells the controller what others say that the path carries, in bytes a second.
+func (k *Controller) Hint(rate float64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.flow.Hint(rate)
+}
+
 // Announce tells the controller the announced rate of the path's narrowest link, in bytes a second.
 func (k *Controller) Announce(rate float64) {
 	k.mu.Lock()

@@ -243,9 +243,10 @@ func (w *world) pairs(pairs int, hints string) [][]sample {
 			case "on":
 				c.Hints = base.Hints(now, w.as(from), []pathsel.IA{w.as(to)}, wire.MaxHints, random)
 			case "lies": // the worst first
-				worst := slices.Clone(byRate[len(byRate)-8:])
-				slices.Reverse(worst)
-				c.Hints = pathsel.Hints{w.as(to): worst}
+				c.Hints = pathsel.Hints{}
+				for _, p := range slices.Backward(byRate[len(byRate)-8:]) {
+					c.Hints[w.as(to)] = append(c.Hints[w.as(to)], pathsel.Hint{Path: p})
+				}
 			}
 			r := w.leech(c)
 			base.Report(now.Add(length), wire.Addr{IA: w.as(from), Host: hostOf(n)}, reportsOf(r.Last))

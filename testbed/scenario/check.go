@@ -289,8 +289,10 @@ func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
 		return errors.New("there are two peers of this name")
 	case !s.hasAS(p.AS):
 		return fmt.Errorf("AS %s is not in topology %s", p.AS, s.topology.Name)
-	case p.Role == Seed && (len(p.From) > 0 || !p.Start.immediately() || p.Selector != ""):
-		return errors.New("a seed has no from and no selector, and starts at 0s")
+	case p.Role == Seed && (len(p.From) > 0 || p.Selector != ""):
+		return errors.New("a seed has no from and no selector")
+	case p.Role == Seed && !p.Start.immediately() && !s.introduced():
+		return errors.New("a seed starts at 0s, unless peers find each other by themselves")
 	case p.Name == everybody || p.Name == trackerName:
 		return errors.New("this name is reserved")
 	case p.Role != Seed && p.Role != Leech:

@@ -17,6 +17,8 @@ import (
 // The order is random. A path with twice the figure of another comes first 16 times in 17, and
 // equal paths come in any order. With the same order for all, all peers would crowd onto the same
 // path, and then together onto the next.
+//
+// The rate of a hint is what hosts of src have received over the path lately.
 func (b *Base) Hints(now time.Time, src pathsel.IA, to []pathsel.IA, most int, random *rand.Rand) pathsel.Hints {
 	out := pathsel.Hints{}
 	for _, dst := range to {
@@ -32,7 +34,7 @@ func (b *Base) Hints(now time.Time, src pathsel.IA, to []pathsel.IA, most int, r
 
 // candidate is a possible hint. Only the ratio of two worths matters.
 type candidate struct {
-	path  pathsel.Fingerprint
+	pathsel.Hint
 	worth float64
 }
 
@@ -42,16 +44,20 @@ func (b *Base) candidates(now time.Time, src, dst pathsel.IA) []candidate {
 	b.mu.RLock()
 	for _, p := range b.between(src, dst) {
 		if e := p.estimate(now, b.limits.halfLife); e.rate > 0 {
-			rated = append(rated, candidate{p.fingerprint, e.rate})
+			h := pathsel.Hint{Path: p.fingerprint}
+			if now.Sub(p.rated()) < b.limits.halfLife {
+				h.Rate = e.rate
+			}
+			rated = append(rated, candidate{h, e.rate})
 		} else {
-			timed = append(timed, candidate{p.fingerprint, e.promise()})
+			timed = append(timed, candidate{pathsel.Hint{Path: p.fingerprint}, e.promise()})
 		}
 	}
 	if len(rated)+len(timed) == 0 {
 		for _, p := range b.between(dst, src) {
 			// Rates are left out: they belong to the other direction.
 			if e := p.estimate(now, b.limits.halfLife); e.rtt > 0 {
-				timed = append(timed, candidate{p.back, e.promise()})
+				timed = append(timed, candidate{pathsel.Hint{Path: p.back}, e.promise()})
 			}
 		}
 	}
@@ -63,7 +69,7 @@ func (b *Base) candidates(now time.Time, src, dst pathsel.IA) []candidate {
 		return timed
 	}
 	if ifs := b.graph.Load().way(src, dst); len(ifs) > 0 {
-		return []candidate{{pathsel.FingerprintOf(ifs), 1}}
+		return []candidate{{pathsel.Hint{Path: pathsel.FingerprintOf(ifs)}, 1}}
 	}
 	return nil
 }
@@ -78,23 +84,23 @@ func (b *Base) between(src, dst pathsel.IA) []*path {
 
 // draw puts the candidates into a random order, with chances in proportion to the fourth power of
 // their worth.
-func draw(of []candidate, most int, random *rand.Rand) []pathsel.Fingerprint {
+func draw(of []candidate, most int, random *rand.Rand) []pathsel.Hint {
 	best := 0.0
 	for _, c := range of {
 		best = max(best, c.worth)
 	}
 	// Sort first: the candidates come in any order, but equal random numbers must give equal
 	// results.
-	slices.SortFunc(of, func(a, b candidate) int { return cmp.Compare(a.path, b.path) })
+	slices.SortFunc(of, func(a, b candidate) int { return cmp.Compare(a.Path, b.Path) })
 	for i := range of {
 		// Of exponential waiting times, each is the shortest with a chance in proportion to its
 		// rate.
 		of[i].worth = random.ExpFloat64() / max(math.Pow(of[i].worth/best, 4), 1e-12)
 	}
 	slices.SortFunc(of, func(a, b candidate) int { return cmp.Compare(a.worth, b.worth) })
-	var out []pathsel.Fingerprint
+	var out []pathsel.Hint
 	for _, c := range of[:min(len(of), most)] {
-		out = append(out, c.path)
+		out = append(out, c.Hint)
 	}
 	return out
 }

@@ -66,8 +66,11 @@ func base(l limits, ases int) *Base {
 
 func lots() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-func (b *Base) hint(now time.Time, src, dst int, random *rand.Rand) []pathsel.Fingerprint {
-	return b.Hints(now, as(src), []pathsel.IA{as(dst)}, wire.MaxHints, random)[as(dst)]
+func (b *Base) hint(now time.Time, src, dst int, random *rand.Rand) (out []pathsel.Fingerprint) {
+	for _, h := range b.Hints(now, as(src), []pathsel.IA{as(dst)}, wire.MaxHints, random)[as(dst)] {
+		out = append(out, h.Path)
+	}
+	return out
 }
 
 func TestWhatIsTaken(t *testing.T) {
@@ -287,6 +290,38 @@ func TestHints(t *testing.T) {
 	}
 	if got := b.Hints(epoch, as(1), []pathsel.IA{as(2), as(2), as(3)}, 1, lots()); len(got) != 1 || len(got[as(2)]) != 1 {
 		t.Errorf("%v", got)
+	}
+}
+
+// A hint says what hosts of this AS have received lately. What hosts of the other AS have received
+// went the other way.
+func TestHintedRates(t *testing.T) {
+	there, back := via(0, 1, 2), via(0, 2, 1)
+	b := base(limits{}, 5)
+	b.Report(epoch, at(1, 1), []wire.PathReport{report(10*ms, 20, there)})
+	rate := func(after time.Duration, src, dst int) float64 {
+		h := b.Hints(epoch.Add(after), as(src), []pathsel.IA{as(dst)}, wire.MaxHints, lots())[as(dst)]
+		if len(h) != 1 {
+			t.Fatalf("%d hints, want 1", len(h))
+		}
+		return h[0].Rate * 8 / 1e6
+	}
+	if got := rate(0, 1, 2); got != 20 {
+		t.Errorf("%v Mbit/s, want 20", got)
+	}
+	if got := rate(0, 2, 1); got != 0 {
+		t.Errorf("the other way: %v Mbit/s", got)
+	}
+	if got := rate(b.limits.halfLife, 1, 2); got != 0 {
+		t.Errorf("too long ago: %v Mbit/s", got)
+	}
+	b.Report(epoch, at(2, 1), []wire.PathReport{report(10*ms, 3, back)})
+	b.Report(epoch.Add(b.limits.halfLife/2), at(1, 2), []wire.PathReport{report(10*ms, 0, there)})
+	if a, z := rate(0, 1, 2), rate(0, 2, 1); a != 20 || z != 3 {
+		t.Errorf("%v and %v Mbit/s, want 20 and 3", a, z)
+	}
+	if got := rate(b.limits.halfLife, 1, 2); got != 0 {
+		t.Errorf("a newer report without a rate renews the older one's: %v Mbit/s", got)
 	}
 }
 

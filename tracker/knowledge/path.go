@@ -39,6 +39,16 @@ func newPath(ifs []pathsel.Interface, now time.Time) *path {
 
 func (p *path) dst() pathsel.IA { return p.interfaces[len(p.interfaces)-1].IA }
 
+// rated is when the newest vote with a rate was measured.
+func (p *path) rated() (at time.Time) {
+	for _, v := range p.votes { // the newest is the last one
+		if v.rate > 0 {
+			at = v.at
+		}
+	}
+	return at
+}
+
 // voteOf is the index of the host's vote, or -1.
 func (p *path) voteOf(host netip.Addr) int {
 	return slices.IndexFunc(p.votes, func(v vote) bool { return v.host == host })

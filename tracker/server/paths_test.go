@@ -112,7 +112,7 @@ func TestPathKnowledge(t *testing.T) {
 	if !slices.Equal(near, []pathsel.IA{as(1), as(2), as(3)}) { // the first is the one that has reported
 		t.Errorf("near peers: %v", near)
 	}
-	if h, best := a.Hints[as(2)], pathsel.FingerprintOf(over(3, 1, 2)); len(h) != 3 || h[0] != best || len(a.Hints) != 2 {
+	if h, best := a.Hints[as(2)], pathsel.FingerprintOf(over(3, 1, 2)); len(h) != 3 || h[0].Path != best || h[0].Rate == 0 || len(a.Hints) != 2 {
 		t.Errorf("%v, want %s first", a.Hints, best)
 	}
 	// From the other side the same links lead back, and it is as far.

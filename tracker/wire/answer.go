@@ -25,7 +25,7 @@ func (a *Answer) Append(b []byte, to *Announce) []byte {
 	b = appendCount(b, "interval", seconds(a.Interval))
 	b = appendCount(b, "min interval", seconds(a.MinInterval))
 	if len(a.Hints) > 0 {
-		b = appendHints(appendString(b, "path hints"), a.Hints)
+		b = appendHints(b, a.Hints)
 	}
 	if a.Reports > 0 {
 		b = appendCount(b, "path reports", int64(a.Reports))
@@ -174,6 +174,8 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 			a.Siblings, err = d.siblings()
 		case "path hints":
 			a.Hints, err = d.hints()
+		case "path rates":
+			err = d.rates(a.Hints)
 		case "path reports":
 			n, e := d.Number()
 			a.Reports, err = int(min(max(n, 0), MaxReports)), e

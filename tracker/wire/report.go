@@ -55,9 +55,10 @@ const (
 	ReportsRefused = "path reports"
 
 	// MaxHintASes and MaxHints bound the hints in an answer: ASes, and paths to each of them. The
-	// most are 36 kB.
+	// most are 46 kB.
 	MaxHintASes, MaxHints = 64, 16
 	fingerprintLen        = 32
+	rateLen               = 8
 )
 
 // AppendReports writes the body of an announce with reports.
@@ -221,24 +222,27 @@ func ParseOrder(s string) (Order, error) {
 	return Order(i), nil
 }
 
-// appendHints writes a dictionary: under each ISD-AS (8 bytes) the fingerprints of paths to it (32
-// bytes each), best first.
+// appendHints writes two dictionaries. Under each ISD-AS (8 bytes), "path hints" has the fingerprints
+// of paths to it (32 bytes each), best first, and "path rates" the rates of the same paths (8 bytes
+// each).
 func appendHints(b []byte, h pathsel.Hints) []byte {
-	b = append(b, 'd')
+	paths, rates := []byte{'d'}, []byte{'d'}
 	for _, ia := range slices.Sorted(maps.Keys(h)) {
-		var v []byte
-		for _, f := range h[ia] {
-			if raw, err := hex.DecodeString(string(f)); err == nil && len(raw) == fingerprintLen {
-				v = append(v, raw...)
+		key := string(binary.BigEndian.AppendUint64(nil, uint64(ia)))
+		var p, r []byte
+		for _, x := range h[ia] {
+			if raw, err := hex.DecodeString(string(x.Path)); err == nil && len(raw) == fingerprintLen {
+				p = append(p, raw...)
+				r = binary.BigEndian.AppendUint64(r, uint64(min(x.Rate, MaxReportRate)))
 			}
 		}
-		b = appendText(b, string(binary.BigEndian.AppendUint64(nil, uint64(ia))), v)
+		paths, rates = appendText(paths, key, p), appendText(rates, key, r)
 	}
-	return append(b, 'e')
+	b = append(append(appendString(b, "path hints"), paths...), 'e')
+	return append(append(appendString(b, "path rates"), rates...), 'e')
 }
 
-// hints reads what appendHints writes. It skips entries that it cannot use, since hints are
-// optional.
+// hints reads "path hints". It skips entries that it cannot use, since hints are optional.
 func (d *decoder) hints() (pathsel.Hints, error) {
 	out := pathsel.Hints{}
 	err := d.Dict(func(key []byte) error {
@@ -246,13 +250,30 @@ func (d *decoder) hints() (pathsel.Hints, error) {
 		if err != nil || len(key) != 8 || len(v)%fingerprintLen != 0 || len(v) == 0 || len(out) == MaxHintASes {
 			return err
 		}
-		ia := pathsel.IA(binary.BigEndian.Uint64(key))
-		var paths []pathsel.Fingerprint
+		var paths []pathsel.Hint
 		for ; len(v) > 0 && len(paths) < MaxHints; v = v[fingerprintLen:] {
-			paths = append(paths, pathsel.Fingerprint(hex.EncodeToString(v[:fingerprintLen])))
+			paths = append(paths, pathsel.Hint{Path: pathsel.Fingerprint(hex.EncodeToString(v[:fingerprintLen]))})
 		}
-		out[ia] = paths
+		out[pathsel.IA(binary.BigEndian.Uint64(key))] = paths
 		return nil
 	})
 	return out, err
+}
+
+// rates reads "path rates", which follows the hints. It skips rates of other paths, and impossible
+// ones.
+func (d *decoder) rates(of pathsel.Hints) error {
+	return d.Dict(func(key []byte) error {
+		v, err := d.Bytes()
+		if err != nil || len(key) != 8 {
+			return err
+		}
+		paths := of[pathsel.IA(binary.BigEndian.Uint64(key))]
+		for i := range paths[:min(len(paths), len(v)/rateLen)] {
+			if rate := binary.BigEndian.Uint64(v[i*rateLen:]); rate <= MaxReportRate {
+				paths[i].Rate = float64(rate)
+			}
+		}
+		return nil
+	})
 }

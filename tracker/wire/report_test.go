@@ -92,19 +92,24 @@ func hintsOf(t testing.TB) pathsel.Hints {
 	for i := range p {
 		p[i] = pathsel.FingerprintOf([]pathsel.Interface{{IA: 1<<48 | 1, ID: uint64(i)}})
 	}
-	return pathsel.Hints{mustIA(t, "1-ff00:0:110"): {p[1], p[0]}, mustIA(t, "2-64512"): {p[2]}}
+	return pathsel.Hints{mustIA(t, "1-ff00:0:110"): {{Path: p[1], Rate: 3e6}, {Path: p[0]}}, mustIA(t, "2-64512"): {{Path: p[2], Rate: 256}}}
 }
 
 func TestHints(t *testing.T) {
 	want := hintsOf(t)
 	a := Answer{Interval: time.Minute, Hints: want, Reports: MaxReports}
 	b := a.Append(nil, &Announce{Compact: true})
-	raw, err := hex.DecodeString(string(want[mustIA(t, "2-64512")][0]))
+	raw, err := hex.DecodeString(string(want[mustIA(t, "2-64512")][0].Path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := "8:\x00\x02\x00\x00\x00\x00\xfc\x0032:" + string(raw) + "e12:path reportsi32e"; !strings.Contains(string(b), text) {
-		t.Errorf("%q has no %q", b, text)
+	const as = "8:\x00\x02\x00\x00\x00\x00\xfc\x00"
+	for _, text := range []string{
+		as + "32:" + string(raw) + "e10:path rates", as + "8:\x00\x00\x00\x00\x00\x00\x01\x00e12:path reportsi32e",
+	} {
+		if !strings.Contains(string(b), text) {
+			t.Errorf("%q has no %q", b, text)
+		}
 	}
 	got, err := ParseAnswer(b)
 	if err != nil || !reflect.DeepEqual(got.Hints, want) || got.Reports != MaxReports {
@@ -118,6 +123,23 @@ func TestHints(t *testing.T) {
 	for _, s := range []string{"de", "d1:xi1ee", "d3:abc32:" + string(raw) + "e", "d8:aaaaaaaa31:" + string(raw[:31]) + "e", "d8:aaaaaaaa0:e"} {
 		if got, err := ParseAnswer([]byte("d10:path hints" + s + "12:path reportsi-5ee")); err == nil && (len(got.Hints) > 0 || got.Reports != 0) {
 			t.Errorf("%q: %+v", s, got)
+		}
+	}
+	key := "d8:aaaaaaaa"
+	hint := "d10:path hints" + key + "32:" + string(raw) + "e"
+	for _, s := range []string{"de", key + "0:e", key + "7:1234567e", "d8:bbbbbbbb8:\x00\x00\x00\x00\x00\x00\x00\x05e", "d1:x8:12345678e", key + "8:\xff2345678e"} {
+		got, err := ParseAnswer([]byte(hint + "10:path rates" + s + "e"))
+		if h := got.Hints[0x6161616161616161]; err != nil || len(h) != 1 || h[0].Rate != 0 {
+			t.Errorf("%q: %+v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{key + "8:\x00\x00\x00\x00\x00\x00\x00\x05e", key + "18:\x00\x00\x00\x00\x00\x00\x00\x05more bytese"} {
+		got, err := ParseAnswer([]byte(hint + "10:path rates" + s + "e"))
+		if h := got.Hints[0x6161616161616161]; err != nil || len(h) != 1 || h[0].Rate != 5 {
+			t.Errorf("%q: %+v, %v", s, got, err)
+		}
+		if got, err := ParseAnswer([]byte("d10:path rates" + s + "e")); err != nil || len(got.Hints) != 0 {
+			t.Errorf("rates alone: %+v, %v", got, err)
 		}
 	}
 	many := pathsel.Hints{}

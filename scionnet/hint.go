@@ -1,0 +1,85 @@
+package scionnet
+
+import (
+	"math"
+	"time"
+
+	"braid/pathsel"
+)
+
+// A tracker tells downloaders what others have received over a path. The sender needs to know it, and
+// usually it has accepted the connection, and does not even know the path yet. So the dialler passes
+// the rate on: in the upper six bits of its feature byte, which arrives before it asks for data. A
+// sender that has measured the path itself ignores them. A lie costs no more losses than any start
+// does (congestion.Flow.Hint).
+
+const (
+	// The six bits are a number n: 0 for no hint, else the rate is rateUnit * 2^(n/4). So the
+	// largest is 3.6 GB/s, and what is sent is at most 9 % wrong.
+	rateShift = 2
+	mostRate  = 1<<(8-rateShift) - 1
+	rateUnit  = 64 << 10 // bytes per second
+
+	// hintHolds is how long a host passes a rate on: about the time between announces.
+	hintHolds = 30 * time.Minute
+	// maxHints bounds the table.
+	maxHints = 4096
+)
+
+// hint is what others have received over a path.
+type hint struct {
+	rate float64 // bytes a second
+	at   time.Time
+}
+
+// Hint tells the host what others have received over paths. Connections that it dials pass that on.
+func (h *Host) Hint(hints pathsel.Hints) { h.memory.hint(hints, time.Now()) }
+
+func (m *memory) hint(hints pathsel.Hints, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hints == nil {
+		m.hints = map[pathsel.Fingerprint]hint{}
+	}
+	for _, paths := range hints {
+		for _, x := range paths {
+			if x.Rate <= 0 {
+				continue
+			}
+			for old := range m.hints { // any: the next announce brings those that matter again
+				if len(m.hints) < maxHints {
+					break
+				}
+				delete(m.hints, old)
+			}
+			m.hints[x.Path] = hint{x.Rate, now}
+		}
+	}
+}
+
+// hinted is the rate that others have received over a path; 0: not known.
+func (m *memory) hinted(path pathsel.Fingerprint, now time.Time) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h, ok := m.hints[path]; ok && now.Sub(h.at) < hintHolds {
+		return h.rate
+	}
+	return 0
+}
+
+// rateBits are the bits of a feature byte for a rate in bytes per second.
+func rateBits(rate float64) byte {
+	if rate < rateUnit {
+		return 0
+	}
+	return byte(min(max(1, math.Round(4*math.Log2(rate/rateUnit))), mostRate)) << rateShift
+}
+
+// rateOf is the rate in a feature byte; 0: none.
+func rateOf(features byte) float64 {
+	n := features >> rateShift
+	if n == 0 {
+		return 0
+	}
+	return rateUnit * math.Exp2(float64(n)/4)
+}
