@@ -302,7 +302,8 @@ func (a *attempt) hear(m message) error {
 		a.ended(p)
 		s := p.cmd.ProcessState
 		a.writer.write(Line{Kind: "process", What: p.peer.Name, CPU: (s.UserTime() + s.SystemTime()).Seconds()})
-		if !p.stopped && (p.peer.Role != Leech || p.peer.Client != Braid || !errors.Is(m.end, io.EOF)) {
+		ends := p.peer.Role == Leech && (p.peer.Client == Braid || p.peer.Client == Iperf3) // when it is done
+		if !p.stopped && (!ends || !errors.Is(m.end, io.EOF)) {
 			return failure{fmt.Errorf("peer %s ended: %w: %s", p.peer.Name, m.end, p.lastWords())}
 		}
 		return nil

@@ -197,6 +197,8 @@ func checkPlace(p Peer) error {
 		return fmt.Errorf("transport %q: want one of %s", p.Transport, strings.Join(transports, ", "))
 	case p.Client != Braid && clients[p.Client].command == nil:
 		return fmt.Errorf("client %q: want braid, %s", p.Client, list(clients))
+	case p.Client == Iperf3 && p.Transport != TCP:
+		return errors.New("client iperf3: want transport tcp")
 	case p.Client != Braid && len(p.Args) > 0:
 		return errors.New("args are for braid; other clients have their default settings")
 	}

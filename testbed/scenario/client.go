@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,17 +15,26 @@ import (
 	"braid/testbed"
 )
 
-// Braid is the client that a peer runs unless it says otherwise.
-const Braid = "braid"
+// Braid is the client that a peer runs unless it says otherwise. Iperf3 is no BitTorrent client: its
+// leecher receives as many bytes as a torrent has over one connection of the kernel's TCP.
+const (
+	Braid  = "braid"
+	Iperf3 = "iperf3"
+)
 
 // clientRun says what another client serves or downloads, and where.
 type clientRun struct {
 	seed      bool
 	torrents  []string // .torrent files, with the tracker in them
 	dir, home string
+
+	// for iperf3
+	from  netip.Addr // the seed
+	bytes int64
+	tcp   string // the kernel's congestion controller; "": its default
 }
 
-// otherClient is a BitTorrent client other than braid.
+// otherClient is a client other than braid.
 type otherClient struct {
 	probe   []string                          // a command that fails if the client is not installed
 	command func(clientRun) ([]string, error) // that runs it
@@ -35,10 +45,22 @@ type otherClient struct {
 // their namespace. All of them speak TCP; libtorrent, qBittorrent and transmission also speak µTP,
 // and choose. Python is the system's, since libtorrent comes from its package.
 var clients = map[string]otherClient{
+	Iperf3:         {[]string{"iperf3", "--version"}, iperf3},
 	"aria2":        {[]string{"aria2c", "--version"}, aria2},
 	"libtorrent":   {[]string{"/usr/bin/python3", "-c", "import libtorrent"}, libtorrent},
 	"qbittorrent":  {[]string{"qbittorrent-nox", "--version"}, qbittorrent},
 	"transmission": {[]string{"transmission-daemon", "--version"}, transmission},
+}
+
+func iperf3(r clientRun) ([]string, error) {
+	if r.seed {
+		return []string{"iperf3", "--server", "--forceflush"}, nil
+	}
+	command := []string{"iperf3", "--client", r.from.String(), "--reverse", "--bytes", fmt.Sprint(r.bytes)}
+	if r.tcp != "" {
+		command = append(command, "-C", r.tcp)
+	}
+	return command, nil
 }
 
 func aria2(r clientRun) ([]string, error) {
@@ -112,13 +134,21 @@ func (s Scenario) missing() string {
 	return ""
 }
 
-// nearlyAll is the part of the data after which the files are compared.
-const nearlyAll = 0.97
+// Once nearlyAll of the data has come, the files are compared. Without files, the data counts as
+// complete after all but 0.5 %: how much of it was in small packets is not known.
+const (
+	nearlyAll      = 0.97
+	allWithoutFile = 0.995
+)
 
 // observe measures the progress of another client from outside: by the bytes that its host's device
 // receives, and by comparing its files. It sends the progress as events of the client.
 func (a *attempt) observe(ps *process, files []string) {
-	total, share := int64(len(files))*int64(a.Size), testbed.TCPPacket(a.ip.MTU()).PayloadShare()
+	total, share := int64(a.torrentsOf(ps.peer))*int64(a.Size), testbed.TCPPacket(a.ip.MTU()).PayloadShare()
+	enough := nearlyAll
+	if len(files) == 0 {
+		enough = allWithoutFile
+	}
 	same := func() bool {
 		return !slices.ContainsFunc(files, func(f string) bool {
 			return testbed.SameFile(filepath.Join(a.data.dir, f), filepath.Join(ps.out, f)) != nil
@@ -142,7 +172,7 @@ func (a *attempt) observe(ps *process, files []string) {
 			began = now
 		}
 		payload := int64(float64(in) * share)
-		done = float64(payload) >= nearlyAll*float64(total) && same()
+		done = float64(payload) >= enough*float64(total) && same()
 		paths := []event.Path{{BytesRead: in}}
 		m := message{from: ps, said: &event.Progress{
 			Event: "progress", T: now.Sub(began).Seconds(), Total: total, Fetched: min(payload, total-1),
@@ -165,9 +195,10 @@ func (a *attempt) observe(ps *process, files []string) {
 // onIP tells whether the peer is a host on IP, in a namespace of its own.
 func (p Peer) onIP() bool { return p.Transport == TCP || p.Transport == QUIC || p.Transport == WebRTC }
 
-// foreign tells whether some peer is another client. Then a tracker tells peers of each other.
+// foreign tells whether some peer is another BitTorrent client. Then a tracker tells peers of each
+// other.
 func (s Scenario) foreign() bool {
-	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Client != Braid })
+	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Client != Braid && p.Client != Iperf3 })
 }
 
 // webRTC tells whether some peer uses WebRTC. Then a tracker over WebSocket tells these peers of
@@ -192,8 +223,16 @@ func (a *attempt) startForeign(p Peer) error {
 	}
 	torrents, files := a.data.wanted(p)
 	r := clientRun{seed: p.Role == Seed, torrents: torrents, dir: a.data.dir, home: home}
+	if p.Client == Iperf3 {
+		files, r.bytes, r.tcp = nil, int64(a.torrentsOf(p))*int64(a.Size), a.TCP
+		for _, x := range a.peers {
+			if x.peer.Client == Iperf3 && a.downloads(p, x.peer) {
+				r.from = x.host.Addr()
+			}
+		}
+	}
 	out := ""
-	if !r.seed {
+	if !r.seed && p.Client != Iperf3 {
 		out = filepath.Join(a.scratch, p.Name)
 		if err := os.MkdirAll(out, 0o755); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -44,10 +45,13 @@ type message struct {
 func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer, out string) (*process, error) {
 	ps := &process{peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log"), out: out}
 	events := func(line []byte) {
-		if p.Client == Braid {
+		switch {
+		case p.Client == Braid:
 			if said, err := event.Parse(line); err == nil {
 				a.send(message{from: ps, line: line, said: said})
 			}
+		case p.Client == Iperf3 && bytes.HasPrefix(line, []byte("Server listening")):
+			a.send(message{from: ps, line: []byte(`{"event":"ready"}`), said: &event.Ready{Event: "ready"}})
 		}
 	}
 	os.Remove(ps.log) // of a run that was interrupted

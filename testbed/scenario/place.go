@@ -96,6 +96,9 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		if err := a.startForeign(p); err != nil || p.Role != Seed {
 			return err
 		}
+		if p.Client == Iperf3 {
+			return a.awaitReady(ctx, a.peers[len(a.peers)-1])
+		}
 		// It serves once the tracker has answered; handshake and answer are longer than this.
 		const answered = 250
 		ps := a.peers[len(a.peers)-1]

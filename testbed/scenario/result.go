@@ -62,7 +62,7 @@ func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
 	}
 	for _, p := range a.peers {
 		leaves := p.peer.Stop != nil || p.peer.Crash != nil
-		if p.peer.Role != Leech || leaves && !p.done {
+		if p.peer.Role != Leech || p.peer.Client == Iperf3 || leaves && !p.done {
 			continue
 		}
 		res.Leechers++

@@ -228,6 +228,9 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 		if p.Client != Braid {
 			p.Transport = TCP
 		}
+		if p.Client == Iperf3 {
+			continue // it has no flags of braid
+		}
 		if s.Congestion != "" {
 			p.Args = slices.Concat(p.Args, []string{"--congestion", s.Congestion})
 		}
