@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -209,6 +210,27 @@ func TestWriteBufferTellsOfFailures(t *testing.T) {
 		if !errors.Is(step.got, step.want) {
 			t.Errorf("step %d: %v, want %v", i, step.got, step.want)
 		}
+	}
+}
+
+// What was put is written, also if close comes before the writer's first step, or just after one.
+func TestWriteBufferClosesWithEverything(t *testing.T) {
+	const times = 100_000
+	var written atomic.Int64
+	for range times {
+		w := newWriteBuffer(Layout{PieceLength: 8, Length: 80}, nil, func(b []byte, _ int64) error {
+			written.Add(int64(len(b)))
+			return nil
+		}, func() {})
+		for piece, b := range []string{"12345678", "12345"} {
+			if err := w.put(piece, []byte(b), int64(8*piece)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.close()
+	}
+	if got := written.Load(); got != times*13 {
+		t.Errorf("%d of %d bytes were not written", times*13-got, times*13)
 	}
 }
 

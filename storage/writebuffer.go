@@ -211,6 +211,11 @@ func (w *writeBuffer) flushPiece(piece int) error {
 func (w *writeBuffer) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.leaveAll()
+}
+
+// leaveAll makes all chunks due. The caller holds w.mu.
+func (w *writeBuffer) leaveAll() {
 	for len(w.filling) > 0 {
 		w.leave(w.filling[0])
 	}
@@ -219,9 +224,9 @@ func (w *writeBuffer) flush() {
 // close writes all chunks. From now on put fails.
 func (w *writeBuffer) close() {
 	w.mu.Lock()
+	w.leaveAll() // in one step with closed: run ends when nothing is due
 	w.closed = true
 	w.mu.Unlock()
-	w.flush()
 	w.changed.Broadcast()
 	w.done.Wait()
 }
