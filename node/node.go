@@ -105,6 +105,7 @@ type Node struct {
 
 	mu       sync.Mutex
 	torrents []*Torrent // in the order of the queue; new ones are added at its end
+	numbered int        // the last number that a torrent got
 	settings Settings
 	applied  *client.Limits // the current limits; nil: none were applied yet
 	totals   Totals         // of earlier processes and of torrents that were removed
@@ -401,6 +402,8 @@ func (n *Node) register(t *Torrent) error {
 	case slices.ContainsFunc(n.torrents, func(o *Torrent) bool { return o.hash == t.hash }):
 		return ErrExists
 	}
+	n.numbered++
+	t.number = n.numbered
 	n.torrents = append(n.torrents, t)
 	n.before.Fetched, n.before.Sent = n.before.Fetched+t.past.Fetched, n.before.Sent+t.past.Sent
 	return nil

@@ -183,6 +183,9 @@ func TestRemove(t *testing.T) {
 	if p := again.Progress(); p.Fetched != 0 || p.Err != nil {
 		t.Errorf("%+v", p)
 	}
+	if a, b := x.Number(), again.Number(); a != 1 || b != 2 {
+		t.Errorf("the numbers are %d and %d, want 1 and 2", a, b)
+	}
 }
 
 // Two torrents share a directory and want different files of it; the store is closed with the last

@@ -15,6 +15,7 @@ type Status struct {
 	client.Progress // its counters begin when the torrent was added; without Paths
 
 	InfoHash, Name string
+	Number         int // see Torrent.Number
 	State          State
 	Reason         string // why it is in this state, or what it waits for; may be empty
 	// Started is the time of the last start. At Completed the wanted data was complete for the
@@ -70,6 +71,7 @@ func (t *Torrent) status(stalled time.Duration) Status {
 		Options:    t.options,
 		Progress:   p,
 		InfoHash:   t.InfoHash(),
+		Number:     t.number,
 		Name:       p.Name,
 		State:      t.state,
 		Reason:     cmp.Or(p.Waiting, t.reason),

@@ -138,12 +138,9 @@ func (c *call) torrentReannounce() (any, error) { return c.each(foreign.Announce
 
 func (c *call) torrentRemove() (any, error) {
 	data := c.flag("delete_local_data")
-	out, err := c.each(func(t *node.Torrent) error {
+	return c.each(func(t *node.Torrent) error {
 		return c.server.node.Remove(t.InfoHash(), data != nil && *data)
 	})
-	// Forget the numbers now: a torrent that is added again gets another one.
-	c.server.memory.look(c.server.node.Torrents(), time.Now())
-	return out, err
 }
 
 func (c *call) torrentSetLocation() (any, error) {

@@ -44,7 +44,6 @@ func (c *call) view(t selected) *view {
 // memory has what clients expect a server to remember and a node does not. A restart clears it.
 type memory struct {
 	mu       sync.Mutex
-	last     int              // the highest number of a torrent so far
 	torrents map[string]known // by info hash
 	removed  []removal        // oldest first
 	session  values           // of the session's limits that are off
@@ -52,7 +51,7 @@ type memory struct {
 
 // known is the memory of one torrent.
 type known struct {
-	id      int         // the number by which clients know it; no other torrent ever gets it
+	id      int         // see node.Torrent.Number
 	off     values      // of its limits that are off
 	status  node.Status // when a client last asked for recently active torrents
 	changed time.Time   // when the status last changed
@@ -74,22 +73,20 @@ func (v values) text(name string) string    { s, _ := v[name].(string); return s
 // recently is the time for which a torrent counts as recently active, or as recently removed.
 const recently = time.Minute
 
-// look gives numbers to new torrents, notes which torrents were removed since the last look, and
-// returns the memory of all torrents.
+// look notes which torrents were removed since the last look, and returns the memory of all torrents.
 func (m *memory) look(all []*node.Torrent, now time.Time) map[string]known {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := make(map[string]known, len(all))
 	for _, t := range all {
-		k, ok := m.torrents[t.InfoHash()]
-		if !ok {
-			m.last++
-			k.id = m.last
+		k := m.torrents[t.InfoHash()]
+		if k.id != t.Number() { // new, or removed and added again
+			k = known{id: t.Number()}
 		}
 		next[t.InfoHash()] = k
 	}
 	for hash, k := range m.torrents {
-		if _, ok := next[hash]; !ok {
+		if next[hash].id != k.id {
 			m.removed = append(m.removed, removal{k.id, now})
 		}
 	}

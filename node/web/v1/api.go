@@ -51,7 +51,6 @@ type API struct {
 	Config
 	started time.Time
 	hub     *hub
-	numbers numbers
 }
 
 // New returns an API. The caller closes it before the node.

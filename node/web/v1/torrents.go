@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"braid/client"
@@ -124,39 +123,13 @@ func encodeFields(t Torrent, fields map[string]int) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// numbers has short names of torrents. No number is used twice.
-type numbers struct {
-	mu   sync.Mutex
-	last int
-	of   map[string]int
-}
-
-func (n *numbers) get(infoHash string) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.of == nil {
-		n.of = map[string]int{}
-	}
-	if n.of[infoHash] == 0 {
-		n.last++
-		n.of[infoHash] = n.last
-	}
-	return n.of[infoHash]
-}
-
-func (n *numbers) drop(infoHash string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.of, infoHash)
-}
-
 const mega = 1e6
 
 // row converts a torrent for a list.
 func (a *API) row(s node.Status) Torrent {
 	r := Torrent{
 		InfoHash:      s.InfoHash,
-		Number:        a.numbers.get(s.InfoHash),
+		Number:        s.Number,
 		Name:          s.Name,
 		State:         stateOf(s.Phase),
 		Waiting:       s.Reason,
@@ -334,7 +307,6 @@ func (a *API) remove(r *http.Request, _ none) (none, error) {
 			return none{}, wrong("data is %q: want true or false", text)
 		}
 	}
-	a.numbers.drop(t.InfoHash())
 	return none{}, a.Node.Remove(t.InfoHash(), data)
 }
 
