@@ -31,7 +31,7 @@ func slotsOf(from time.Time, n int, mbit float64) (out []Slot) {
 	for i := range n {
 		out = append(out, Slot{
 			Start: from.Add(time.Duration(i) * time.Second), Flow: time.Second, Bytes: uint64(mbit * 1e6 / 8),
-			RTT: 60 * time.Millisecond, MinRTT: 20 * time.Millisecond,
+			MinRTT: 20 * time.Millisecond,
 		})
 	}
 	return out

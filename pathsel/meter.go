@@ -39,8 +39,7 @@ type Slot struct {
 	// Sent and Lost are packets in the whole slot.
 	Sent uint64 `json:"sent,omitempty"`
 	Lost uint64 `json:"lost,omitempty"`
-	// RTT is the last value in the slot. MinRTT is the smallest value ever seen on this path.
-	RTT    time.Duration `json:"rtt_ns,omitempty"`
+	// MinRTT is the shortest round trip ever seen on this path.
 	MinRTT time.Duration `json:"min_rtt_ns,omitempty"`
 }
 
@@ -114,7 +113,7 @@ func (m Meter) Add(s Sample) Meter {
 	if !start.Equal(m.current.Start) {
 		m = m.endSlot(start)
 	}
-	m.current.RTT, m.current.MinRTT = s.RTT, m.minRTT
+	m.current.MinRTT = m.minRTT
 	m.current.Sent += sub(s.PacketsSent, prev.PacketsSent)
 	m.current.Lost += sub(s.PacketsLost, prev.PacketsLost)
 	could := prev.State.Carries() && !prev.Choked && prev.Outstanding > 0
