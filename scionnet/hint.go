@@ -10,8 +10,8 @@ import (
 // A tracker tells downloaders what others have received over a path. The sender needs to know it, and
 // usually it has accepted the connection, and does not even know the path yet. So the dialler passes
 // the rate on: in the upper six bits of its feature byte, which arrives before it asks for data. A
-// sender that has measured the path itself ignores them. A lie costs no more losses than any start
-// does (congestion.Flow.Hint).
+// sender that has measured the path itself ignores them. A lie costs the packets of two round
+// trips, at most 256 in each.
 
 const (
 	// The six bits are a number n: 0 for no hint, else the rate is rateUnit * 2^(n/4). So the

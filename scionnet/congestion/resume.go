@@ -10,15 +10,18 @@ import "time"
 
 const (
 	jumpPart = 0.5 // of the remembered rate: a path that has halved since then takes it
-	// jumpPackets bounds what a jump sends in a round trip, and so what a wrong hint costs. It
-	// saves six round trips of doubling.
+	// jumpPackets bounds what a jump sends in a round trip, and so what it costs if the path has
+	// changed. It saves six round trips of doubling. Others may lie, so their word counts for less
+	// (hintPackets).
 	jumpPackets = 64 * initialWindow
+	hintPackets = 256
 	knownPart   = 0.9 // delivered of the remembered rate ends startup: the path is as it was
 )
 
 // resume is what a new flow remembers.
 type resume struct {
 	rate  float64       // bytes a second; 0: nothing
+	most  int           // packets of the jump
 	rtt   time.Duration // then; 0: not known
 	jump  float64       // rate of the jump; 0: the round trip is not known yet
 	until time.Duration // the jump ends; 0: there was nothing to send yet
@@ -28,7 +31,7 @@ type resume struct {
 // round trip. Call it before the first packet. NewReno ignores it.
 func (f *Flow) Resume(rate float64, rtt time.Duration) {
 	if b, ok := f.algorithm.(*bbr); ok && b.rounds.total == 0 && rtt > 0 && rate >= minRate && rate <= maxRate {
-		b.start.resume = resume{rate: rate, rtt: rtt}
+		b.start.resume = resume{rate: rate, most: jumpPackets, rtt: rtt}
 	}
 }
 
@@ -37,7 +40,7 @@ func (f *Flow) Resume(rate float64, rtt time.Duration) {
 func (f *Flow) Hint(rate float64) {
 	b, ok := f.algorithm.(*bbr)
 	if ok && !b.start.filled && b.start.resume.rate == 0 && rate >= minRate && rate <= maxRate {
-		b.start.resume = resume{rate: rate}
+		b.start.resume = resume{rate: rate, most: hintPackets}
 	}
 }
 
@@ -49,7 +52,7 @@ func (r *resume) check(e event, packetSize, others int) {
 	case r.rtt > 0 && (e.rtt < r.rtt/2 || e.rtt > 2*r.rtt): // not the path that was remembered
 		*r = resume{}
 	default:
-		r.jump = min(jumpPart*r.rate/float64(1+others), float64(jumpPackets*packetSize)/e.rtt.Seconds())
+		r.jump = min(jumpPart*r.rate/float64(1+others), float64(r.most*packetSize)/e.rtt.Seconds())
 	}
 }
 

@@ -53,7 +53,8 @@ func TestResume(t *testing.T) {
 		{"no hint", path, nothing, time.Second, 0.66, 20},
 		{"hint", path, hint(40 * mbit), time.Second, 0.84, 5},
 		{"hint of half", path, hint(20 * mbit), time.Second, 0.70, 5},
-		{"hint of ten times as much", path, hint(400 * mbit), time.Second, 0.84, 100},
+		{"hint of ten times as much", path, hint(400 * mbit), time.Second, 0.75, 100},
+		{"a lie, short path", wire{rate: 5 * mbit, delay: 20 * ms, queue: 40 * ms}, hint(8000 * mbit), time.Second, 0.95, 400},
 	} {
 		for seed := range uint64(seeds(3)) {
 			took, lost := transfer(seed, c.wire, c.told, c.after)
