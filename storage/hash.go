@@ -67,13 +67,18 @@ type hashing func(src source, piece int, sum [sha1.Size]byte, err error) error
 // checking is told of a piece, with an error if it is missing or wrong.
 type checking func(src source, piece int, err error) error
 
-// hashPieces hashes the chosen pieces; nil is all. report is called once for each, from several
-// goroutines. An error of it, or of the context, ends the work. progress, if not nil, is called
-// with the number of bytes so far.
-func hashPieces(
-	ctx context.Context, l Layout, chosen []bool, open func() source, progress func(bytes int64),
-	report hashing,
-) error {
+// work is what is to be hashed. progress, if not nil, is called with the number of bytes so far.
+type work struct {
+	layout   Layout
+	chosen   []bool // pieces; nil: all
+	open     func() source
+	progress func(bytes int64)
+}
+
+// hash hashes the pieces. report is called once for each, from several goroutines. An error of it,
+// or of the context, ends the work.
+func (w work) hash(ctx context.Context, report hashing) error {
+	l := w.layout
 	var next atomic.Int64
 	var mu sync.Mutex
 	var done int64
@@ -81,14 +86,14 @@ func hashPieces(
 		mu.Lock()
 		defer mu.Unlock()
 		_, n := l.PieceRange(piece)
-		if done += n; progress != nil {
-			progress(done)
+		if done += n; w.progress != nil {
+			w.progress(done)
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), l.Pieces()) {
 		g.Go(func() error {
-			r := open()
+			r := w.open()
 			defer r.close()
 			buf := make([]byte, hashPart)
 			for {
@@ -96,7 +101,7 @@ func hashPieces(
 				if piece >= l.Pieces() {
 					return nil
 				}
-				if chosen != nil && !chosen[piece] {
+				if w.chosen != nil && !w.chosen[piece] {
 					continue
 				}
 				if err := ctx.Err(); err != nil {
@@ -115,18 +120,14 @@ func hashPieces(
 
 var errWrong = errors.New("the piece is wrong")
 
-// checkPieces is hashPieces for data that should be right.
-func checkPieces(
-	ctx context.Context, l Layout, chosen []bool, open func() source, progress func(bytes int64),
-	report checking,
-) error {
-	compare := func(src source, piece int, sum [sha1.Size]byte, err error) error {
-		if err == nil && sum != l.pieceHash(piece) {
+// check is hash for data that should be right.
+func (w work) check(ctx context.Context, report checking) error {
+	return w.hash(ctx, func(src source, piece int, sum [sha1.Size]byte, err error) error {
+		if err == nil && sum != w.layout.pieceHash(piece) {
 			err = errWrong
 		}
 		return report(src, piece, err)
-	}
-	return hashPieces(ctx, l, chosen, open, progress, compare)
+	})
 }
 
 // filesReader reads a torrent's data out of its files.
@@ -267,7 +268,7 @@ func (s Stored) checkFiles(
 		r.Good[piece] = err == nil
 		return nil
 	}
-	return present, checkPieces(ctx, l, piecesOf(l, wanted), open, progress, note)
+	return present, work{l, piecesOf(l, wanted), open, progress}.check(ctx, note)
 }
 
 // newReport returns a report in which all wanted files are right. judge corrects it.
@@ -381,7 +382,7 @@ func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64))
 		copy(sums[piece*sha1.Size:], sum[:])
 		return err
 	}
-	if err := hashPieces(ctx, l, nil, open, progress, note); err != nil {
+	if err := (work{l, nil, open, progress}).hash(ctx, note); err != nil {
 		return nil, fmt.Errorf("hash %s: %w", l.Name, err)
 	}
 	return sums, nil

@@ -159,7 +159,7 @@ func (s Stored) checkDatabase(
 	return present, nil
 }
 
-// eachPiece is checkPieces for a database.
+// eachPiece is work.check for a database.
 func (s Stored) eachPiece(
 	ctx context.Context, chosen []bool, progress func(bytes int64), do checking,
 ) error {
@@ -168,7 +168,7 @@ func (s Stored) eachPiece(
 		return err
 	}
 	open := func() source { return placeReader{db} }
-	return errors.Join(checkPieces(ctx, s.Layout, chosen, open, progress, do), db.close())
+	return errors.Join(work{s.Layout, chosen, open, progress}.check(ctx, do), db.close())
 }
 
 // placeReader reads a torrent's data out of a place.

@@ -76,7 +76,8 @@ func benchStorage(ctx context.Context, b benchmark) error {
 			r.WriteMBs, r.WriteMBs/limit.WriteMBs, r.ReadMBs, r.ReadMBs/limit.ReadMBs,
 			r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB)
 	}
-	return rows.End(storagebench.Compare(ctx, cases, runs, b.dir, b.progress, add))
+	c := storagebench.Comparison{Cases: cases, Runs: runs, Dir: b.dir, Progress: b.progress}
+	return rows.End(c.Run(ctx, add))
 }
 
 func benchDownloads(ctx context.Context, b benchmark, sizes []int, runs int) error {

@@ -52,18 +52,25 @@ func Cases(bytes int64) (out []Case) {
 	return out
 }
 
-// Compare measures each case once in every run, and calls emit with the medians of each case. If a
-// case fails or ctx ends, emit gets the results that are there.
-func Compare(
-	ctx context.Context, cases []Case, runs int, dir string, progress func(string), emit func(Result),
-) error {
-	return bench.Turns(ctx, runs, len(cases), func(run, i int) (Result, error) {
+// Comparison measures each case once in every run, in a directory below Dir.
+type Comparison struct {
+	Cases    []Case
+	Runs     int
+	Dir      string
+	Progress func(string)
+}
+
+// Run calls emit with the medians of each case. If a case fails or ctx ends, emit gets the results
+// that are there.
+func (c Comparison) Run(ctx context.Context, emit func(Result)) error {
+	return bench.Turns(ctx, c.Runs, len(c.Cases), func(run, i int) (Result, error) {
 		if i == 0 {
-			progress(fmt.Sprintf("run %d of %d: %d cases of %d MiB", run+1, runs, len(cases), cases[0].Bytes>>20))
+			c.Progress(fmt.Sprintf("run %d of %d: %d cases of %d MiB",
+				run+1, c.Runs, len(c.Cases), c.Cases[0].Bytes>>20))
 		}
-		r, err := Measure(ctx, cases[i], dir)
+		r, err := Measure(ctx, c.Cases[i], c.Dir)
 		if err != nil {
-			err = fmt.Errorf("measure %s: %w", cases[i], err)
+			err = fmt.Errorf("measure %s: %w", c.Cases[i], err)
 		}
 		return r, err
 	}, func(_ int, runs []Result) { emit(medianOf(runs)) })

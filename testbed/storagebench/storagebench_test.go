@@ -33,11 +33,12 @@ func TestCompareInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cases := Cases(1 << 20)[:3]
 	var got []string
-	err := Compare(ctx, cases, 2, t.TempDir(), func(next string) {
+	c := Comparison{Cases: cases, Runs: 2, Dir: t.TempDir(), Progress: func(next string) {
 		if strings.HasPrefix(next, "run 2 of 2") {
 			cancel()
 		}
-	}, func(r Result) { got = append(got, r.Storage) })
+	}}
+	err := c.Run(ctx, func(r Result) { got = append(got, r.Storage) })
 	if !errors.Is(err, context.Canceled) || !slices.Equal(got, []string{"limit", "file", "mmap"}) {
 		t.Errorf("results of %q, %v", got, err)
 	}

@@ -46,10 +46,9 @@ func (p param) in() string {
 // none stands for no body.
 type none struct{}
 
-// raw makes a route that reads the request and writes the answer by itself. media is the media type
-// of the answer; empty: JSON.
+// raw makes a route that reads the request and writes the answer by itself.
 func raw[In, Out any](
-	method, path, about, media string,
+	method, path, about string,
 	serve func(*API, http.ResponseWriter, *http.Request) error, query ...param,
 ) route {
 	r := route{
@@ -59,7 +58,6 @@ func raw[In, Out any](
 		query:  query,
 		in:     reflect.TypeFor[In](),
 		out:    reflect.TypeFor[Out](),
-		media:  media,
 		serve:  serve,
 	}
 	if r.in == reflect.TypeFor[none]() {
@@ -71,11 +69,17 @@ func raw[In, Out any](
 	return r
 }
 
+// as is the route with an answer of that media type, which is not JSON.
+func (r route) as(media string) route {
+	r.media = media
+	return r
+}
+
 // on makes a route that reads an In and answers with an Out, both in JSON.
 func on[In, Out any](
 	method, path, about string, serve func(*API, *http.Request, In) (Out, error), query ...param,
 ) route {
-	r := raw[In, Out](method, path, about, "", nil, query...)
+	r := raw[In, Out](method, path, about, nil, query...)
 	r.serve = func(a *API, w http.ResponseWriter, q *http.Request) error {
 		var in In
 		if r.in != nil {
@@ -113,12 +117,12 @@ func of[In, Out any](
 var routes = []route{
 	on("GET", "/session", "Describe the daemon.", (*API).session),
 	on("GET", "/totals", "Sums over all torrents.", (*API).totals),
-	raw[none, []Torrent]("GET", "/torrents", "List the torrents, in the order of the queue.", "",
+	raw[none, []Torrent]("GET", "/torrents", "List the torrents, in the order of the queue.",
 		(*API).list,
 		param{"fields", "string", "Keys of Torrent with commas between them; only these are in the answer."},
 		param{"state", "string", "Only torrents in this state."},
 		param{"label", "string", "Only torrents with this label."}),
-	raw[AddTorrent, Added]("POST", "/torrents", "Add a torrent.", "", (*API).add),
+	raw[AddTorrent, Added]("POST", "/torrents", "Add a torrent.", (*API).add),
 	of("GET", "", "Show a torrent with its settings.", (*API).show),
 	of("PATCH", "", "Change settings of a torrent.", (*API).change),
 	on("DELETE", "/torrents/{hash}", "Remove a torrent.", (*API).remove,
@@ -148,14 +152,12 @@ var routes = []route{
 	on("GET", "/settings", "The settings of all torrents.", (*API).settings),
 	on("PATCH", "/settings", "Change settings of all torrents.", (*API).changeSettings),
 	on("GET", "/log", "What has happened, oldest first.", (*API).log),
-	raw[Password, none]("POST", "/login", "Begin a session: the answer sets a cookie.", "",
-		(*API).login),
-	raw[none, none]("POST", "/logout", "End the session.", "", (*API).logout),
+	raw[Password, none]("POST", "/login", "Begin a session: the answer sets a cookie.", (*API).login),
+	raw[none, none]("POST", "/logout", "End the session.", (*API).logout),
 	on("PUT", "/password", "Set the password for TCP; an empty one removes it. Only over the unix "+
 		"socket.", (*API).setPassword),
-	raw[none, none]("GET", "/events", "Stream what changes, as server-sent events.",
-		"text/event-stream", (*API).events,
+	raw[none, none]("GET", "/events", "Stream what changes, as server-sent events.", (*API).events,
 		param{"Last-Event-ID", "string", "Id of the last event that the reader has seen."},
-		param{"last_event_id", "string", "The same, for readers that cannot send a header."}),
-	raw[none, none]("GET", "/openapi.yaml", "This description.", "application/yaml", (*API).openapi),
+		param{"last_event_id", "string", "The same, for readers that cannot send a header."}).as("text/event-stream"),
+	raw[none, none]("GET", "/openapi.yaml", "This description.", (*API).openapi).as("application/yaml"),
 }
