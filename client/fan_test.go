@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"reflect"
 	"testing"
 
 	"golang.org/x/time/rate"
@@ -91,4 +93,41 @@ func (w slowWire) Write(b []byte) (int, error) {
 		rest -= n
 	}
 	return w.Wire.Write(b)
+}
+
+type hinted struct {
+	fan
+	got *pathsel.Hints
+}
+
+func (h hinted) Hint(x pathsel.Hints) { *h.got = x }
+
+// A hint reaches the transports, which pass its rate on, and the selector, which tries its path first.
+func TestHintReachesTransport(t *testing.T) {
+	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", nil, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got pathsel.Hints
+	s, err := newSession(Config{}, testLog(t), []Transport{hinted{fan{tcp, 2}, &got}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	data := filepath.Join(t.TempDir(), "file")
+	writeRandom(t, data, 1<<20)
+	src := makeTorrent(t, data, CreateOptions{}).Source
+	tr, err := s.Add(src, openStore(t, t.TempDir()), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := pathsel.Hints{1: {{Path: "a", Rate: 5}}}
+	tr.Hint(want)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the transport got %v, want %v", got, want)
+	}
+	until(t, tr, "known to the selector", func(Progress) (ranked bool) {
+		tr.do(func() { ranked = tr.loop.chooser.hints.Rank(pathsel.Path{Dst: 1, Fingerprint: "a"}) == 1 })
+		return ranked
+	})
 }

@@ -63,7 +63,7 @@ func (c *Conn) Path() pathsel.Path {
 }
 
 func (c *Conn) learnFeatures(peer byte) {
-	if rate := rateOf(peer); rate > 0 {
+	if rate := c.hintIn(peer); rate > 0 {
 		c.control.Hint(rate)
 	}
 	if both := peer & c.endpoint.features(); both&featureBundles == 0 {

@@ -36,7 +36,7 @@ func (e *Endpoint) govern(qc *quic.Conn, r *route, packetSize int) *quic.Control
 	k := newController(e.congestion, packetSize, h.links)
 	key := r.hostPath()
 	if was, ok := h.memory.begin(key, time.Now()); ok {
-		k.Resume(was.rate, was.rtt)
+		k.Resume(was.rate, was.rtt, was.full)
 	}
 	e.couple(k, r)
 	k.Govern(qc)

@@ -131,7 +131,7 @@ func (e *Endpoint) begin(c *Conn, qc *quic.Conn, open func() (*quic.Stream, erro
 	c.control = e.govern(qc, c.route, c.packetSize)
 	features := e.features()
 	if p := c.path.Load(); p != nil { // dialled
-		features |= rateBits(e.host.memory.hinted(p.Fingerprint, time.Now()))
+		features |= rateBits(e.expected(*p))
 	}
 	if features&featureBundles != 0 {
 		c.route.large.offered.Store(true)

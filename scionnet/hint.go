@@ -10,12 +10,12 @@ import (
 // A tracker tells downloaders what others have received over a path. The sender needs to know it, and
 // usually it has accepted the connection, and does not even know the path yet. So the dialler passes
 // the rate on: in the upper six bits of its feature byte, which arrives before it asks for data. A
-// sender that has measured the path itself ignores them. A lie costs the packets of two round
-// trips, at most 256 in each.
+// sender that has filled the path itself lately, or has another connection along it, ignores them.
+// A lie costs the packets of two round trips, at most 256 in each.
 
 const (
-	// The six bits are a number n: 0 for no hint, else the rate is rateUnit * 2^(n/4). So the
-	// largest is 3.6 GB/s, and what is sent is at most 9 % wrong.
+	// The six bits are a number n: 0 for no hint, else the rate is rateUnit * 2^(n/4). So the least
+	// is 78 kB/s, the largest 3.6 GB/s, and others are at most 9 % wrong.
 	rateShift = 2
 	mostRate  = 1<<(8-rateShift) - 1
 	rateUnit  = 64 << 10 // bytes per second
@@ -46,11 +46,11 @@ func (m *memory) hint(hints pathsel.Hints, now time.Time) {
 			if x.Rate <= 0 {
 				continue
 			}
-			for old := range m.hints { // any: the next announce brings those that matter again
-				if len(m.hints) < maxHints {
+			if _, known := m.hints[x.Path]; !known && len(m.hints) >= maxHints {
+				for old := range m.hints { // any: the next announce brings those that matter again
+					delete(m.hints, old)
 					break
 				}
-				delete(m.hints, old)
 			}
 			m.hints[x.Path] = hint{x.Rate, now}
 		}
@@ -67,12 +67,36 @@ func (m *memory) hinted(path pathsel.Fingerprint, now time.Time) float64 {
 	return 0
 }
 
+// expected is what one more connection along the path may receive: an even share of what others
+// have received; 0: not known.
+func (e *Endpoint) expected(path pathsel.Path) float64 {
+	rate := e.host.memory.hinted(path.Fingerprint, time.Now())
+	if rate == 0 {
+		return 0
+	}
+	n := 1
+	for _, c := range e.list() {
+		if p := c.path.Load(); c.place == nil && p.Fingerprint == path.Fingerprint {
+			n++
+		}
+	}
+	return rate / float64(n)
+}
+
+// hintIn is the rate in the peer's feature byte that the start follows; 0: none.
+func (c *Conn) hintIn(features byte) float64 {
+	if c.place == nil || !c.endpoint.host.memory.heeds(c.route.hostPath(), time.Now()) {
+		return 0
+	}
+	return rateOf(features)
+}
+
 // rateBits are the bits of a feature byte for a rate in bytes per second.
 func rateBits(rate float64) byte {
 	if rate < rateUnit {
 		return 0
 	}
-	return byte(min(max(1, math.Round(4*math.Log2(rate/rateUnit))), mostRate)) << rateShift
+	return byte(min(math.Round(4*math.Log2(rate/rateUnit)), mostRate)) << rateShift
 }
 
 // rateOf is the rate in a feature byte; 0: none.

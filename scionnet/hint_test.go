@@ -9,12 +9,12 @@ import (
 )
 
 func TestRateBits(t *testing.T) {
-	for _, rate := range []float64{-1, 0, rateUnit - 1} {
+	for _, rate := range []float64{-1, 0, rateUnit - 1, rateUnit, 1.09 * rateUnit} {
 		if b := rateBits(rate); b != 0 || rateOf(b) != 0 {
 			t.Errorf("%v: %08b", rate, b)
 		}
 	}
-	for rate := 1.1 * rateUnit; rate < 3e9; rate *= 1.01 {
+	for rate := 1.1 * rateUnit; rate < 3e9; rate *= 1.001 {
 		b := rateBits(rate)
 		if got := rateOf(b) / rate; got < 0.9 || got > 1.1 || b&featureBundles != 0 {
 			t.Errorf("%v: %08b, %.2f of it", rate, b, got)
@@ -43,26 +43,53 @@ func TestHintsAreBounded(t *testing.T) {
 	}
 }
 
-// What the dialler was told of a path is in the start of the peer that accepts, and not in its own.
+// The dialler passes on what it was told of a path, divided among its connections along it. The
+// acceptor follows that on its only connection, unless it has filled the path itself.
 func TestHintReachesPeer(t *testing.T) {
 	h := oneAS(t)
 	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
-	window := func(rate float64) (dialler, acceptor int) {
-		h.Hint(pathsel.Hints{h.ia: {{Rate: rate}}}) // the fingerprint of the path inside an AS is empty
-		from, to := pair(t, a, b)
-		for range 5 { // until both know the round trip
-			ping(t, from, to)
-			ping(t, to, from)
+	const rate = 8 * rateUnit
+	dial := func() (from, to *Conn, heard float64) {
+		from, to = pair(t, a, b)
+		learn := to.onFeatures
+		to.onFeatures = func(peer byte) {
+			heard = rateOf(peer)
+			learn(peer)
 		}
-		from.Abort()
-		to.Abort()
-		return from.Stats().Window, to.Stats().Window
+		ping(t, from, to)
+		return from, to, heard
 	}
-	const much = 1 << 20
-	if dialler, acceptor := window(0); dialler > much || acceptor > much {
-		t.Errorf("without a hint, the windows are %d and %d bytes", dialler, acceptor)
+	from, to, heard := dial()
+	if heard != 0 {
+		t.Errorf("without a hint, the acceptor hears of %v bytes a second", heard)
 	}
-	if dialler, acceptor := window(2e9); dialler > much || acceptor < much {
-		t.Errorf("with a hint, the windows are %d and %d bytes", dialler, acceptor)
+	from.Abort()
+	<-to.quic.Context().Done()
+	a.endings.Wait()
+	b.endings.Wait()
+	h.Hint(pathsel.Hints{h.ia: {{Rate: rate}}}) // the fingerprint of the path inside an AS is empty
+	from, to, heard = dial()
+	if heard != rate {
+		t.Errorf("the acceptor hears of %v bytes a second, want %v", heard, rate)
+	}
+	k := to.route.hostPath()
+	told := rateBits(rate)
+	if dialler := from.hintIn(told); dialler != 0 {
+		t.Error("the dialler follows a hint")
+	}
+	if h.memory.end(k); to.hintIn(told) != rate { // both ends are on this host: two users
+		t.Error("the acceptor does not follow a hint")
+	}
+	h.memory.note(k, rate, false, time.Millisecond, time.Now())
+	if to.hintIn(told) != rate {
+		t.Error("a connection with little to send counts more than a hint")
+	}
+	h.memory.note(k, 2*rate, true, time.Millisecond, time.Now())
+	if to.hintIn(told) != 0 {
+		t.Error("a hint counts more than a full path")
+	}
+	h.memory.begin(k, time.Now())
+	if _, _, heard = dial(); heard != rate/2 {
+		t.Errorf("beside another connection, the acceptor hears of %v bytes a second, want %v", heard, rate/2)
 	}
 }

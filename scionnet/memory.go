@@ -28,10 +28,12 @@ type memory struct {
 
 type remembered struct {
 	rate  float64 // carried lately, in bytes a second
+	full  bool    // the path carried no more; else the application may have had no more to send
 	rtt   time.Duration
 	at    time.Time // of that measurement
-	full  time.Time // when larger packets than the least were last known to pass
 	users int       // live connections
+
+	largePass time.Time // when larger packets than the least were last known to pass
 
 	mtu      int // less than announced; believed until then
 	mtuUntil time.Time
@@ -89,19 +91,28 @@ func (m *memory) end(k hostPath) {
 
 // note takes in what a connection has just carried. The best of the time remembered counts: an
 // application that asks for less does not make the path slower.
-func (m *memory) note(k hostPath, rate float64, rtt time.Duration, now time.Time) {
+func (m *memory) note(k hostPath, rate float64, full bool, rtt time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.of[k]; c != nil && rtt > 0 && (rate >= c.rate || now.Sub(c.at) >= rememberFor) {
-		c.rate, c.rtt, c.at = rate, rtt, now
+		c.rate, c.full, c.rtt, c.at = rate, full, rtt, now
 	}
+}
+
+// heeds tells whether a connection along the path follows a hint: it is the only one, and no earlier
+// one has filled the path lately.
+func (m *memory) heeds(k hostPath, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.of[k]
+	return c != nil && c.users == 1 && (!c.full || now.Sub(c.at) >= rememberFor)
 }
 
 // fullPass records that larger packets than the least have passed.
 func (m *memory) fullPass(k hostPath, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.get(k).full = now
+	m.get(k).largePass = now
 }
 
 // passesFull tells whether they did lately.
@@ -109,7 +120,7 @@ func (m *memory) passesFull(k hostPath, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.of[k]
-	return c != nil && now.Sub(c.full) < fullHolds
+	return c != nil && now.Sub(c.largePass) < fullHolds
 }
 
 // mtu returns the MTU of a path if it is known to be less than announced.

@@ -194,6 +194,9 @@ func (e *Endpoint) watch() {
 	}
 }
 
+// fullPart of a path's bandwidth fills it: a connection that carries less has less to send.
+const fullPart = 0.8
+
 // watch records the delivery rate of the path, tells the congestion controller the links, and
 // checks the packet size.
 func (c *Conn) watch() {
@@ -203,7 +206,8 @@ func (c *Conn) watch() {
 	now := time.Now()
 	if !o.at.IsZero() {
 		k, acked := c.route.hostPath(), s.BytesAcked-o.acked
-		e.host.memory.note(k, float64(acked)/now.Sub(o.at).Seconds(), s.MinRTT, now)
+		rate := float64(acked) / now.Sub(o.at).Seconds()
+		e.host.memory.note(k, rate, s.Bandwidth > 0 && rate > fullPart*s.Bandwidth, s.MinRTT, now)
 		// Of so many bytes, those in flight at both ends of the time hardly matter.
 		if acked > 100*leastPacket && acked > leastPacket*(packets-o.packets) {
 			e.host.memory.fullPass(k, now)

@@ -125,7 +125,7 @@ func (b *bbr) room(rate float64) float64 {
 }
 
 func (b *bbr) onSent(now time.Duration, inflight int, appLimited bool) {
-	b.start.resume.sent(now, inflight, b.packetSize, b.minRTT.rtt)
+	b.beginJump(now, inflight)
 	if inflight == 0 && appLimited && now > b.now+b.minRTT.rtt {
 		// Restart from idle: the queue is empty, and the rate of before is the best guess. What was
 		// on its way when the flow fell silent says nothing of ambient loss.
@@ -178,6 +178,9 @@ func (b *bbr) onAck(e event) {
 	b.publish(e)
 	if !b.start.filled {
 		b.start.crowd = b.member.crowd()
+		if b.start.resume.waits {
+			b.start.rivals = b.rivals()
+		}
 		b.start.cwnd = min(max(b.start.cwnd, b.room(b.start.resume.floor(b.now)))+float64(e.acked), maxWindow)
 	}
 }

@@ -42,6 +42,7 @@ type Snapshot struct {
 	Window       int           // bytes
 	PacingRate   float64       // bytes a second
 	DeliveryRate float64       // what the path has delivered lately, smoothed, bytes a second; 0: not measured
+	Bandwidth    float64       // what the path was found to carry, bytes a second; 0: it was never full
 	RTT, MinRTT  time.Duration // of the last sample; the least that counts now
 	PacketsSent  uint64
 	PacketsLost  uint64 // declared lost, also those that arrive later after all
@@ -185,5 +186,8 @@ func (f *Flow) SetPacketSize(bytes int) {
 func (f *Flow) Snapshot() Snapshot {
 	s := f.snapshot
 	s.State, s.Window, s.PacingRate = f.algorithm.state(), f.Window(), f.PacingRate()
+	if b, ok := f.algorithm.(*bbr); ok && b.start.filled {
+		s.Bandwidth = b.bandwidth.now()
+	}
 	return s
 }

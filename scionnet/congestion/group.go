@@ -25,6 +25,7 @@ type sharedLink struct {
 // member is what the flows of a group know of each other: written and read in OnAck only.
 type member struct {
 	links       []*sharedLink
+	waits       bool          // to jump with its first data
 	queue       time.Duration // in its round trip
 	probing     bool
 	rate        float64 // delivered in its last round
@@ -99,6 +100,7 @@ func (b *bbr) publish(e event) {
 	m.lost, m.total = b.rounds.lost, max(b.rounds.delivered+b.rounds.lost, e.prior)
 	m.rate, m.bandwidth = b.last.rate(), b.bandwidth.now()
 	m.trip = b.minRTT.rtt
+	m.waits = b.start.resume.waits && !b.start.filled
 	if e.acked > 0 {
 		m.heard = e.now
 	}

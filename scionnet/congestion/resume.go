@@ -12,78 +12,126 @@ const (
 	jumpPart = 0.5 // of the remembered rate: a path that has halved since then takes it
 	// jumpPackets bounds what a jump sends in a round trip, and so what it costs if the path has
 	// changed. It saves six round trips of doubling. Others may lie, so their word counts for less
-	// (hintPackets).
+	// (hintPackets), and only where a start takes long (hintTrip).
 	jumpPackets = 64 * initialWindow
 	hintPackets = 256
+	hintTrip    = initialTrip
+	// dataPackets in flight are data, and no handshake or keep-alive. A new flow may send them at
+	// once.
+	dataPackets = 8
+	// resumeHolds is how long a flow waits for its first data until it starts like any other.
+	resumeHolds = 2 * time.Minute
 	knownPart   = 0.9 // delivered of the remembered rate ends startup: the path is as it was
 )
 
-// resume is what a new flow remembers.
+// resume is what a new flow remembers, or was told.
 type resume struct {
 	rate  float64       // bytes a second; 0: nothing
-	most  int           // packets of the jump
-	rtt   time.Duration // then; 0: not known
-	jump  float64       // rate of the jump; 0: the round trip is not known yet
-	until time.Duration // the jump ends; 0: there was nothing to send yet
+	full  bool          // the path carried no more than that
+	rtt   time.Duration // then; 0: we were told
+	since time.Duration // when the round trip was known; 0: it is not
+	waits bool          // for the first data
+	jump  float64       // rate of the jump; 0: there is none
+	until time.Duration // the jump ends
 }
 
 // Resume tells a new flow what the path is remembered to carry, in bytes a second, at which least
-// round trip. Call it before the first packet. NewReno ignores it.
-func (f *Flow) Resume(rate float64, rtt time.Duration) {
+// round trip. full says that it carried no more: a flow that had little to send shows less than the
+// path carries. Call it before the first packet. NewReno ignores it.
+func (f *Flow) Resume(rate float64, rtt time.Duration, full bool) {
 	if b, ok := f.algorithm.(*bbr); ok && b.rounds.total == 0 && rtt > 0 && rate >= minRate && rate <= maxRate {
-		b.start.resume = resume{rate: rate, most: jumpPackets, rtt: rtt}
+		b.start.resume = resume{rate: rate, rtt: rtt, full: full}
 	}
 }
 
-// Hint tells a new flow what others say that the path carries, in bytes a second. What it remembers
-// itself counts more. NewReno ignores it.
+// Hint tells a new flow what others say that the path carries, in bytes a second. A full path that it
+// remembers itself counts more, and a low figure changes nothing. NewReno ignores it.
 func (f *Flow) Hint(rate float64) {
 	b, ok := f.algorithm.(*bbr)
-	if ok && !b.start.filled && b.start.resume.rate == 0 && rate >= minRate && rate <= maxRate {
-		b.start.resume = resume{rate: rate, most: hintPackets}
+	if ok && !b.start.filled && !b.start.resume.full && b.start.resume.jump == 0 && rate >= minRate && rate <= maxRate {
+		b.start.resume = resume{rate: rate}
 	}
 }
 
-// check prepares the jump once the round trip is the remembered one. The flow leaves room for so
-// many others of this host that send along the same links.
-func (r *resume) check(e event, packetSize, others int) {
+// check looks whether the round trip is the remembered one.
+func (r *resume) check(e event) {
 	switch {
-	case r.rate == 0 || r.jump > 0 || e.rtt == 0:
-	case r.rtt > 0 && (e.rtt < r.rtt/2 || e.rtt > 2*r.rtt): // not the path that was remembered
+	case r.rate == 0 || r.since > 0 || e.rtt == 0:
+	case r.rtt == 0 && e.rtt < hintTrip,
+		r.rtt > 0 && (e.rtt < r.rtt/2 || e.rtt > 2*r.rtt): // not the path that was remembered
 		*r = resume{}
 	default:
-		r.jump = min(jumpPart*r.rate/float64(1+others), float64(r.most*packetSize)/e.rtt.Seconds())
+		r.since, r.waits = e.now, true
 	}
 }
 
-// sent begins the jump with the first data: so much is never in flight before it. A peer may take
-// long to ask for data.
-func (r *resume) sent(now time.Duration, inflight, packetSize int, rtt time.Duration) {
-	if r.jump > 0 && r.until == 0 && inflight >= minWindow*packetSize {
+// beginJump begins the jump with the first data, unless the flow starts as fast without it. inflight
+// are the bytes in flight before it.
+func (b *bbr) beginJump(now time.Duration, inflight int) {
+	r := &b.start.resume
+	if !r.waits || inflight < dataPackets*b.packetSize {
+		return
+	}
+	r.waits = false
+	if now > r.since+resumeHolds {
+		*r = resume{}
+		return
+	}
+	most := jumpPackets
+	if r.rtt == 0 {
+		most = hintPackets
+	}
+	rtt := b.minRTT.rtt
+	volume := float64(most*b.packetSize) / max(rtt, shortTime).Seconds()
+	jump := min(jumpPart*r.rate/float64(1+b.start.rivals), volume)
+	if jump > b.initial()/max(rtt, hostTime).Seconds() {
 		// For one round trip nothing of the jump is acknowledged, and in the next it all is.
-		r.until = now + 2*rtt
+		r.jump, r.until = jump, now+2*rtt
 	}
 }
 
-// jumps says whether the jump is prepared, or not verified yet.
-func (r *resume) jumps(now time.Duration) bool { return r.jump > 0 && (r.until == 0 || now < r.until) }
+// rivals counts the flows of this host that use what the path carries, or are about to: those on its
+// least shared link. More than mostRivals leave nothing to jump to.
+func (b *bbr) rivals() (n int) {
+	const mostRivals = 64
+	var least *sharedLink
+	for _, l := range b.member.links {
+		if least == nil || len(l.members) < len(least.members) {
+			least = l
+		}
+	}
+	if least == nil {
+		return 0
+	}
+	for _, m := range least.members {
+		if m != b.member && (m.waits || !b.silent(m)) {
+			if n++; n == mostRivals {
+				break
+			}
+		}
+	}
+	return n
+}
 
 // floor is the least rate of a jump.
 func (r *resume) floor(now time.Duration) float64 {
-	if !r.jumps(now) {
+	if now >= r.until {
 		return 0
 	}
 	return r.jump
 }
 
-// bound keeps startup from shooting beyond what the path is remembered to carry, while the jump is
+// bound keeps startup from shooting beyond what a full path is remembered to carry, while the jump is
 // verified.
 func (r *resume) bound(now time.Duration, rate float64) float64 {
-	if !r.jumps(now) {
+	switch {
+	case now >= r.until:
 		return rate
+	case r.full:
+		return min(max(rate, r.jump), r.rate)
 	}
-	return min(max(rate, r.jump), r.rate)
+	return max(rate, r.jump)
 }
 
-// reached says whether the path carries what it did.
-func (r *resume) reached(rate float64) bool { return r.rate > 0 && rate >= knownPart*r.rate }
+// reached says whether the path carries what it did when it was full.
+func (r *resume) reached(rate float64) bool { return r.full && rate >= knownPart*r.rate }

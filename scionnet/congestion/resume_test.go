@@ -12,13 +12,14 @@ func transfer(seed uint64, w wire, told func(*Flow), after time.Duration) (time.
 	f := New(Config{Seed: seed})
 	told(f)
 	x := s.flow(f, 0, w.delay, &w)
-	if after > 0 {
+	for s.now < after { // a handshake, and signs of life
 		x.left = 1
-		s.run(after)
+		x.wake()
+		s.run(min(after, s.now+500*ms))
 	}
 	x.left = 5_000_000 / packetBytes
 	x.wake()
-	s.run(20 * time.Second)
+	s.run(after + 20*time.Second)
 	return x.done - after, x.lost
 }
 
@@ -30,7 +31,7 @@ func TestResume(t *testing.T) {
 	shallow.queue = 15 * ms
 	nothing := func(*Flow) {}
 	remembers := func(rate float64, rtt time.Duration) func(*Flow) {
-		return func(f *Flow) { f.Resume(rate/8, rtt) }
+		return func(f *Flow) { f.Resume(rate/8, rtt, true) }
 	}
 	hint := func(rate float64) func(*Flow) { return func(f *Flow) { f.Hint(rate / 8) } }
 	for _, c := range []struct {
@@ -51,8 +52,13 @@ func TestResume(t *testing.T) {
 		{"another path", path, remembers(40*mbit, 20*ms), 0, 0.62, 20},
 		{"a lie", path, remembers(8000*mbit, 120*ms), 0, 0.80, 100},
 		{"no hint", path, nothing, time.Second, 0.66, 20},
-		{"hint", path, hint(40 * mbit), time.Second, 0.84, 5},
-		{"hint of half", path, hint(20 * mbit), time.Second, 0.70, 5},
+		{"hint", path, hint(40 * mbit), time.Second, 0.75, 20},
+		{"hint of half", path, hint(20 * mbit), time.Second, 0.70, 20},
+		{"hint of a tenth", path, hint(4 * mbit), time.Second, 0.66, 20}, // as without
+		{"hint of next to nothing", path, hint(0.6 * mbit), time.Second, 0.66, 20},
+		{"hint, asked too late", path, hint(40 * mbit), resumeHolds + 10*time.Second, 0.66, 20},
+		{"known, asked too late", path, remembers(40*mbit, 120*ms), resumeHolds + 10*time.Second, 0.66, 20},
+		{"known from little data", path, func(f *Flow) { f.Resume(3e3, 120*ms, false) }, time.Second, 0.66, 20},
 		{"hint of ten times as much", path, hint(400 * mbit), time.Second, 0.75, 100},
 		{"a lie, short path", wire{rate: 5 * mbit, delay: 20 * ms, queue: 40 * ms}, hint(8000 * mbit), time.Second, 0.95, 400},
 	} {
@@ -73,7 +79,7 @@ func TestResume(t *testing.T) {
 func TestHintCountsLess(t *testing.T) {
 	rate := func(f *Flow) float64 { return f.algorithm.(*bbr).start.resume.rate * 8 / mbit }
 	f := New(Config{})
-	f.Resume(40*mbit/8, 120*ms)
+	f.Resume(40*mbit/8, 120*ms, true)
 	if f.Hint(400 * mbit / 8); rate(f) != 40 {
 		t.Errorf("a hint replaces what is remembered: %v", rate(f))
 	}
@@ -86,19 +92,76 @@ func TestHintCountsLess(t *testing.T) {
 	}
 }
 
-// A jump leaves room for others of this host that send along the same link.
+// A jump leaves room for the flows of this host on its path, whether they send or wait for their own
+// jump. Those that share only the first link of the path do not count.
 func TestHintAmongOthers(t *testing.T) {
-	s, g := newSim(1), NewGroup()
-	w := wire{rate: 40 * mbit, delay: 20 * ms, queue: 40 * ms}
-	joined(s, g, 0, []Link{"common"}, &w)
-	s.run(2 * time.Second)
-	x := joined(s, g, 20, []Link{"common"}, &w)
-	x.Hint(40 * mbit / 8)
-	x.left = 1
-	s.run(s.now + 200*ms)
-	got := x.algorithm.(*bbr).start.resume.jump * 8 / mbit
-	if want := 40 * jumpPart / 2; got != want {
-		t.Errorf("beside another flow, it jumps to %v Mbit/s, want %v", got, want)
+	for _, c := range []struct {
+		name  string
+		links []Link // of the others
+		send  bool
+		want  float64 // Mbit/s
+	}{
+		{"on its path, sending", []Link{"first", "second"}, true, 40 * jumpPart / 4},
+		{"on its path, waiting", []Link{"first", "second"}, false, 40 * jumpPart / 4},
+		{"on other paths", []Link{"first", "other"}, true, 40 * jumpPart},
+	} {
+		s, g := newSim(1), NewGroup()
+		hinted := func(links []Link, path ...*wire) *sender {
+			x := joined(s, g, 0, links, path...)
+			x.Hint(40 * mbit / 8)
+			x.left = 1
+			return x
+		}
+		for range 3 {
+			x := hinted(c.links, &wire{rate: 400 * mbit, delay: 20 * ms, queue: 40 * ms})
+			if c.send {
+				x.left = -1
+			}
+		}
+		s.run(time.Second)
+		x := hinted([]Link{"first", "second"}, &wire{rate: 40 * mbit, delay: 20 * ms, queue: 40 * ms})
+		s.run(s.now + 100*ms)
+		x.left = 100
+		x.wake()
+		s.run(s.now + 10*ms)
+		if got := x.algorithm.(*bbr).start.resume.jump * 8 / mbit; got != c.want {
+			t.Errorf("%s: it jumps to %v Mbit/s, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Flows that have waited for their data start together, each with a part of the hint.
+func TestHintedTogether(t *testing.T) {
+	lost := func(n int, hint float64) (total int) {
+		s, g := newSim(1), NewGroup()
+		w := wire{rate: 40 * mbit, delay: 60 * ms, queue: 60 * ms}
+		var all []*sender
+		for range n {
+			x := joined(s, g, 0, []Link{"common"}, &w)
+			x.back = w.delay
+			if hint > 0 {
+				x.Hint(hint / 8)
+			}
+			x.left = 1
+			all = append(all, x)
+		}
+		s.run(2 * time.Second)
+		for _, x := range all {
+			x.left = -1
+			x.wake()
+		}
+		s.run(s.now + 3*time.Second) // until the start is over without a hint, too
+		for _, x := range all {
+			total += x.lost
+		}
+		return total
+	}
+	for _, n := range []int{4, 10, 20} {
+		if with, without := lost(n, 40*mbit), lost(n, 0); with > 2*without {
+			t.Errorf("%d flows lose %d packets, and %d without a hint", n, with, without)
+		} else {
+			t.Logf("%d flows lose %d packets, and %d without a hint", n, with, without)
+		}
 	}
 }
 

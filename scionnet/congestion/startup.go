@@ -39,6 +39,7 @@ type start struct {
 	cwnd     float64  // grows with what is acknowledged until the path is full
 	resume   resume
 	behind   bool // a queue of siblings is in what it takes for the least round trip
+	rivals   int  // of a jump, as of the last acknowledgement
 	// announced is the rate of the narrowest link, in bytes a second; 0: not known. crowd is the
 	// number of this host's flows that share one of the links, as of the last acknowledgement: the
 	// window is asked for while others may change the group.
@@ -74,7 +75,7 @@ func (b *bbr) arrived() bool {
 
 // stepStartup ends startup when the path is full, or carries what it is remembered to carry.
 func (b *bbr) stepStartup(e event, newRound bool) {
-	b.start.resume.check(e, b.packetSize, max(0, b.company.sends-1))
+	b.start.resume.check(e)
 	if b.start.resume.reached(b.bandwidth.max()) {
 		b.start.filled, b.probe.cruised = true, b.bandwidth.max()
 		b.enter(refill) // and see whether it carries more

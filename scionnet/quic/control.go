@@ -49,11 +49,11 @@ func NewController(c congestion.Config, g *Group) *Controller {
 // Govern takes the place of the connection's own controller. Call it before there is data to send.
 func (k *Controller) Govern(c *Conn) { c.SetCongestionControl((*control)(k)) }
 
-// Resume has the connection start at what its path has carried lately.
-func (k *Controller) Resume(rate float64, rtt time.Duration) {
+// Resume has the connection start at what its path has carried lately; see congestion.Flow.Resume.
+func (k *Controller) Resume(rate float64, rtt time.Duration, full bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.flow.Resume(rate, rtt)
+	k.flow.Resume(rate, rtt, full)
 }
 
 // Hint tells the controller what others say that the path carries, in bytes a second.

@@ -181,7 +181,18 @@ func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
 		}
 	}
 	if !slices.ContainsFunc(earlier, func(q Peer) bool { return s.downloads(p, q) }) {
+		if p.Client == Iperf3 {
+			return errors.New("no seed before it has client iperf3")
+		}
 		return fmt.Errorf("no peer before it has transport %s", p.Transport)
+	}
+	shares := func(q Peer) bool {
+		return q.Role == Leech && slices.ContainsFunc(earlier, func(x Peer) bool {
+			return x.Role == Seed && s.downloads(p, x) && s.downloads(q, x)
+		})
+	}
+	if p.Client == Iperf3 && slices.ContainsFunc(earlier, shares) {
+		return errors.New("a seed of iperf3 serves one leecher: give each leecher a seed of its own with from")
 	}
 	return nil
 }
@@ -197,8 +208,6 @@ func checkPlace(p Peer) error {
 		return fmt.Errorf("transport %q: want one of %s", p.Transport, strings.Join(transports, ", "))
 	case p.Client != Braid && clients[p.Client].command == nil:
 		return fmt.Errorf("client %q: want braid, %s", p.Client, list(clients))
-	case p.Client == Iperf3 && p.Transport != TCP:
-		return errors.New("client iperf3: want transport tcp")
 	case p.Client != Braid && len(p.Args) > 0:
 		return errors.New("args are for braid; other clients have their default settings")
 	}

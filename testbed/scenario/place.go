@@ -206,7 +206,7 @@ func (a *attempt) source(x *process) []string {
 
 // downloads tells whether p knows the earlier peer x.
 func (s Scenario) downloads(p, x Peer) bool {
-	if !x.listens() || x.Transport != p.Transport {
+	if !x.listens() || x.Transport != p.Transport || (x.Client == Iperf3) != (p.Client == Iperf3) {
 		return false
 	}
 	if len(p.From) == 0 {

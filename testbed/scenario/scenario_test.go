@@ -117,6 +117,13 @@ func TestMistakes(t *testing.T) {
 		{"from: [seeder]", "from: [late]", "late"},
 		{`name: late, as: "1-ff00:0:111"`, `name: late, as: "1-ff00:0:119"`, "1-ff00:0:119"},
 		{"role: leech, selector: all", "role: leech, start: 1s, selector: all", "at 0s"},
+		{"role: seed, args", "role: seed, start: 1s, args", "starts at 0s, unless"},
+		{"role: leech, start: 5s, stop: 20s, crash: 50%}", "role: leech, client: iperf3}", "no seed before it has client iperf3"},
+		{`- {name: late, as: "1-ff00:0:111", role: leech, start: 5s, stop: 20s, crash: 50%}`, `- {name: foreign, as: "1-ff00:0:111", role: seed, client: iperf3}
+  - {name: late, as: "1-ff00:0:111", role: leech, client: iperf3}
+  - {name: later, as: "1-ff00:0:111", role: leech, client: iperf3}`, "serves one leecher"},
+		{`- {name: late, as: "1-ff00:0:111", role: leech, start: 5s, stop: 20s, crash: 50%}`, `- {name: foreign, as: "1-ff00:0:111", role: seed, client: iperf3}
+  - {name: late, as: "1-ff00:0:111", role: leech, transport: tcp}`, "no peer before it has transport tcp"},
 		{"crash: 50%", "crash: 100%", "100%"},
 		{"name: one-path", "name: adaptive", "there are two"},
 		{"kind: bulk", "kind: bulk, rate: 1mbit", "rate"},

@@ -10,9 +10,9 @@
 // The package reads no clock and opens nothing. Callers pass in time and random numbers.
 //
 // Reports come from strangers. A report counts only if its path begins in the proven AS of the
-// sender and ends in an AS with known peers. Its only effect is the order in which peers try
-// things, so a false report costs each peer that follows it one wasted try. And it reaches few
-// peers:
+// sender and ends in an AS with known peers. Its effects are the order in which peers try things,
+// and the first round trips of a connection. So a false report costs each peer that follows it one
+// wasted try or some hundred packets. And it reaches few peers:
 //
 //   - Peers in an AS first hear what the hosts of that AS measured on paths from it. Each host has
 //     one vote. Hosts of other ASes have none.

@@ -55,7 +55,7 @@ const (
 	ReportsRefused = "path reports"
 
 	// MaxHintASes and MaxHints bound the hints in an answer: ASes, and paths to each of them. The
-	// most are 46 kB.
+	// most are 43 kB.
 	MaxHintASes, MaxHints = 64, 16
 	fingerprintLen        = 32
 	rateLen               = 8
@@ -260,8 +260,8 @@ func (d *decoder) hints() (pathsel.Hints, error) {
 	return out, err
 }
 
-// rates reads "path rates", which follows the hints. It skips rates of other paths, and impossible
-// ones.
+// rates reads "path rates", which follows the hints. It skips those of other paths, and impossible
+// numbers.
 func (d *decoder) rates(of pathsel.Hints) error {
 	return d.Dict(func(key []byte) error {
 		v, err := d.Bytes()
