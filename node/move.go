@@ -44,7 +44,7 @@ func (t *Torrent) Move(dir string, data bool) error {
 	case unknown && data:
 		refused = errors.New("its files are not known yet")
 	case data: // set now, so that nobody who reads the status expects the data to stay
-		t.move = &MoveStatus{To: dir, Total: t.last.Have}
+		t.moving = true
 	}
 	t.mu.Unlock()
 	if refused != nil {
@@ -103,7 +103,7 @@ func (t *Torrent) moveOn(before State) {
 	ctx, cancel := context.WithCancel(t.node.ctx)
 	defer cancel()
 	t.mu.Lock()
-	t.abort = cancel
+	t.abort, t.moving = cancel, true
 	t.mu.Unlock()
 	err := t.copyAway(ctx)
 	if t.node.ctx.Err() != nil && err != nil {
@@ -122,7 +122,7 @@ func (t *Torrent) moveOn(before State) {
 // endMove resets the status of the move and publishes an event.
 func (t *Torrent) endMove(event string) {
 	t.mu.Lock()
-	t.move, t.abort = nil, nil
+	t.moving, t.abort = false, nil
 	t.mu.Unlock()
 	t.changed(event)
 }
@@ -132,14 +132,9 @@ func (t *Torrent) endMove(event string) {
 func (t *Torrent) copyAway(ctx context.Context) error {
 	t.mu.Lock()
 	o, to := t.options, t.moveTo
-	total := t.last.Have
 	t.mu.Unlock()
 	if to != "" {
-		err := o.stored().CopyTo(ctx, to, o.Storage.Complete, func(done int64) {
-			t.mu.Lock()
-			t.move = &MoveStatus{To: to, Done: done, Total: max(done, total)}
-			t.mu.Unlock()
-		})
+		err := o.stored().CopyTo(ctx, to, o.Storage.Complete, nil)
 		if t.node.ctx.Err() != nil && err != nil {
 			return err
 		}

@@ -57,18 +57,19 @@ func (t *Torrent) trackersLocked() (out []TrackerStatus) {
 	return out
 }
 
-// trackerErrorLocked returns the error of a tracker, if the last requests to all of them have
-// failed.
-func (t *Torrent) trackerErrorLocked() (url, text string) {
+// trackerErrorLocked returns the error of the first tracker, by URL, if the last requests to all of
+// them have failed.
+func (t *Torrent) trackerErrorLocked() (text string) {
+	first := ""
 	for u, s := range t.trackers {
 		if s.Answered {
-			return "", ""
+			return ""
 		}
-		if s.Err != nil && (url == "" || u < url) {
-			url, text = u, s.Err.Error()
+		if s.Err != nil && (first == "" || u < first) {
+			first, text = u, s.Err.Error()
 		}
 	}
-	return url, text
+	return text
 }
 
 // search starts the searches of all sources.

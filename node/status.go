@@ -31,15 +31,8 @@ type Status struct {
 	Stalled                               bool          // see Queue.Stalled
 	QueuePosition                         int           // from 0
 	Forced                                bool          // it runs in any case, whatever the queue allows
-	Moving                                *MoveStatus
-	TrackerError                          string // of one tracker, if all have failed
-	TrackerOf                             string // the URL of that tracker
-}
-
-// MoveStatus is the progress of moving a torrent's data.
-type MoveStatus struct {
-	To          string
-	Done, Total int64 // bytes
+	Moving                                bool          // its data is being moved, or soon will be
+	TrackerError                          string        // of one tracker, if all have failed
 }
 
 // Statuses returns the status of all torrents, in the order of the queue.
@@ -83,7 +76,7 @@ func (t *Torrent) status(stalled time.Duration) Status {
 		SeedingFor: c.Seeding,
 		Remaining:  -1,
 		Forced:     t.forced,
-		Moving:     t.move,
+		Moving:     t.moving,
 	}
 	s.Progress.Paths = nil
 	if s.Storage.Dir == "" {
@@ -101,7 +94,7 @@ func (t *Torrent) status(stalled time.Duration) Status {
 	}
 	s.Stalled = t.stalledLocked(now, stalled)
 	s.count(p.Paths)
-	s.TrackerOf, s.TrackerError = t.trackerErrorLocked()
+	s.TrackerError = t.trackerErrorLocked()
 	return s
 }
 

@@ -116,7 +116,7 @@ type Torrent struct {
 	past       counters           // of earlier runs
 	started    time.Time
 	completed  time.Time
-	move       *MoveStatus
+	moving     bool // see Status.Moving
 	trackers   map[string]TrackerStatus
 	deliverers []client.Peer // peers that have delivered data
 	done       chan struct{} // closed when it is complete or has failed

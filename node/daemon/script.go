@@ -86,7 +86,7 @@ func (s *scripts) arrived(n *node.Node, infoHash string) {
 	t, err := n.Torrent(infoHash)
 	if err != nil { // removed meanwhile
 		delete(s.due, infoHash)
-	} else if status := t.Status(); status.Moving == nil {
+	} else if status := t.Status(); !status.Moving {
 		delete(s.due, infoHash)
 		s.start(n.Settings(), status)
 	}
