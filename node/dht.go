@@ -253,11 +253,9 @@ func (d *DHT) save() {
 	if len(f.Peers) == 0 && !slices.ContainsFunc(f.Nodes, knowsNodes) {
 		return
 	}
-	b, err := json.Marshal(f)
+	err := os.MkdirAll(filepath.Dir(d.file), 0o700)
 	if err == nil {
-		if err = os.MkdirAll(filepath.Dir(d.file), 0o700); err == nil {
-			err = ReplaceFile(d.file, b, false)
-		}
+		err = WriteJSON(d.file, f, false)
 	}
 	if err != nil {
 		d.log.Warn("nodes of the DHT are not kept for the next run", "error", err)

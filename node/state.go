@@ -64,14 +64,7 @@ func (n *Node) read(name string, to any) error {
 	if n.state == "" {
 		return nil
 	}
-	b, err := os.ReadFile(filepath.Join(n.state, name))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, to)
+	return ReadJSON(filepath.Join(n.state, name), to)
 }
 
 // write replaces a file in the state directory, if the node has one.
@@ -79,11 +72,7 @@ func (n *Node) write(name string, v any) error {
 	if n.state == "" {
 		return nil
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return ReplaceFile(filepath.Join(n.state, name), b, true)
+	return WriteJSON(filepath.Join(n.state, name), v, true)
 }
 
 // save is keep, with errors in the log: the torrent runs on.
@@ -233,12 +222,9 @@ func (n *Node) Restore(ctx context.Context) error {
 
 // restored reads a HASH.json.
 func (n *Node) restored(name string) (*Torrent, error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
 	var s saved
-	if err := json.Unmarshal(b, &s); err != nil {
+	err := ReadJSON(name, &s)
+	if err != nil {
 		return nil, err
 	}
 	o := s.Options
@@ -315,6 +301,27 @@ func (s saved) source(torrent string) (client.Source, error) {
 	src.Trackers, src.Peers, src.WebSeeds = magnet.Trackers, magnet.Peers, magnet.WebSeeds
 	src.Comment, src.Creator, src.Created = s.Comment, s.Creator, s.Created
 	return src, err
+}
+
+// ReadJSON reads a file of WriteJSON. If the file is missing, the value does not change.
+func ReadJSON(name string, to any) error {
+	b, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, to)
+}
+
+// WriteJSON makes a value the content of a file, like ReplaceFile.
+func WriteJSON(name string, v any, lasting bool) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(name, b, lasting)
 }
 
 // ReplaceFile replaces a file as a whole: readers find either the old or the new content, even

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,9 +90,7 @@ func Open(cfg Config) (*Mirror, error) {
 		return m, nil
 	}
 	m.source.asked = s.Answer
-	for link, t := range s.Known {
-		m.offered[link] = t
-	}
+	maps.Copy(m.offered, s.Known)
 	return m, nil
 }
 
@@ -378,11 +377,7 @@ func (m *Mirror) say(key string, e event.Mirror) {
 }
 
 func (m *Mirror) save() error {
-	b, err := json.Marshal(saved{m.Source, m.source.asked, m.offered})
-	if err != nil {
-		return err
-	}
-	return node.ReplaceFile(m.State, b, true)
+	return node.WriteJSON(m.State, saved{m.Source, m.source.asked, m.offered}, true)
 }
 
 // Run looks at the list at once and then every interval, until the context ends.

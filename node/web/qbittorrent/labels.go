@@ -1,12 +1,10 @@
 package qbittorrent
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,14 +66,7 @@ func openLabels(dir string) (*labels, error) {
 		return l, nil
 	}
 	l.file = filepath.Join(dir, "qbittorrent.json")
-	b, err := os.ReadFile(l.file)
-	if errors.Is(err, os.ErrNotExist) {
-		return l, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &l.kept)
-	}
-	if err != nil {
+	if err := node.ReadJSON(l.file, &l.kept); err != nil {
 		return nil, fmt.Errorf("read the categories: %w; repair or remove %s", err, l.file)
 	}
 	if l.kept.Categories == nil {
@@ -96,11 +87,7 @@ func (l *labels) change(f func(*keptLabels) error) error {
 		return fail(http.StatusConflict, "more than %d categories or tags", maxKept)
 	}
 	if l.file != "" {
-		b, err := json.Marshal(k)
-		if err == nil {
-			err = node.ReplaceFile(l.file, b, true)
-		}
-		if err != nil {
+		if err := node.WriteJSON(l.file, k, true); err != nil {
 			return err
 		}
 	}
