@@ -327,13 +327,20 @@ func WriteJSON(name string, v any, lasting bool) error {
 // ReplaceFile replaces a file as a whole: readers find either the old or the new content, even
 // after a crash of this process. If lasting is true, that holds after a crash of the machine, too.
 func ReplaceFile(name string, b []byte, lasting bool) error {
+	return replaceFile(name, b, 0o644, lasting)
+}
+
+// ReplaceSecret is a lasting ReplaceFile for a file that only its owner may read.
+func ReplaceSecret(name string, b []byte) error { return replaceFile(name, b, 0o600, true) }
+
+func replaceFile(name string, b []byte, mode os.FileMode, lasting bool) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(0o644))
+	err = errors.Join(err, f.Chmod(mode))
 	if lasting {
 		err = errors.Join(err, f.Sync())
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"braid/client"
-	"braid/storage/durable"
+	"braid/node"
 )
 
 // Files are the files and directories of one send: those at Only below Root, or all of Root,
@@ -166,13 +166,8 @@ func (s *Stash) Source(stamp string) (client.Source, bool) {
 // Save writes the stash, and forgets the oldest ones if there are too many.
 func (s *Stash) Save() error {
 	b, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(s.dir)
 	if err == nil {
-		defer root.Close()
-		err = durable.Replace(durable.OS{}, root, s.name, b)
+		err = node.ReplaceSecret(filepath.Join(s.dir, s.name), b)
 	}
 	if err != nil {
 		return fmt.Errorf("remember the key: %w", err)

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"braid/node"
 )
 
 // hashed is a password as PBKDF2 with HMAC-SHA-256 (RFC 8018).
@@ -81,19 +83,8 @@ func writeHash(file string, h *hashed) error {
 		return nil
 	}
 	b, err := json.Marshal(h)
-	if err != nil {
-		return err
-	}
-	// It is readable for its owner only, and replaced as a whole.
-	next := file + ".new"
-	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("keep the password: %w", err)
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(next, file)
+		err = node.ReplaceSecret(file, b)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the password: %w", err)
