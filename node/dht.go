@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -88,15 +89,12 @@ type keptPeers struct {
 func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, err error) {
 	d := &DHT{
 		file:  cfg.File,
-		log:   cfg.Logger,
+		log:   cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		host:  host,
 		heard: make(chan dht.Addr, 16),
 		kept:  map[dht.ID]keptPeers{},
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
-	}
 	last := d.load()
 	for hash, k := range last.Peers {
 		if len(d.kept) == maxKeptTorrents {

@@ -25,6 +25,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,7 +125,7 @@ var (
 // Open opens a node. The context bounds the opening only.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n := &Node{
-		log:     cfg.Logger,
+		log:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		state:   cfg.State,
 		service: cfg.Service,
 		stream:  stream{all: map[*Subscription]struct{}{}},
@@ -133,9 +134,6 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		opened:  time.Now(),
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
-	if n.log == nil {
-		n.log = slog.New(slog.DiscardHandler)
-	}
 	if n.state != "" {
 		if err := os.MkdirAll(n.state, 0o700); err != nil {
 			return nil, fmt.Errorf("open the state directory: %w", err)

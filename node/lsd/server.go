@@ -15,6 +15,7 @@
 package lsd
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -112,9 +113,7 @@ func Serve(cfg Config) *Server {
 		wake:    make(chan struct{}, 1),
 		follows: map[Hash]*Followed{},
 	}
-	if s.cfg.Logger == nil {
-		s.cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	s.cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	s.beater.Go(func() { s.run(ctx) })

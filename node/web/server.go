@@ -71,10 +71,7 @@ type Server struct {
 
 // New opens the listeners of a server. It answers once Serve is called.
 func New(cfg Config, routes []Route) (_ *Server, err error) {
-	s := &Server{access: cfg.Access, log: cfg.Logger}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{access: cfg.Access, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	defer func() {

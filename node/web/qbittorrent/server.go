@@ -17,6 +17,7 @@
 package qbittorrent
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,9 +79,7 @@ type server struct {
 // status 403 without a session, and have their own login. A GET changes nothing. The caller must
 // refuse requests from foreign web pages.
 func Handler(n *node.Node, o Options) (http.Handler, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	l, err := openLabels(o.State)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@
 package transmission
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
@@ -70,9 +71,7 @@ type server struct {
 // name. Handler refuses requests that a foreign web page makes in a user's browser: it demands a
 // header with a session id, which such a page cannot read (Transmission's rpc-spec, section 2.3.1).
 func Handler(n *node.Node, o Options) http.Handler {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &server{node: n, options: o, sessionID: rand.Text(), since: time.Now()}
 }
 
