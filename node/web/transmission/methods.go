@@ -27,7 +27,9 @@ type call struct {
 var methods = map[string]func(*call) (any, error){
 	"blocklist_update": func(*call) (any, error) { return nil, lackingError("blocklist") },
 	"free_space":       (*call).freeSpace,
-	"group_get":        (*call).groupGet,
+	"group_get": func(*call) (any, error) { // braid has no bandwidth groups
+		return map[string]any{"group": []any{}}, nil
+	},
 	"group_set": func(*call) (any, error) {
 		return nil, lackingError("bandwidth groups")
 	},
@@ -44,15 +46,15 @@ var methods = map[string]func(*call) (any, error){
 	"session_stats":        (*call).sessionStats,
 	"torrent_add":          (*call).torrentAdd,
 	"torrent_get":          (*call).torrentGet,
-	"torrent_reannounce":   (*call).torrentReannounce,
+	"torrent_reannounce":   func(c *call) (any, error) { return c.each(foreign.Announce) },
 	"torrent_remove":       (*call).torrentRemove,
 	"torrent_rename_path":  (*call).torrentRenamePath,
 	"torrent_set":          (*call).torrentSet,
 	"torrent_set_location": (*call).torrentSetLocation,
-	"torrent_start":        (*call).torrentStart,
-	"torrent_start_now":    (*call).torrentStartNow,
-	"torrent_stop":         (*call).torrentStop,
-	"torrent_verify":       (*call).torrentVerify,
+	"torrent_start":        func(c *call) (any, error) { return c.start(false) },
+	"torrent_start_now":    func(c *call) (any, error) { return c.start(true) },
+	"torrent_stop":         func(c *call) (any, error) { return c.each(foreign.Stop) },
+	"torrent_verify":       func(c *call) (any, error) { return c.each((*node.Torrent).Verify) },
 }
 
 // carryOut calls the method of a request. It may return both a result and an error.
@@ -122,19 +124,9 @@ func (c *call) failed(err error) error {
 	return &failure{systemError, err}
 }
 
-func (c *call) torrentStart() (any, error) { return c.start(false) }
-
-func (c *call) torrentStartNow() (any, error) { return c.start(true) }
-
 func (c *call) start(now bool) (any, error) {
 	return c.each(func(t *node.Torrent) error { return foreign.Start(c.ctx, t, now) })
 }
-
-func (c *call) torrentStop() (any, error) { return c.each(foreign.Stop) }
-
-func (c *call) torrentVerify() (any, error) { return c.each((*node.Torrent).Verify) }
-
-func (c *call) torrentReannounce() (any, error) { return c.each(foreign.Announce) }
 
 func (c *call) torrentRemove() (any, error) {
 	data := c.flag("delete_local_data")
@@ -212,9 +204,6 @@ func (c *call) rows(wanted table[*view], all []selected) [][]any {
 	}
 	return out
 }
-
-// groupGet returns no bandwidth groups, since braid does not have any.
-func (c *call) groupGet() (any, error) { return map[string]any{"group": []any{}}, nil }
 
 func (c *call) moveInQueue(how foreign.Direction) (any, error) {
 	all, err := c.torrents()
