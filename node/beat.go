@@ -103,7 +103,7 @@ func (t *Torrent) beat(now time.Time) {
 	}
 	global := t.node.Settings().Goal
 	t.mu.Lock()
-	g := t.options.Goal.or(global)
+	g := t.options.Goal.Or(global)
 	p.Sent += t.past.Sent
 	t.mu.Unlock()
 	if g.IsZero() {

@@ -33,8 +33,8 @@ func (g Goal) check() error {
 	return nil
 }
 
-// or fills in the parts that are 0 from another goal.
-func (g Goal) or(other Goal) Goal {
+// Or fills in the parts that are 0 from another goal.
+func (g Goal) Or(other Goal) Goal {
 	return Goal{
 		Ratio: cmp.Or(g.Ratio, other.Ratio),
 		Time:  cmp.Or(g.Time, other.Time),

@@ -34,7 +34,7 @@ func TestGoal(t *testing.T) {
 		t.Errorf("failed: %q", got)
 	}
 	own, node := Goal{Ratio: -1, Time: time.Hour}, Goal{Ratio: 2, Time: 1, Idle: 1}
-	if got := own.or(node); got != (Goal{Ratio: -1, Time: time.Hour, Idle: 1}) {
+	if got := own.Or(node); got != (Goal{Ratio: -1, Time: time.Hour, Idle: 1}) {
 		t.Errorf("with the node's goal: %+v", got)
 	}
 }

@@ -104,3 +104,11 @@ func Minutes(m float64) time.Duration { return time.Duration(min(m, 1e8) * float
 
 // Seconds returns a duration in whole seconds, at least 0.
 func Seconds(d time.Duration) int64 { return int64(max(d, 0) / time.Second) }
+
+// Number returns 1 for true and 0 for false.
+func Number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

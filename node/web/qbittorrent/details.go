@@ -109,7 +109,7 @@ func (*call) pieceStates(t *node.Torrent) (any, error) {
 	for i := range out {
 		switch {
 		case i >= len(states):
-			out[i] = 2 * number(complete)
+			out[i] = 2 * foreign.Number(complete)
 		case states[i] == client.PieceRight:
 			out[i] = 2
 		case states[i] != client.PieceMissing:

@@ -300,7 +300,7 @@ func (c *call) transferInfo() (any, error) {
 
 func (c *call) speedLimitsMode() (any, error) {
 	_, on := c.node.Settings().RatesAt(time.Now())
-	return text([]string{"0", "1"}[number(on)]), nil
+	return text([]string{"0", "1"}[foreign.Number(on)]), nil
 }
 
 // serverState returns the figures of the whole program for sync/maindata.

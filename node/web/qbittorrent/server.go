@@ -27,7 +27,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"braid/client"
 	"braid/node"
@@ -70,7 +69,6 @@ const cookie = "SID"
 type server struct {
 	node    *node.Node
 	options Options
-	since   time.Time
 	labels  *labels
 	views   views
 }
@@ -84,7 +82,7 @@ func Handler(n *node.Node, o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{node: n, options: o, since: time.Now(), labels: l}
+	s := &server{node: n, options: o, labels: l}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v2/auth/login", s.login)
 	mux.HandleFunc("POST /api/v2/auth/logout", s.logout)
@@ -299,9 +297,9 @@ func (c *call) flag(names ...string) *bool {
 	for _, n := range names {
 		switch v := strings.ToLower(c.text(n)); v {
 		case "true", "1":
-			return ptr(true)
+			return new(true)
 		case "false", "0":
-			return ptr(false)
+			return new(false)
 		case "":
 		default:
 			c.wrong("%s: %q is not true or false", n, v)
@@ -315,8 +313,6 @@ func (c *call) on(name string) bool {
 	on := c.flag(name)
 	return on != nil && *on
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func (c *call) whole(name string, otherwise int) int {
 	v := c.text(name)

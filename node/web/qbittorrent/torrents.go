@@ -24,14 +24,14 @@ type view struct {
 	trackers []node.TrackerStatus
 	category string
 	tags     []string
-	goal     node.Goal // the goal that applies
+	goal     node.Goal // the goal that applies; parts without a limit are negative
 	state    string    // by qBittorrent's names
 }
 
 func viewOf(t *node.Torrent, s node.Status, settings node.Settings) *view {
 	v := &view{
 		Status: s, trackers: t.Trackers(),
-		goal: goalOf(s.Goal, settings.Goal), state: stateOf(s),
+		goal: s.Goal.Or(settings.Goal).Or(node.Goal{Ratio: -1, Time: -1, Idle: -1}), state: stateOf(s),
 	}
 	v.category, v.tags = parse(s.Labels)
 	return v
@@ -186,15 +186,6 @@ func minutesOf(d time.Duration) int64 {
 	return int64(math.Round(d.Minutes()))
 }
 
-// goalOf returns the goal that applies. Its parts are negative if there is no limit.
-func goalOf(own, global node.Goal) node.Goal {
-	return node.Goal{
-		Ratio: cmp.Or(own.Ratio, global.Ratio, -1),
-		Time:  cmp.Or(own.Time, global.Time, -1),
-		Idle:  cmp.Or(own.Idle, global.Idle, -1),
-	}
-}
-
 // limitOf returns a limit in bytes per second; 0 is no limit.
 func limitOf(r node.Rates, down bool) int64 {
 	switch {
@@ -344,20 +335,13 @@ func compare(a, b any) int {
 	case string:
 		return cmp.Compare(strings.ToLower(a), strings.ToLower(b.(string)))
 	case bool:
-		return cmp.Compare(number(a), number(b.(bool)))
+		return cmp.Compare(foreign.Number(a), foreign.Number(b.(bool)))
 	case float64:
 		return cmp.Compare(a, b.(float64))
 	case int64:
 		return cmp.Compare(a, b.(int64))
 	}
 	return cmp.Compare(a.(int), b.(int))
-}
-
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // propertyNames maps names in torrents/properties to the names of the same fields in torrents/info.

@@ -87,7 +87,7 @@ var torrentFields = table[*view]{
 	{"manual_announce_time", camel, func(*view) any { return 0 }},
 	{"max_connected_peers", camel, func(v *view) any { return v.peerLimit() }},
 	{"metadata_percent_complete", camel, func(v *view) any {
-		return boolToFloat(!v.status.Source.IsMagnet())
+		return float64(foreign.Number(!v.status.Source.IsMagnet()))
 	}},
 	// Clients look for files of this name.
 	{"name", camel, func(v *view) any { return cmp.Or(v.status.Source.Name, v.status.Name) }},
@@ -140,7 +140,7 @@ var torrentFields = table[*view]{
 	{"uploaded_ever", camel, func(v *view) any { return v.status.Sent }},
 	{"wanted", camel, func(v *view) any {
 		return mapped(v.files(), func(f node.File) any {
-			return boolToInt(f.Priority != client.Skip)
+			return foreign.Number(f.Priority != client.Skip)
 		})
 	}},
 	{"webseeds", camel, func(v *view) any {
@@ -205,7 +205,7 @@ func from(sources ...client.PeerSource) func([]client.PeerProgress) any {
 	return func(all []client.PeerProgress) any {
 		n := 0
 		for _, p := range all {
-			n += boolToInt(slices.Contains(sources, p.Source))
+			n += foreign.Number(slices.Contains(sources, p.Source))
 		}
 		return n
 	}
@@ -222,7 +222,7 @@ var trackerFields = table[numberedTracker]{
 // trackerStats has fixed values for scrapes, which braid does not send: it learns the numbers of a
 // swarm when it announces.
 var trackerStats = append(table[numberedTracker]{
-	{"announce_state", camel, func(t numberedTracker) any { return boolToInt(!t.Last.IsZero()) }},
+	{"announce_state", camel, func(t numberedTracker) any { return foreign.Number(!t.Last.IsZero()) }},
 	{"download_count", camel, func(numberedTracker) any { return -1 }},
 	{"downloader_count", snake, func(numberedTracker) any { return -1 }},
 	{"has_announced", camel, func(t numberedTracker) any { return !t.Last.IsZero() }},
@@ -268,15 +268,6 @@ func share(part, whole int64) float64 {
 	}
 	return float64(part) / float64(whole)
 }
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func boolToFloat(b bool) float64 { return float64(boolToInt(b)) }
 
 // availability returns for each piece how many connected peers have it, or -1 if it is on disk.
 func availability(v *view) []int {

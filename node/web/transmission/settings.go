@@ -209,7 +209,7 @@ var alternativeRates = []setting{
 	bounded("alt_speed_time_day", 1<<7-1,
 		func(x *session) (mask int) {
 			for i, on := range x.Alternative.Schedule.Days {
-				mask |= boolToInt(on) << i
+				mask |= foreign.Number(on) << i
 			}
 			return mask
 		},
