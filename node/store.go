@@ -143,7 +143,7 @@ func (s *stores) close() error {
 func IsComplete(
 	ctx context.Context, src client.Source, s Storage, progress func(bytes int64),
 ) (bool, error) {
-	stored := storage.Stored{Kind: s.Kind, Dir: s.Dir, Hash: src.InfoHash, Layout: src.Layout}
+	stored := s.Of(src)
 	if !s.Recheck && stored.Trusted() {
 		return true, nil
 	}
@@ -151,15 +151,12 @@ func IsComplete(
 	return err == nil && r.Complete(), err
 }
 
-// stored describes the torrent's data on disk.
-func (o Options) stored() storage.Stored {
-	return storage.Stored{
-		Kind:   o.Storage.Kind,
-		Dir:    o.Storage.Dir,
-		Hash:   o.Source.InfoHash,
-		Layout: o.Source.Layout,
-	}
+// Of describes the data of a torrent on disk.
+func (s Storage) Of(src client.Source) storage.Stored {
+	return storage.Stored{Kind: s.Kind, Dir: s.Dir, Hash: src.InfoHash, Layout: src.Layout}
 }
+
+func (o Options) stored() storage.Stored { return o.Storage.Of(o.Source) }
 
 // deleteData deletes the data of a torrent that was removed.
 func (t *Torrent) deleteData(ctx context.Context) error {

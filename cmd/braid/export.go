@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"braid/client"
+	"braid/node"
 	"braid/node/event"
 	"braid/storage"
 )
@@ -32,10 +32,7 @@ func exportCommand() *cli.Command {
 }
 
 func export(ctx context.Context, cmd *cli.Command) error {
-	if cmd.Args().Len() != 1 {
-		return usageErrorf("name one torrent; see braid export --help")
-	}
-	s, err := client.OpenSource(ctx, cmd.Args().First())
+	s, err := keptSource(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -47,9 +44,6 @@ func export(ctx context.Context, cmd *cli.Command) error {
 	if kind != storage.KindBolt {
 		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export",
 			kind)
-	}
-	if s, err = keptSource(cmd, s); err != nil {
-		return err
 	}
 	out := newDisplay(cmd, false)
 	opts := storage.Options{
@@ -63,12 +57,7 @@ func export(ctx context.Context, cmd *cli.Command) error {
 		AllowDotfiles: cmd.Bool("allow-dotfiles"),
 	}
 	count, stop := out.counting("exporting "+s.Name, s.Layout.Length)
-	stored := storage.Stored{
-		Kind:   kind,
-		Dir:    cmd.String("data"),
-		Hash:   s.InfoHash,
-		Layout: s.Layout,
-	}
+	stored := node.Storage{Kind: kind, Dir: cmd.String("data")}.Of(s)
 	err = stored.Export(ctx, cmd.String("output"), logger(cmd), count.raise, opts)
 	stop()
 	if errors.Is(err, storage.ErrIncomplete) {

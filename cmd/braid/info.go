@@ -24,10 +24,7 @@ func infoCommand() *cli.Command {
 			boolFlag("json", "print a JSON object"),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Len() != 1 {
-				return usageErrorf("name one torrent; see braid info --help")
-			}
-			s, err := client.OpenSource(ctx, cmd.Args().First())
+			s, err := openSource(ctx, cmd)
 			if err != nil {
 				return err
 			}

@@ -142,15 +142,12 @@ func (d *display) say(line string) {
 }
 
 func (d *display) ready(listen []client.Peer) {
+	e := node.NewReady(listen)
 	if d.json {
-		d.emit(node.NewReady(listen))
-	}
-	var names []string
-	for _, p := range listen {
-		names = append(names, p.String())
+		d.emit(e)
 	}
 	d.people.clear()
-	d.people.printf("ready, listening on %s\n", strings.Join(names, " and "))
+	d.people.printf("ready, listening on %s\n", strings.Join(e.Listen, " and "))
 }
 
 // watch shows the transfers until all of them have ended, and returns true, or until the context

@@ -86,6 +86,14 @@ func logger(cmd *cli.Command) *slog.Logger {
 	return slog.New(h)
 }
 
+// openSource reads the only torrent that the command line names.
+func openSource(ctx context.Context, cmd *cli.Command) (client.Source, error) {
+	if cmd.Args().Len() != 1 {
+		return client.Source{}, usageErrorf("name one torrent; see braid %s --help", cmd.Name)
+	}
+	return client.OpenSource(ctx, cmd.Args().First())
+}
+
 // openSources reads the torrents that the command line names.
 func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error) {
 	if cmd.Args().Len() == 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/client"
+	"braid/node"
 	"braid/storage"
 )
 
@@ -36,14 +37,8 @@ func verifyCommand() *cli.Command {
 }
 
 func verify(ctx context.Context, cmd *cli.Command) error {
-	if cmd.Args().Len() != 1 {
-		return usageErrorf("name one torrent; see braid verify --help")
-	}
-	s, err := client.OpenSource(ctx, cmd.Args().First())
+	s, err := keptSource(ctx, cmd)
 	if err != nil {
-		return err
-	}
-	if s, err = keptSource(cmd, s); err != nil {
 		return err
 	}
 	out := newDisplay(cmd, false)
@@ -53,12 +48,7 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	if f.err != nil {
 		return f.err
 	}
-	stored := storage.Stored{
-		Kind:   kind,
-		Dir:    cmd.String("data"),
-		Hash:   s.InfoHash,
-		Layout: s.Layout,
-	}
+	stored := node.Storage{Kind: kind, Dir: cmd.String("data")}.Of(s)
 	wanted, by, err := verifiedFiles(cmd, stored)
 	if err != nil {
 		return err
@@ -94,8 +84,13 @@ func verify(ctx context.Context, cmd *cli.Command) error {
 	return nil
 }
 
-// keptSource completes a magnet link with the description that its download into --data has kept.
-func keptSource(cmd *cli.Command, s client.Source) (client.Source, error) {
+// keptSource is openSource for a torrent whose files must be known. It completes a magnet link with
+// the description that its download into --data has kept.
+func keptSource(ctx context.Context, cmd *cli.Command) (client.Source, error) {
+	s, err := openSource(ctx, cmd)
+	if err != nil {
+		return s, err
+	}
 	dir := cmd.String("data")
 	if s = s.WithKept(dir); s.IsMagnet() {
 		return s, usageErrorf("no download into %s has kept the description of this magnet link: "+
