@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -81,16 +80,9 @@ func benchTracker(ctx context.Context, b benchmark) error {
 			continue
 		}
 		result, text, err := benchTrackerTrial(ctx, b, load, name)
-		if err != nil {
-			return err
-		}
-		if b.Bool("json") {
-			err = json.NewEncoder(stdout(b.Command)).Encode(map[string]any{
-				"trial":  name,
-				"result": result,
-			})
-		} else {
-			_, err = fmt.Fprintf(stdout(b.Command), "\n%s: %s\n", name, text)
+		if err == nil {
+			object := map[string]any{"trial": name, "result": result}
+			err = printResult(b.Command, object, "\n%s: %s\n", name, text)
 		}
 		if err != nil {
 			return err

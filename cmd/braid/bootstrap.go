@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -102,7 +101,7 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 		out.Kept = true
 	}
 	if cmd.Bool("json") {
-		return json.NewEncoder(stdout(cmd)).Encode(out)
+		return printObjects(cmd, out)
 	}
 	w := stdout(cmd)
 	w.printf("AS %s, says the discovery server %s (%s)\n", out.IA, out.Server, out.From)

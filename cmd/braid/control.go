@@ -152,7 +152,7 @@ func printResult(cmd *cli.Command, object any, format string, args ...any) error
 func printObjects[T any](cmd *cli.Command, all ...T) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
+	enc.SetEscapeHTML(false) // comparisons stay readable
 	for _, x := range all {
 		if err := enc.Encode(x); err != nil {
 			return err

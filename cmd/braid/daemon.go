@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -215,7 +214,7 @@ func sayReady(cmd *cli.Command, n *node.Node, api []string, served *files.Server
 	e := node.NewReady(n.Listening())
 	e.HTTP = served.Addresses()
 	if e.API = api; cmd.Bool("json") {
-		_ = json.NewEncoder(stdout(cmd)).Encode(e) // the printer keeps the error
+		_ = printObjects(cmd, e) // the printer keeps the error
 		return
 	}
 	w := stderr(cmd)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/urfave/cli/v3"
@@ -29,7 +28,7 @@ func infoCommand() *cli.Command {
 				return err
 			}
 			if cmd.Bool("json") {
-				return json.NewEncoder(stdout(cmd)).Encode(describeSource(s))
+				return printObjects(cmd, describeSource(s))
 			}
 			return printInfo(stdout(cmd), s, cmd.Bool("show-keys"))
 		},

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/urfave/cli/v3"
@@ -46,7 +45,7 @@ func testbedCompare(_ context.Context, c *cli.Command) error {
 		stderr(c).printf("%s\n", made.HTML)
 	}
 	if c.Bool("json") {
-		return json.NewEncoder(stdout(c)).Encode(compared)
+		return printObjects(c, compared)
 	}
 	return compared.Table(stdout(c))
 }

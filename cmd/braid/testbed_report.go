@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -63,9 +62,7 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 		return fmt.Errorf("make the report: %w", err)
 	}
 	if c.Bool("json") {
-		encoder := json.NewEncoder(stdout(c))
-		encoder.SetEscapeHTML(false) // expectations are comparisons
-		return encoder.Encode(made)
+		return printObjects(c, made)
 	}
 	stdout(c).printf("%s\n%s\n%d figures below %s\n",
 		made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
@@ -99,7 +96,7 @@ func testbedEvaluation(c *cli.Command, document string) error {
 		return err
 	}
 	if c.Bool("json") {
-		return json.NewEncoder(stdout(c)).Encode(made)
+		return printObjects(c, made)
 	}
 	for line := range strings.Lines(made.String()) {
 		stdout(c).printf("%s\n", strings.TrimSuffix(line, "\n"))

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -118,10 +117,5 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	if !c.Bool("json") {
 		return errors.Join(scenario.Table(stdout(c), summaries), err)
 	}
-	encoder := json.NewEncoder(stdout(c))
-	encoder.SetEscapeHTML(false) // expectations are comparisons
-	for _, s := range summaries {
-		err = errors.Join(err, encoder.Encode(s))
-	}
-	return err
+	return errors.Join(err, printObjects(c, summaries...))
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"time"
@@ -45,7 +44,7 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 	}
 	if plan := soak.NewPlan(seed, length); c.Bool("plan") {
 		if c.Bool("json") {
-			return json.NewEncoder(stdout(c)).Encode(plan)
+			return printObjects(c, plan)
 		}
 		for _, f := range plan.Faults {
 			stdout(c).printf("%v\n", f)
@@ -68,7 +67,7 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 		Say: func(line string) { stderr(c).say("soak", line) },
 	})
 	if c.Bool("json") {
-		if e := json.NewEncoder(stdout(c)).Encode(result); e != nil {
+		if e := printObjects(c, result); e != nil {
 			return e
 		}
 	} else {
