@@ -13,25 +13,19 @@ import (
 // traffic counts the bytes of a gateway on the connections of one kind of network.
 type traffic struct{ received, sent uint64 }
 
-// flow identifies a counter of Progress: all connections with one peer over one path.
-type flow struct {
-	peer string
-	path pathsel.Fingerprint
-}
-
 // tally adds the bytes that the connections of a torrent have carried since the last look to scion
 // and ip. It returns the counters of this look, for the next call. The sum of the counters would
 // not do: it shrinks when a transfer forgets a peer.
 func tally(
-	last map[flow]traffic, paths []client.PathProgress, scion, ip *traffic,
-) map[flow]traffic {
-	next := make(map[flow]traffic, len(paths))
+	last map[pathsel.Key]traffic, paths []client.PathProgress, scion, ip *traffic,
+) map[pathsel.Key]traffic {
+	next := make(map[pathsel.Key]traffic, len(paths))
 	for _, p := range paths {
 		side := ip
 		if p.Transport == "scion" || p.Path.Src != 0 {
 			side = scion
 		}
-		key := flow{p.Peer, p.Path.Fingerprint}
+		key := pathsel.Key{Peer: pathsel.PeerID(p.Peer), Path: p.Path.Fingerprint}
 		is, was := traffic{p.BytesRead, p.BytesWritten}, last[key]
 		if is.received < was.received || is.sent < was.sent {
 			was = traffic{} // the peer was forgotten, and has come back

@@ -22,7 +22,7 @@ func TestTally(t *testing.T) {
 	web := over("web", true, 0, 0) // a web seed on SCION
 	web.Transport, web.BytesRead = "http", 1000
 	var scion, ip traffic
-	var last map[flow]traffic
+	var last map[pathsel.Key]traffic
 	for _, now := range [][]client.PathProgress{
 		{over("a", true, 10, 1), over("b", false, 5, 7)},
 		{over("a", true, 30, 2), over("b", false, 5, 9), web},

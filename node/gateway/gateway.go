@@ -96,7 +96,7 @@ type torrent struct {
 	found   func(...client.Peer)
 	// carried has the counters of the connections at the last look. complete says that all data was
 	// in the cache then.
-	carried  map[flow]traffic
+	carried  map[pathsel.Key]traffic
 	complete bool
 	// contacts are with the fellows, in the order of Gateway.fellows.
 	contacts []contact
