@@ -11,6 +11,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	pp "github.com/anacrolix/torrent/peer_protocol"
 )
 
 // Conn is a BitTorrent connection to a peer that has everything. Close ends it and all HTTP
@@ -40,8 +42,8 @@ type Conn struct {
 
 // block is a request of the engine.
 type block struct {
-	piece, begin, length uint32
-	at                   int64 // offset in the torrent's data
+	pp.RequestSpec
+	at int64 // offset in the torrent's data
 }
 
 func newConn(cfg Config) *Conn {
@@ -99,32 +101,22 @@ func (c *Conn) fail(err error) {
 	c.cancel()
 }
 
-// Messages of BEP 3 and BEP 6.
-const (
-	msgChoke   = 0
-	msgUnchoke = 1
-	msgRequest = 6
-	msgPiece   = 7
-	msgCancel  = 8
-	msgHaveAll = 14
-	msgReject  = 16
-)
-
 var errProtocol = errors.New("a message that a web seed does not understand")
+
+// maxMessage is more than a bitfield of all pieces that a torrent can have, in bytes.
+const maxMessage = 1 << 20
 
 // read reads what the engine says.
 func (c *Conn) read() {
-	r := bufio.NewReader(c.ours)
-	if err := c.greet(r); err != nil {
-		c.fail(err)
-		return
-	}
-	for {
-		if err := c.readMessage(r); err != nil {
-			c.fail(err)
-			return
+	in := pp.Decoder{R: bufio.NewReader(c.ours), MaxLength: maxMessage}
+	err := c.greet(in.R)
+	for err == nil {
+		var m pp.Message
+		if err = in.Decode(&m); err == nil && !m.Keepalive {
+			err = c.hear(m)
 		}
 	}
+	c.fail(err)
 }
 
 // greet answers the handshake (BEP 3), with the fast extension (BEP 6).
@@ -140,53 +132,28 @@ func (c *Conn) greet(r io.Reader) error {
 	mine = append(append(mine, c.cfg.InfoHash[:]...), "-BW0000-"...)
 	id := make([]byte, 12)
 	_, _ = rand.Read(id) // never fails
-	c.send(append(mine, id...), message(msgHaveAll), message(msgUnchoke))
+	c.send(append(mine, id...), message(pp.HaveAll), message(pp.Unchoke))
 	return nil
 }
 
-func message(kind byte, body ...uint32) []byte {
-	b := append(binary.BigEndian.AppendUint32(nil, uint32(1+4*len(body))), kind)
-	for _, v := range body {
-		b = binary.BigEndian.AppendUint32(b, v)
-	}
-	return b
-}
+// message makes a message that has only a type.
+func message(kind pp.MessageType) []byte { return pp.Message{Type: kind}.MustMarshalBinary() }
 
-func (c *Conn) readMessage(r *bufio.Reader) error {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return err
-	}
-	length := int64(binary.BigEndian.Uint32(head[:]))
-	if length == 0 { // keep-alive
+// hear handles a message.
+func (c *Conn) hear(m pp.Message) error {
+	if m.Type != pp.Request && m.Type != pp.Cancel {
 		return nil
 	}
-	kind, err := r.ReadByte()
-	if err != nil {
-		return err
-	}
-	if kind != msgRequest && kind != msgCancel {
-		_, err := io.CopyN(io.Discard, r, length-1)
-		return err
-	}
-	var body [12]byte
-	if length != 13 {
-		return errProtocol
-	}
-	if _, err := io.ReadFull(r, body[:]); err != nil {
-		return err
-	}
-	be := binary.BigEndian
-	b := block{piece: be.Uint32(body[:]), begin: be.Uint32(body[4:]), length: be.Uint32(body[8:])}
+	b := block{RequestSpec: m.RequestSpec()}
 	l := c.cfg.Layout
-	if int64(b.piece) >= int64(l.Pieces()) {
+	if int64(b.Index) >= int64(l.Pieces()) {
 		return errProtocol
 	}
-	from, size := l.PieceRange(int(b.piece))
-	if b.length == 0 || b.length > maxBlock || int64(b.begin)+int64(b.length) > size {
+	from, size := l.PieceRange(int(b.Index))
+	if b.Length == 0 || b.Length > maxBlock || int64(b.Begin)+int64(b.Length) > size {
 		return errProtocol
 	}
-	if b.at = from + int64(b.begin); kind == msgCancel {
+	if b.at = from + int64(b.Begin); m.Type == pp.Cancel {
 		c.take(b)
 		return nil
 	}
@@ -229,16 +196,19 @@ func (c *Conn) take(b block) {
 	}
 }
 
-func (b block) reject() []byte { return message(msgReject, b.piece, b.begin, b.length) }
+func (b block) reject() []byte {
+	m := pp.Message{Type: pp.Reject, Index: b.Index, Begin: b.Begin, Length: b.Length}
+	return m.MustMarshalBinary()
+}
 
 // answerHead is the length of what comes before the data of a block.
 const answerHead = 13
 
 // answer is the message with the block, whose data is still to be filled in.
 func (b block) answer() []byte {
-	m := make([]byte, answerHead+b.length)
-	copy(m, message(msgPiece, b.piece, b.begin))
-	binary.BigEndian.PutUint32(m, 9+b.length)
+	m := make([]byte, answerHead+b.Length)
+	copy(m, pp.Message{Type: pp.Piece, Index: b.Index, Begin: b.Begin}.MustMarshalBinary())
+	binary.BigEndian.PutUint32(m, answerHead-4+uint32(b.Length))
 	return m
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"time"
+
+	pp "github.com/anacrolix/torrent/peer_protocol"
 )
 
 // run is a sequence of neighbouring blocks that one fetcher fetches. Conn.mu guards its fields.
@@ -46,7 +48,7 @@ func (c *Conn) next() (*run, context.Context) {
 				delete(c.queue, end)
 				r.blocks = append(r.blocks, b)
 				r.missing[b] = struct{}{}
-				end += int64(b.length)
+				end += int64(b.Length)
 			}
 			c.runs[r] = struct{}{}
 			return r, ctx
@@ -101,7 +103,7 @@ func (c *Conn) fetchRuns() {
 func (c *Conn) fetch(ctx context.Context, r *run) error {
 	l := c.cfg.Layout
 	last := r.blocks[len(r.blocks)-1]
-	end := last.at + int64(last.length)
+	end := last.at + int64(last.Length)
 	var body io.ReadCloser // of a file
 	file := -1
 	stop := func() {
@@ -112,7 +114,7 @@ func (c *Conn) fetch(ctx context.Context, r *run) error {
 	defer stop()
 	for _, b := range r.blocks {
 		m := b.answer() // in which padding is zero
-		err := l.Span(b.at, int(b.length), func(i int, at int64, from, to int) error {
+		err := l.Span(b.at, int(b.Length), func(i int, at int64, from, to int) error {
 			if i != file {
 				stop()
 				f := l.Files[i]
@@ -171,7 +173,7 @@ func (c *Conn) end(r *run, err error) {
 // pause leaves the server alone for a while. Meanwhile the engine asks others.
 func (c *Conn) pause(d time.Duration) {
 	c.choked = true
-	c.sendLocked(message(msgChoke))
+	c.sendLocked(message(pp.Choke))
 	for _, b := range c.queue {
 		c.sendLocked(b.reject())
 	}
@@ -181,7 +183,7 @@ func (c *Conn) pause(d time.Duration) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.choked = false
-		c.sendLocked(message(msgUnchoke))
+		c.sendLocked(message(pp.Unchoke))
 	})
 	context.AfterFunc(c.ctx, func() { over.Stop() })
 }
