@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -29,8 +30,7 @@ type rtcWire struct {
 	writable chan struct{} // has room for one note: there may be room, or the deadline has changed
 
 	reading sync.Mutex
-	message []byte // the buffer of a message
-	rest    []byte // of it that was not read yet
+	in      *bufio.Reader // with room for the largest message, since a message is read whole
 
 	mu       sync.Mutex
 	writeBy  time.Time
@@ -60,6 +60,7 @@ func newRTCWire(
 	p.rtc = true
 	w := &rtcWire{
 		remote: remote{peer: p}, channel: d, raw: raw, pc: pc,
+		in:     bufio.NewReaderSize(raw, maxRTCMessage),
 		closed: make(chan struct{}), writable: make(chan struct{}, 1),
 	}
 	d.SetBufferedAmountLowThreshold(rtcBuffered / 2)
@@ -77,28 +78,15 @@ func (w *rtcWire) noteWritable() {
 func (w *rtcWire) Read(b []byte) (int, error) {
 	w.reading.Lock()
 	defer w.reading.Unlock()
-	for len(w.rest) == 0 {
-		if len(b) == 0 {
-			return 0, nil
-		}
-		if w.message == nil {
-			w.message = make([]byte, maxRTCMessage)
-		}
-		n, err := w.raw.Read(w.message)
-		if err != nil {
-			switch {
-			case w.ours.Load():
-				return 0, net.ErrClosed
-			case errors.Is(err, os.ErrDeadlineExceeded):
-				return 0, err
-			}
-			return 0, io.EOF // however the peer has ended it
-		}
-		w.rest = w.message[:n]
+	n, err := w.in.Read(b)
+	switch {
+	case err == nil:
+	case w.ours.Load():
+		err = net.ErrClosed
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		err = io.EOF // however the peer has ended it
 	}
-	n := copy(b, w.rest)
-	w.rest = w.rest[n:]
-	return n, nil
+	return n, err
 }
 
 func (w *rtcWire) Write(b []byte) (n int, err error) {
