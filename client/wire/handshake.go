@@ -1,7 +1,7 @@
 package wire
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/binary"
 	"io"
@@ -54,26 +54,18 @@ func (o *obfuscated) Write(b []byte) (int, error) { return o.w.Write(b) }
 
 // begin reads until it is clear whether the stream begins with a plain handshake.
 func (o *obfuscated) begin() {
-	o.r, o.w = o.Conn, o.Conn
-	head := make([]byte, len(protocolName))
-	n := 0
-	for n < len(head) && string(head[:n]) == protocolName[:n] {
-		var m int
-		if m, o.err = o.Conn.Read(head[n:]); o.err != nil {
-			return
+	// The buffer is so small that later reads bypass it.
+	in := bufio.NewReaderSize(o.Conn, len(protocolName))
+	o.r, o.w = in, o.Conn
+	head, err := in.Peek(len(protocolName))
+	if err == nil && string(head) != protocolName {
+		var rw io.ReadWriter
+		below, choose := readWriter{in, o.Conn}, mse.DefaultCryptoSelector
+		if rw, _, err = mse.ReceiveHandshake(context.Background(), below, o.keys, choose); err == nil {
+			o.r, o.w = rw, rw
 		}
-		n += m
 	}
-	seen := io.MultiReader(bytes.NewReader(head[:n]), o.Conn)
-	if string(head[:n]) == protocolName {
-		o.r = seen
-		return
-	}
-	below, choose := readWriter{seen, o.Conn}, mse.DefaultCryptoSelector
-	rw, _, err := mse.ReceiveHandshake(context.Background(), below, o.keys, choose)
-	if o.err = err; err == nil {
-		o.r, o.w = rw, rw
-	}
+	o.err = err
 }
 
 // v2Bit is in the last of the reserved bytes of a handshake (BEP 52). The engine offers v2, because
