@@ -214,13 +214,12 @@ func (c *checkup) connected() connectedPeers {
 		if g.unchoked.Load() {
 			serving[id] = true
 		}
-		g.conn.Pieces().Iterate(func(i uint32) bool {
+		for i := range g.conn.Pieces().Iterate {
 			if int(i) < len(missing) && missing[i] {
 				missing[i] = false
 				out.Offered++
 			}
-			return true
-		})
+		}
 	}
 	out.Peers, out.Serving = len(peers), len(serving)
 	return out

@@ -47,12 +47,11 @@ func (t *Transfer) Pieces() (p Pieces) {
 			}
 		}
 		for _, rows := range t.peers.connectedPeers() {
-			rows[0].link.gauge.Load().conn.Pieces().Iterate(func(i uint32) bool {
+			for i := range rows[0].link.gauge.Load().conn.Pieces().Iterate {
 				if int(i) < n {
 					p.Peers[i]++
 				}
-				return true
-			})
+			}
 		}
 	})
 	return p

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -102,7 +103,7 @@ type rarestView struct {
 	rate        float64 // at which data comes, in bytes a second
 	outstanding int     // requests that are not answered yet
 	states      torrent.PieceStateRuns
-	has         []func(each func(piece uint32) (more bool)) // the pieces of each connected peer
+	has         []iter.Seq[uint32] // the pieces of each connected peer
 }
 
 // plan returns the pieces that are requested first from now on, and those that no longer are.
@@ -112,13 +113,12 @@ func (r *rarest) plan(v rarestView) (raise, lower []int) {
 		return nil, nil // seeds have everything, and data in order is easier to store
 	}
 	peers := make([]int, v.pieces)
-	for _, each := range v.has {
-		each(func(i uint32) bool {
+	for _, pieces := range v.has {
+		for i := range pieces {
 			if int(i) < len(peers) {
 				peers[i]++
 			}
-			return true
-		})
+		}
 	}
 	var missing []missingPiece
 	nowhere := false

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -58,8 +59,8 @@ func TestRarestByChance(t *testing.T) {
 // While there is more to request, a request stays with its connection for five seconds. At the end,
 // it stays for twice the time that requests take.
 func TestRequestGrace(t *testing.T) {
-	peer := func(pieces ...uint32) func(func(uint32) bool) { return slices.Values(pieces) }
-	both := []func(func(uint32) bool){peer(0, 1), peer(2)}
+	peer := func(pieces ...uint32) iter.Seq[uint32] { return slices.Values(pieces) }
+	both := []iter.Seq[uint32]{peer(0, 1), peer(2)}
 	missing := func(n int) torrent.PieceStateRuns { return torrent.PieceStateRuns{{Length: n}} }
 	there := torrent.PieceStateRun{Length: 2}
 	there.Ok, there.Complete = true, true
@@ -74,9 +75,9 @@ func TestRequestGrace(t *testing.T) {
 		{"little is requested", rarestView{states: missing(3), has: both, rate: 100 * block, outstanding: 4}, stealGrace},
 		{"much is requested", rarestView{states: missing(3), has: both, rate: block, outstanding: 100}, longGrace},
 		{"no data comes", rarestView{states: missing(3), has: both, outstanding: 4}, stealGrace},
-		{"a piece is nowhere", rarestView{states: missing(3), has: []func(func(uint32) bool){peer(0), peer(2)}}, longGrace},
-		{"it is here", rarestView{states: append(missing(1), there), has: []func(func(uint32) bool){peer(0), peer(2)}}, stealGrace},
-		{"more pieces than are chosen", rarestView{states: missing(rarestLeast + 1), has: []func(func(uint32) bool){peer(0, 1, 2, 3, 4, 5, 6, 7, 8)}}, longGrace},
+		{"a piece is nowhere", rarestView{states: missing(3), has: []iter.Seq[uint32]{peer(0), peer(2)}}, longGrace},
+		{"it is here", rarestView{states: append(missing(1), there), has: []iter.Seq[uint32]{peer(0), peer(2)}}, stealGrace},
+		{"more pieces than are chosen", rarestView{states: missing(rarestLeast + 1), has: []iter.Seq[uint32]{peer(0, 1, 2, 3, 4, 5, 6, 7, 8)}}, longGrace},
 		{"no leechers", rarestView{states: missing(rarestLeast + 1)}, stealGrace},
 	} {
 		c.view.pieces, c.view.pieceLength, c.view.leechers = rarestLeast+1, block, c.name != "no leechers"
