@@ -200,7 +200,7 @@ func (p *parser) asSection(n *yaml.Node) error {
 }
 
 func (p *parser) link(n *yaml.Node) error {
-	l := Link{MTU: p.mtu, Line: n.Line}
+	l := Link{MTU: p.mtu}
 	var a, b string
 	text := func(s string) (string, error) { return s, nil }
 	keys := map[string]func(*yaml.Node) error{

@@ -46,9 +46,9 @@ links:
 		return LinkEnd{Interface: pathsel.Interface{IA: ia, ID: id}, Router: router}
 	}
 	wants := []Link{
-		{A: end(core, 3, "A"), B: end(leaf, 2, ""), Type: Child, MTU: 1280, Line: 9, Config: linkemu.Config{
+		{A: end(core, 3, "A"), B: end(leaf, 2, ""), Type: Child, MTU: 1280, Config: linkemu.Config{
 			Rate: 1_500_000, Delay: 30 * time.Millisecond, Jitter: 2 * time.Millisecond, Loss: 0.01, QueueBytes: 64 << 10}},
-		{A: end(core, 1, ""), B: end(leaf, 1, "B"), Type: Child, MTU: 1400, IPv6: true, Line: 11,
+		{A: end(core, 1, ""), B: end(leaf, 1, "B"), Type: Child, MTU: 1400, IPv6: true,
 			Config: linkemu.Config{QueueTime: 50 * time.Millisecond}},
 	}
 	for i, want := range wants {

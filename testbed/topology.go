@@ -67,7 +67,6 @@ type Link struct {
 	IPv6 bool // the link's underlay is IPv6
 	// Config holds for each direction by itself.
 	Config linkemu.Config
-	Line   int // of the .topo file
 }
 
 // LinkEnd is one end of a link: its interface, and the letter of the border router that has it.

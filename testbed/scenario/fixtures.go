@@ -60,7 +60,7 @@ func networkFor(s Scenario) (opts testbed.Options, key string, err error) {
 	same := opts
 	same.Topology.Links = slices.Clone(opts.Topology.Links)
 	for i := range same.Topology.Links {
-		same.Topology.Links[i].Config, same.Topology.Links[i].Line = linkemu.Config{}, 0
+		same.Topology.Links[i].Config = linkemu.Config{}
 	}
 	return opts, fmt.Sprintf("%v %+v", s.Router == "fast", same), nil
 }
