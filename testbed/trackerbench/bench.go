@@ -31,9 +31,7 @@ type Bench struct {
 
 // Row is the result of a load on one tracker.
 type Row struct {
-	Tracker   string `json:"tracker"` // braid or opentracker
-	Transport string `json:"transport"`
-	Window    int    `json:"window"`
+	Case
 	Result
 	Rate float64 `json:"announces_s"`
 	// CPU is the tracker's CPU time in seconds, PerCPU the announces for each of them.
@@ -127,8 +125,9 @@ func (b Bench) fill(ctx context.Context, t *running, swarms int) error {
 
 // Case is a load that is measured.
 type Case struct {
-	Tracker, Transport string
-	Window             int
+	Tracker   string `json:"tracker"` // braid or opentracker
+	Transport string `json:"transport"`
+	Window    int    `json:"window"`
 }
 
 // Cases are the loads in the order of a run. Each has enough requests under way to keep a tracker
@@ -176,8 +175,7 @@ func (b Bench) Measure(ctx context.Context, c Case, d time.Duration) (Row, error
 	}
 	cpu := t.Usage().CPU - before
 	return Row{
-		Tracker: c.Tracker, Transport: c.Transport, Window: c.Window,
-		Result: r, Rate: float64(r.Announces) / r.Seconds,
+		Case: c, Result: r, Rate: float64(r.Announces) / r.Seconds,
 		CPU: cpu, PerCPU: float64(r.Announces) / max(cpu, 0.01),
 		TrackerCore: b.TrackerCore, GeneratorCore: b.GeneratorCore,
 	}, nil
