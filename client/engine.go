@@ -60,10 +60,7 @@ type pieceSet interface {
 }
 
 // anacrolix is the real engine.
-type anacrolix struct {
-	*torrent.Client
-	mostConns int // of each torrent
-}
+type anacrolix struct{ *torrent.Client }
 
 func (a anacrolix) BadHosts() []string { return a.BadPeerIPs() }
 
@@ -71,7 +68,7 @@ func (a anacrolix) Add(
 	hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error),
 ) engineTorrent {
 	t, _ := a.AddTorrentOpt(torrent.AddTorrentOpts{InfoHash: hash, Storage: s})
-	t.SetMaxEstablishedConns(a.mostConns)
+	t.SetMaxEstablishedConns(maxConns)
 	t.SetDisplayName(name)
 	t.SetOnWriteChunkError(onWriteError)
 	return anacrolixTorrent{t}

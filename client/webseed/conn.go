@@ -24,8 +24,7 @@ type Conn struct {
 	handshake time.Duration
 	ctx       context.Context // ends with the connection
 	cancel    context.CancelFunc
-	patience  time.Duration // for a block
-	whole     whole         // belongs to the one fetcher of a server without ranges
+	whole     whole // belongs to the one fetcher of a server without ranges
 
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -47,9 +46,7 @@ type block struct {
 }
 
 func newConn(cfg Config) *Conn {
-	c := &Conn{
-		cfg: cfg, patience: blockPatience, queue: map[int64]block{}, runs: map[*run]struct{}{},
-	}
+	c := &Conn{cfg: cfg, queue: map[int64]block{}, runs: map[*run]struct{}{}}
 	c.changed.L = &c.mu
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c

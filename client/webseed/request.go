@@ -63,7 +63,7 @@ func (c *Conn) open(ctx context.Context, f storage.File, from, n int64) (io.Read
 		stop()
 		return nil, final("the web seed sends ranges only now and then")
 	}
-	return &body{Reader: res.Body, patience: c.patience, stop: stop}, nil
+	return &body{Reader: res.Body, stop: stop}, nil
 }
 
 // get asks for a range. The caller ends the answer with stop.
@@ -164,18 +164,17 @@ func parseContentRange(s string) (first, last, total int64, err error) {
 // then the engine is slow, not the server.
 type body struct {
 	io.Reader
-	patience time.Duration // for slowest bytes
-	stop     func()
-	got      int           // bytes since spent was 0
-	spent    time.Duration // in reads
+	stop  func()
+	got   int           // bytes since spent was 0
+	spent time.Duration // in reads
 }
 
-// slowest is the number of bytes for which body has patience.
+// slowest is the number of bytes for which body has blockPatience.
 const slowest = 16 << 10
 
 func (b *body) Read(p []byte) (int, error) {
 	began := time.Now()
-	slow := time.AfterFunc(b.patience-b.spent, b.stop)
+	slow := time.AfterFunc(blockPatience-b.spent, b.stop)
 	n, err := b.Reader.Read(p)
 	if !slow.Stop() && err != nil {
 		return n, errStalled
@@ -220,7 +219,7 @@ func (w *whole) open(c *Conn, f storage.File, from int64) (io.ReadCloser, error)
 		if err != nil {
 			return nil, err
 		}
-		w.file, w.at, w.body = f, 0, &body{Reader: res.Body, patience: c.patience, stop: stop}
+		w.file, w.at, w.body = f, 0, &body{Reader: res.Body, stop: stop}
 	}
 	if w.skipped += from - w.at; w.skipped > 4*c.cfg.Layout.Length {
 		return nil, final("the web seed sends no ranges, and too many bytes came for nothing")
