@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // Summary summarises the runs of a scenario in one variant.
@@ -122,13 +123,9 @@ func RangeOf(v []float64) Range {
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
 	r := Range{Median: median(v), Min: v[0], Max: v[n-1], CI: Interval(v), Runs: n}
-	for _, x := range v {
-		r.Mean += x / float64(n)
+	if r.Mean, r.SD = stat.MeanStdDev(v, nil); n == 1 {
+		r.SD = 0
 	}
-	for _, x := range v {
-		r.SD += (x - r.Mean) * (x - r.Mean)
-	}
-	r.SD = math.Sqrt(r.SD / float64(max(1, n-1)))
 	return r
 }
 
