@@ -256,40 +256,32 @@ func (c *checkup) targets() []target {
 	return out
 }
 
-// order says how to examine the way to one target.
-type order struct {
-	name   string
-	at     scionnet.Addr
-	paths  []pathsel.Path
-	lookUp bool  // the paths are not known yet
-	err    error // of the lookup of the paths
-}
-
-// orders are for the targets whose ways are examined next.
-func (c *checkup) orders(targets []target) (out []order) {
+// next are the targets whose ways are examined next, with the paths to examine.
+func (c *checkup) next(targets []target) (out []target) {
 	for _, x := range targets {
 		if len(out) >= examineTargets || x.At.IA == 0 || x.Answered || len(out) > 0 && x.Tracker {
 			continue
 		}
-		o := order{name: x.Name, at: x.At, lookUp: x.Tracker}
+		before := x.Paths
+		x.Paths, x.Lookup = nil, nil
 		if p := c.peers.byID[pathsel.PeerID(x.Name)]; p != nil {
-			o.err = p.err
+			x.Lookup = p.err
 			for _, s := range p.paths {
 				if !s.unlisted {
-					o.paths = append(o.paths, s.candidate.Path)
+					x.Paths = append(x.Paths, s.candidate.Path)
 				}
 			}
 		}
 		// The control plane leaves out revoked paths. They were examined before, and belong to the
 		// cause.
-		for _, path := range x.Paths {
+		for _, path := range before {
 			same := func(p pathsel.Path) bool { return p.Fingerprint == path.Fingerprint }
-			if !slices.ContainsFunc(o.paths, same) {
-				o.paths = append(o.paths, path)
+			if !slices.ContainsFunc(x.Paths, same) {
+				x.Paths = append(x.Paths, path)
 			}
 		}
-		o.paths = o.paths[:min(len(o.paths), examinePaths)]
-		out = append(out, o)
+		x.Paths = x.Paths[:min(len(x.Paths), examinePaths)]
+		out = append(out, x)
 	}
 	return out
 }
@@ -304,8 +296,8 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 	if by == nil || c.examining || time.Since(c.examined) < pause {
 		return
 	}
-	orders := c.orders(targets)
-	if len(orders) == 0 {
+	next := c.next(targets)
+	if len(next) == 0 {
 		return
 	}
 	c.examining = true
@@ -322,26 +314,28 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 		defer cancel()
 		var all sync.WaitGroup
 		var mu sync.Mutex
-		for _, o := range orders {
+		for _, x := range next {
 			all.Go(func() {
-				x := o.carryOut(ctx, by)
+				way := x.examine(ctx, by)
 				mu.Lock()
 				defer mu.Unlock()
-				found[o.name] = x
+				found[x.Name] = way
 			})
 		}
 		all.Wait()
 	})
 }
 
-func (o order) carryOut(ctx context.Context, by *scionTransport) examination {
-	if o.lookUp {
+// examine examines the way to the target, over its paths. Those of a tracker are looked up first.
+func (t target) examine(ctx context.Context, by *scionTransport) examination {
+	paths, err := t.Paths, t.Lookup
+	if t.Tracker {
 		quick, cancel := context.WithTimeout(ctx, examineFor/3)
-		o.paths, o.err = by.Paths(quick, SCIONPeer(o.at))
+		paths, err = by.Paths(quick, SCIONPeer(t.At))
 		cancel()
-		o.paths = o.paths[:min(len(o.paths), examinePaths)]
+		paths = paths[:min(len(paths), examinePaths)]
 	}
-	x := by.examine(ctx, o.at, o.paths)
-	x.Lookup = o.err
+	x := by.examine(ctx, t.At, paths)
+	x.Lookup = err
 	return x
 }
