@@ -47,6 +47,7 @@ type duplex struct {
 	writing       sync.Mutex // serialises Write with the end of the stream
 	read, written atomic.Uint64
 	closing       atomic.Bool // Close or Abort was called
+	deadline      sync.Mutex  // keeps the write deadline that Close sets
 }
 
 // begin opens the stream, or waits for the dialler to open it, sends our feature bits, and records
@@ -202,22 +203,37 @@ func plainError(err error) error {
 
 // SetDeadline, SetReadDeadline and SetWriteDeadline work as in net.Conn; the error is
 // os.ErrDeadlineExceeded.
-func (c *duplex) SetDeadline(t time.Time) error { return c.stream.SetDeadline(t) }
+func (c *duplex) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
 
 // SetReadDeadline sets the deadline for Read.
 func (c *duplex) SetReadDeadline(t time.Time) error { return c.stream.SetReadDeadline(t) }
 
-// SetWriteDeadline sets the deadline for Write.
-func (c *duplex) SetWriteDeadline(t time.Time) error { return c.stream.SetWriteDeadline(t) }
+// SetWriteDeadline sets the deadline for Write. After Close it fails: a later deadline would let a
+// Write wait for the peer, and the connection would not end as long as the peer does not read.
+func (c *duplex) SetWriteDeadline(t time.Time) error {
+	c.deadline.Lock()
+	defer c.deadline.Unlock()
+	if c.closing.Load() {
+		return net.ErrClosed
+	}
+	return c.stream.SetWriteDeadline(t)
+}
 
 // Close closes the connection for the application at once. Written data is still delivered in the
 // background, for up to two seconds; then the peer reads io.EOF. Data that the peer sends from now
 // on is discarded.
 func (c *duplex) Close() error {
-	if c.closing.Swap(true) {
+	c.deadline.Lock()
+	again := c.closing.Swap(true)
+	if !again {
+		_ = c.stream.SetWriteDeadline(time.Unix(1, 0)) // unblocks a Write that waits for the peer
+	}
+	c.deadline.Unlock()
+	if again {
 		return nil
 	}
-	_ = c.stream.SetWriteDeadline(time.Unix(1, 0)) // unblocks a Write that waits for the peer
 	if !c.spawn(c.linger) {
 		c.abort(codeDone)
 	}

@@ -481,6 +481,39 @@ func TestCloseWaitsForDelivery(t *testing.T) {
 	}
 }
 
+// TestDeadlineAfterClose closes connections while one goroutine writes to a peer that does not read,
+// and another one removes the deadline. The writer must not wait for the peer.
+func TestDeadlineAfterClose(t *testing.T) {
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	for range 20 {
+		d, _ := pair(t, a, b)
+		begun, written, removed := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := d.Write(make([]byte, 1<<20))
+			for close(begun); err == nil; {
+				_, err = d.Write(make([]byte, 1<<20))
+			}
+			written <- err
+		}()
+		<-begun
+		go func() {
+			err := d.SetWriteDeadline(time.Time{})
+			for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); {
+				err = d.SetDeadline(time.Time{})
+			}
+			removed <- err
+		}()
+		d.Close()
+		if err := <-removed; !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("deadline removed after Close: error %v", err)
+		}
+		if err := <-written; !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("Write: error %v", err)
+		}
+	}
+}
+
 func TestKeepAliveAmong(t *testing.T) {
 	for _, tt := range []struct {
 		conns int
