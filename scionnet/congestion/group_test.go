@@ -159,3 +159,28 @@ func TestVacated(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkManySiblings is what acknowledgements of a thousand flows cost that leave the AS by two
+// links.
+func BenchmarkManySiblings(b *testing.B) {
+	const count = 1000
+	g := NewGroup()
+	var flows []*Flow
+	for i := range count {
+		f := New(Config{Seed: uint64(i)})
+		g.Join(f, []Link{Link(rune('a' + i%2)), Link(rune('A' + i%8)), Link(rune('0' + i%10))})
+		flows = append(flows, f)
+	}
+	now, n := time.Second, int64(0)
+	for b.Loop() {
+		for _, f := range flows {
+			f.OnSent(now, n, packetBytes, packetBytes)
+		}
+		now += 50 * ms
+		for _, f := range flows {
+			f.OnAck(now, []Packet{{n, packetBytes}}, nil, packetBytes)
+		}
+		n++
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/count, "ns/ack")
+}
