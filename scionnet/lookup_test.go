@@ -407,6 +407,26 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
+// TestProvenDuringLookup has a peer prove its AS while the first lookup for a watcher is open. The
+// answer to the lookup is no news then.
+func TestProvenDuringLookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := to(dst, 1, time.Hour)
+		c := controlPlane{paths: []found{one}, delay: time.Second}
+		l := c.start(t)
+		changes, cancel := (&Host{ia: 1, lookup: l}).Subscribe(dst)
+		defer cancel()
+		time.Sleep(c.delay / 2)
+		l.add(dst, []found{one})
+		time.Sleep(c.delay)
+		select {
+		case <-changes:
+		default:
+			t.Error("no note of the first paths")
+		}
+	})
+}
+
 func TestRefreshGoesPastTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := to(dst, 1, time.Hour), to(dst, 2, time.Hour)

@@ -460,6 +460,7 @@ func (l *lookup) add(dst pathsel.IA, answer []found) {
 		d.paths = merge(d.paths, answer, true, now, l.isDown)
 		d.links = linksOf(d.paths)
 		d.changed, d.due = now, now.Add(retryFirst) // the first answer may lack paths
+		notify(d.watchers)
 		l.mu.Unlock()
 		l.wakeUp()
 	}
