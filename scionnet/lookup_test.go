@@ -427,6 +427,25 @@ func TestProvenDuringLookup(t *testing.T) {
 	})
 }
 
+// TestRefreshDuringLookup refreshes while an answer from the cache is under way.
+func TestRefreshDuringLookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := to(dst, 1, time.Hour), to(dst, 2, time.Hour)
+		c := controlPlane{paths: []found{one}, delay: time.Second}
+		l := c.start(t)
+		go func() { _, _ = l.paths(t.Context(), dst) }()
+		synctest.Wait()
+		time.AfterFunc(c.delay+c.delay/2, func() { c.say(nil, two) })
+		if err := (&Host{ia: 1, lookup: l}).Refresh(t.Context(), dst); err != nil {
+			t.Fatal(err)
+		}
+		l.mustHave(t, two)
+		if c.forced != 1 {
+			t.Errorf("forced %d times, want once", c.forced)
+		}
+	})
+}
+
 func TestRefreshGoesPastTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := to(dst, 1, time.Hour), to(dst, 2, time.Hour)

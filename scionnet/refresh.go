@@ -74,6 +74,7 @@ type destination struct {
 	lastAsked time.Time
 	due       time.Time
 	underWay  chan struct{} // closed when the current lookup ends; nil if there is none
+	refresh   bool          // the current lookup bypasses the control plane's cache
 	err       error         // of the last lookup, if it has found no path
 	watchers  map[chan struct{}]struct{}
 }
@@ -253,25 +254,30 @@ func (l *lookup) once(ctx context.Context, dst pathsel.IA) ([]found, error) {
 }
 
 // lookUp asks the control plane for the paths to dst, unless a question is open, and waits until the
-// answer is stored. The error is the context's.
+// answer is stored. With refresh, an open question counts only if it bypasses the cache, too. The
+// error is the context's.
 func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) error {
-	l.mu.Lock()
-	d := l.destinations[dst]
-	if d == nil || l.closed {
+	for {
+		l.mu.Lock()
+		d := l.destinations[dst]
+		if d == nil || l.closed {
+			l.mu.Unlock()
+			return nil
+		}
+		if d.underWay == nil {
+			d.underWay, d.refresh = make(chan struct{}), refresh
+			l.workers.Go(func() { l.ask(dst, d, refresh) })
+		}
+		answered, enough := d.underWay, d.refresh || !refresh
 		l.mu.Unlock()
-		return nil
-	}
-	if d.underWay == nil {
-		d.underWay = make(chan struct{})
-		l.workers.Go(func() { l.ask(dst, d, refresh) })
-	}
-	answered := d.underWay
-	l.mu.Unlock()
-	select {
-	case <-answered:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("look up paths to %s: %w", dst, ctx.Err())
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return fmt.Errorf("look up paths to %s: %w", dst, ctx.Err())
+		}
+		if enough {
+			return nil
+		}
 	}
 }
 
