@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -136,6 +137,68 @@ func TestRefused(t *testing.T) {
 	got, _ := to.read(t, 2)
 	if want := []string{fmt.Sprint(from.addr, " first"), fmt.Sprint(from.addr, " third")}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestTooLargeForInterface sends packets above the interface's MTU, in a run. They must arrive as
+// fragments or, if those are forbidden, the last packet must.
+func TestTooLargeForInterface(t *testing.T) {
+	smallLoopback(t, 1400)
+	for _, whole := range []bool{false, true} {
+		from, to := open(t, "127.0.0.1"), open(t, "127.0.0.1")
+		large, last := string(bytes.Repeat([]byte("x"), 1500)), "last"
+		sent := []string{large, large, large, last}
+		want, discover := sent, unix.IP_PMTUDISC_DONT
+		if whole {
+			want, discover = sent[3:], unix.IP_PMTUDISC_DO
+		}
+		var err error
+		set := func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, discover)
+		}
+		if closed := from.Control(set); closed != nil || err != nil {
+			t.Fatal(closed, err)
+		}
+		w := NewWriter(from.Socket, len(sent), 1)
+		for _, p := range sent {
+			w.Add(to.addr, []byte(p))
+		}
+		from.send(t, w)
+		if refused := errors.Is(w.Err(), unix.EMSGSIZE); refused != whole {
+			t.Errorf("whole %v: error %v", whole, w.Err())
+		}
+		got, _ := to.read(t, len(want))
+		for i, p := range want {
+			if got[i] != fmt.Sprintf("%v %s", from.addr, p) {
+				t.Errorf("whole %v, packet %d: %d bytes, want %d", whole, i, len(got[i]), len(p))
+			}
+		}
+	}
+}
+
+// smallLoopback gives the test a network of its own, with a loopback interface of that MTU.
+func smallLoopback(t *testing.T, mtu uint32) {
+	t.Helper()
+	runtime.LockOSThread() // and never unlock: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("no network of its own: %v", err)
+	}
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(s)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo.SetUint32(mtu)
+	if err := unix.IoctlIfreq(s, unix.SIOCSIFMTU, lo); err != nil {
+		t.Fatal(err)
+	}
+	lo.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo); err != nil {
+		t.Fatal(err)
 	}
 }
 
