@@ -81,7 +81,8 @@ type Trace struct {
 	// Down is an interface of the path that a router reports as down; zero if there is no such
 	// report.
 	Down pathsel.Interface
-	// Unknown is set if the control plane no longer offers the path, so that nothing was sent.
+	// Unknown is set if nothing was sent: the control plane no longer offers the path, or the paths
+	// before it have used up all requests.
 	Unknown bool
 }
 
@@ -104,8 +105,11 @@ func (h *Host) Trace(ctx context.Context, dst pathsel.IA, paths []pathsel.Path) 
 	results := make([]Trace, len(paths))
 	for i, p := range paths {
 		f, err := h.resolvePath(ctx, Addr{IA: dst}, p)
-		results[i].Unknown = err != nil
-		for at := 0; err == nil && at < len(p.Interfaces) && len(c.sent) < maxTraced; at++ {
+		// A path with requests to a part of its routers only would look broken.
+		if results[i].Unknown = err != nil || len(c.sent)+len(p.Interfaces) > maxTraced; results[i].Unknown {
+			continue
+		}
+		for at := 0; err == nil && at < len(p.Interfaces); at++ {
 			err = c.send(f.way, netip.Addr{}, i, at)
 		}
 	}

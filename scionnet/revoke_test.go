@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -409,4 +410,39 @@ func FuzzEcho(f *testing.F) {
 	add(snet.SCMPDestinationUnreachable{Payload: quote}, snetpath.Empty{}, false, true)
 	add(snet.SCMPExternalInterfaceDown{IA: otherIA, Interface: 61, Payload: quote}, snetpath.Empty{}, false, true)
 	f.Fuzz(func(t *testing.T, b []byte) { answered(t, b) })
+}
+
+// TestTraceOfManyPaths traces more paths than there are requests. A path must get all or none.
+func TestTraceOfManyPaths(t *testing.T) {
+	var cp controlPlane
+	h, _, f := hostWithPath(t, &cp)
+	h.localIP = netip.MustParseAddr("127.0.0.1")
+	first, err := h.listenUDP(0) // the router, which answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	f.way.nextHop = first.LocalAddr().(*net.UDPAddr).AddrPort()
+	cp.paths = nil
+	var paths []pathsel.Path
+	for i := range maxTraced/len(f.path.Interfaces) + 2 {
+		f.path.Interfaces = slices.Clone(f.path.Interfaces)
+		f.path.Interfaces[0].ID = uint64(1000 + i)
+		f.trail = trailOf(f.path.Interfaces)
+		cp.paths, paths = append(cp.paths, f), append(paths, f.path)
+	}
+	if _, err := h.Paths(t.Context(), peerIA); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	traces, err := h.Trace(ctx, peerIA, paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range traces {
+		if want := i >= maxTraced/len(f.path.Interfaces); r.Unknown != want {
+			t.Errorf("path %d: unknown %v, want %v", i, r.Unknown, want)
+		}
+	}
 }
