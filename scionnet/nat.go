@@ -173,9 +173,16 @@ func (h *Host) mapperFor(socket *net.UDPConn, routers []netip.AddrPort) *mapper 
 
 // discover waits for the first answers.
 func (m *mapper) discover(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = m.socket.SetReadDeadline(time.Unix(1, 0)) })
+	err := m.awaitAnswers(ctx)
+	if !stop() && err == nil {
+		err = ctx.Err() // the deadline may come at any moment, and nobody could read from the socket
+	}
+	return errors.Join(err, m.socket.SetReadDeadline(time.Time{}))
+}
+
+func (m *mapper) awaitAnswers(ctx context.Context) error {
 	start := time.Now()
-	defer func() { _ = m.socket.SetReadDeadline(time.Time{}) }()
-	defer context.AfterFunc(ctx, func() { _ = m.socket.SetReadDeadline(time.Unix(1, 0)) })()
 	var awaited []*mapping
 	for _, x := range m.order {
 		if m.host.natView(x.router) != natMute {

@@ -1,6 +1,8 @@
 package scionnet
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -126,6 +128,30 @@ func hostBehind(t *testing.T, mode NAT, log *slog.Logger, routers ...*stunRouter
 	t.Cleanup(func() { h.Close() })
 	h.natWait = time.Minute // a busy machine answers late
 	return h
+}
+
+// cancelWriter cancels a context when something is logged.
+type cancelWriter struct{ cancel context.CancelFunc }
+
+func (w cancelWriter) Write(b []byte) (int, error) {
+	w.cancel()
+	return len(b), nil
+}
+
+// TestOpenCancelled ends the context at the moment of the routers' last answer. Without an error, the
+// port would be open and never receive anything.
+func TestOpenCancelled(t *testing.T) {
+	router := newSTUNRouter(t)
+	router.set("192.0.2.1:32001", false)
+	ctx, cancel := context.WithCancel(t.Context())
+	h := hostBehind(t, NATAuto, slog.New(slog.NewTextHandler(cancelWriter{cancel}, nil)), router)
+	c, err := openPlain(ctx, h, 0)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if err == nil {
+		c.Close()
+	}
 }
 
 // TestMapping follows the address of a port behind a NAT, for both packet connections.
