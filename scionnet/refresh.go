@@ -253,9 +253,9 @@ func (l *lookup) once(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	return answer, nil
 }
 
-// lookUp asks the control plane for the paths to dst, unless a question is open, and waits until the
-// answer is stored. With refresh, an open question counts only if it bypasses the cache, too. The
-// error is the context's.
+// lookUp asks the control plane for the paths to dst, unless a question is open, and waits until
+// the answer is stored. With refresh, an open question counts only if it bypasses the cache, too.
+// The error is the context's.
 func (l *lookup) lookUp(ctx context.Context, dst pathsel.IA, refresh bool) error {
 	for {
 		l.mu.Lock()

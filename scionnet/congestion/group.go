@@ -200,9 +200,9 @@ func (m *member) together(yield func(*member) bool) {
 	}
 }
 
-// siblings are the members with a common link, and m itself, each once. Loops over siblings must not
-// nest: each marks the members that it has come to. A search for them among those before would cost
-// a tenth of a millisecond for each acknowledgement of a thousand flows that share links.
+// siblings are the members with a common link, and m itself, each once. Loops over siblings must
+// not nest: each marks the members that it has come to. A search for them among those before would
+// cost a tenth of a millisecond for each acknowledgement of a thousand flows that share links.
 func (m *member) siblings(yield func(*member) bool) {
 	if !yield(m) || len(m.links) == 0 {
 		return
