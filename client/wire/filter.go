@@ -120,6 +120,10 @@ func (f *Filter) Park() bool {
 		return true
 	}
 	f.parked = true
+	if f.ignoresCancels { // otherwise the engine would wait for answers that do not come
+		f.takeBackLocked()
+		return true
+	}
 	f.updateEngineLocked()
 	f.toPeerLocked(encode(msgCancel, blocksOf(f.requested)...))
 	return true
@@ -188,9 +192,10 @@ func blocksOf(m map[block]struct{}) []block {
 func (f *Filter) openLocked() bool { return f.willingLocked() && !f.suspended }
 
 // willingLocked tells whether the engine might ask the peer if the peer were not suspended.
-func (f *Filter) willingLocked() bool {
-	return f.peerUnchoked && !f.parked && f.snub.until.IsZero()
-}
+func (f *Filter) willingLocked() bool { return f.peerUnchoked && !f.restsLocked() }
+
+// restsLocked tells whether the peer is parked or snubs us.
+func (f *Filter) restsLocked() bool { return f.parked || !f.snub.until.IsZero() }
 
 // updateEngineLocked tells the engine whether the peer chokes us, if that has changed.
 func (f *Filter) updateEngineLocked() {
@@ -290,7 +295,7 @@ func (f *Filter) departs(m message) verdict {
 			return drop
 		}
 		f.askLocked(m.block)
-		if f.parked || !f.snub.until.IsZero() { // sent before the engine has read the choke
+		if f.restsLocked() { // sent before the engine has read the choke
 			f.toPeerLocked(encode(msgCancel, m.block))
 		}
 	case msgCancel:
@@ -325,10 +330,11 @@ func (f *Filter) withholdLocked(b block) bool {
 	if f.noRejects {
 		return !f.openLocked() // the choke takes it back
 	}
-	if f.suspended {
+	withheld := f.suspended || f.ignoresCancels && f.restsLocked()
+	if withheld {
 		f.toEngineLocked(encode(msgReject, b))
 	}
-	return f.suspended
+	return withheld
 }
 
 // askLocked notes a request that goes to the peer.

@@ -283,3 +283,27 @@ func TestWithdrawWithoutFastExtension(t *testing.T) {
 	s.sends(piece(blockA))
 	s.engineGets(piece(blockA))
 }
+
+// A peer that answers no cancels is not waited for when it is parked. What it sends still does not
+// end the connection.
+func TestParkPeerThatIgnoresCancels(t *testing.T) {
+	old := hello(true)
+	copy(old[handshakeSize-20:], "-TR3000-")
+	s := newStandWith(t, old)
+	s.sends(unchoke)
+	s.engineGets(unchoke)
+	s.says(encode(msgRequest, blockA))
+	if !s.filter.Park() {
+		t.Fatal("not parked")
+	}
+	s.peerGets(encode(msgCancel, blockA))
+	s.engineGets(choke, encode(msgReject, blockA))
+	s.writes(encode(msgRequest, blockB), interested) // written before it has read the choke
+	s.peerGets(interested)
+	s.engineGets(encode(msgReject, blockB))
+	s.sends(piece(blockA), interested) // it was on its way
+	s.engineGets(interested)
+	if len(s.filter.late)+len(s.filter.requested) > 0 {
+		t.Errorf("still expected: %v, %v", s.filter.late, s.filter.requested)
+	}
+}
