@@ -126,8 +126,7 @@ func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeM
 func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
 	p, n := e.PeerConn, int(e.ExtensionNumber)
 	if n == metadataExtension {
-		if f := c.fetchingOf(p); f != nil {
-			f.received(p, e.Payload)
+		if f := c.fetchingOf(p); f != nil && f.received(p, e.Payload) {
 			return
 		}
 		// Late pieces must not reach the engine: it drops peers that send pieces unasked.

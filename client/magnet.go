@@ -28,13 +28,15 @@ func (d *describer) describe(s Source) error {
 // advance goes on with fetching. An error means that the torrent cannot be downloaded.
 func (d *describer) advance() error {
 	fetching := d.fetching.Load()
-	if fetching == nil || d.claiming || d.isDone {
+	if fetching == nil || d.isDone {
+		return nil
+	}
+	if d.claiming {
+		sendAll(fetching.refuse())
 		return nil
 	}
 	send, liars, info := fetching.step(time.Now())
-	for _, x := range send {
-		_ = x.send() // fails if the peer has disconnected
-	}
+	sendAll(send)
 	for _, p := range liars {
 		d.log.Debug("a peer has sent a wrong info dictionary")
 		p.Close()
@@ -77,11 +79,19 @@ func (d *describer) onClaimed(known Source, err error) error {
 		err = d.describe(known)
 	}
 	// Only now: before, the engine itself would take the messages that peers still send.
-	d.fetching.Store(nil)
+	if f := d.fetching.Swap(nil); f != nil {
+		sendAll(f.end())
+	}
 	if err == nil {
 		d.tell(len(known.infoBytes))
 	}
 	return err
+}
+
+func sendAll(messages []metadataMessage) {
+	for _, x := range messages {
+		_ = x.send() // fails if the peer has disconnected
+	}
 }
 
 // tell tells the peers without a dictionary that we have one now: our handshake with them has said

@@ -77,6 +77,7 @@ type metadata struct {
 	lied     []netip.Addr      // hosts that have sent a wrong dictionary; asked last
 	turn     time.Time         // when the last peer was first asked
 	heard    time.Time         // when any of them has last sent a piece
+	ended    bool              // the engine has the dictionary
 }
 
 // metadataSource is a peer that says it has the dictionary.
@@ -123,15 +124,19 @@ func (m *metadata) leave(p extensionPeer) {
 	m.refusals = slices.DeleteFunc(m.refusals, func(r metadataMessage) bool { return r.peer == p })
 }
 
-// received handles a message of a peer. It does not keep the payload.
-func (m *metadata) received(p extensionPeer, payload []byte) {
-	kind, piece, data, err := parseMetadata(payload)
-	if err != nil {
-		return
-	}
+// received handles a message of a peer. It does not keep the payload. It returns false if the
+// engine has the dictionary by now, and does nothing then.
+func (m *metadata) received(p extensionPeer, payload []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	defer m.touch()
+	if kind, piece, data, err := parseMetadata(payload); err == nil && !m.ended {
+		m.receivedLocked(p, kind, piece, data)
+		m.touch()
+	}
+	return !m.ended
+}
+
+func (m *metadata) receivedLocked(p extensionPeer, kind, piece int, data []byte) {
 	if kind == metadataRequest {
 		if len(m.refusals) < maxRefusals {
 			m.refusals = append(m.refusals, metadataMessage{p, metadataReject, piece})
@@ -191,6 +196,23 @@ func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
 func (x metadataMessage) send() error {
 	payload := fmt.Appendf(nil, "d8:msg_typei%de5:piecei%dee", x.kind, x.piece)
 	return x.peer.WriteExtendedMessage(pp.ExtensionNameMetadata, payload)
+}
+
+// refuse returns the rejects to send now. Every request needs one: a peer may ask nothing more
+// until then, and wire.Filter reads no further from a peer whose requests are not answered.
+func (m *metadata) refuse() (send []metadataMessage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	send, m.refusals = m.refusals, nil
+	return send
+}
+
+// end leaves later messages of peers to the engine, and returns the last rejects.
+func (m *metadata) end() (send []metadataMessage) {
+	m.mu.Lock()
+	m.ended = true
+	m.mu.Unlock()
+	return m.refuse()
 }
 
 // step returns the messages to send now, the peers that have sent a wrong dictionary, and the right

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -359,4 +361,36 @@ func FuzzMetadata(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Requests for the dictionary are rejected as long as the engine does not have it, also while the
+// store looks at existing files.
+func TestMetadataRequestsWhileClaiming(t *testing.T) {
+	src := smallTorrent(t)
+	f := &fakeTorrent{described: make(chan struct{})}
+	c := &core{common: &common{}, log: testLog(t), source: src, torrent: f, store: &oneFile{}, ctx: t.Context()}
+	m := newMetadata(src.InfoHash, func() {})
+	c.fetching.Store(m)
+	d := describer{core: c, options: &Options{}, claiming: true}
+	p := &wirePeer{}
+	ask := func() bool { return m.received(p, []byte("d8:msg_typei0e5:piecei0ee")) }
+	const reject = "d8:msg_typei2e5:piecei0ee"
+	ask()
+	if err := d.advance(); err != nil || !slices.Equal(p.asked, []string{reject}) {
+		t.Errorf("meanwhile: %q, %v", p.asked, err)
+	}
+	ask()
+	if err := d.onClaimed(src, nil); err != nil || !slices.Equal(p.asked, []string{reject, reject}) {
+		t.Errorf("at the end: %q, %v", p.asked, err)
+	}
+	if ask() {
+		t.Error("not left to the engine")
+	}
+}
+
+// smallTorrent is the torrent of a small file.
+func smallTorrent(t *testing.T) Source {
+	data := filepath.Join(t.TempDir(), "file")
+	writeRandom(t, data, 100_000)
+	return makeTorrent(t, data, CreateOptions{}).Source
 }
