@@ -307,8 +307,8 @@ func (l *loop) finish() {
 	l.readers.end()
 	l.torrent.Drop()         // closes the links
 	l.countPayload(&l.final) // again, to include the last blocks
-	l.transfers.Delete(l.source.InfoHash)
 	l.workers.Wait()
+	l.transfers.Delete(l.source.InfoHash) // only now: Session.Close waits for those that are there
 }
 
 // countPayload sets the counters of payload.

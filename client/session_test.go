@@ -270,3 +270,31 @@ func TestStoreRefuses(t *testing.T) {
 		t.Errorf("magnet: %v", err)
 	}
 }
+
+// A session that closes also waits for a transfer that somebody else is closing, since the store
+// must not be closed below its workers.
+func TestCloseWaitsForTransfers(t *testing.T) {
+	s := openSession(t, Config{})
+	x, err := s.Add(smallTorrent(t), openStore(t, t.TempDir()), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, closed := make(chan struct{}), make(chan struct{})
+	x.workers.Go(func() { <-release })
+	go x.Close()
+	<-x.ctx.Done()
+	time.Sleep(200 * time.Millisecond) // for a Close that forgets the transfer too early
+	go func() {
+		defer close(closed)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-closed:
+		t.Error("closed while a worker of a transfer was at work")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(release)
+	<-closed
+}
