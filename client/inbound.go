@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -140,4 +142,14 @@ func (in *inbound) Accept() (net.Conn, error) {
 // Addr implements the engine's Listener.
 func (in *inbound) Addr() net.Addr { return in.addr }
 
-func (in *inbound) close() { in.once.Do(func() { close(in.ended) }) }
+// close ends the listener, and the connections whose handshake is still to come: the engine, which
+// has ended, would wait for it.
+func (in *inbound) close() {
+	in.once.Do(func() { close(in.ended) })
+	in.mu.Lock()
+	live := slices.Collect(maps.Keys(in.live))
+	in.mu.Unlock()
+	for _, l := range live {
+		l.Close() // without in.mu, since this calls remove
+	}
+}

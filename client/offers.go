@@ -58,7 +58,8 @@ type offer struct {
 	// spent: the offer must not be dialled again. After a failed handshake, the engine itself would
 	// try once more with obfuscation, which is of no use if the transport encrypts already.
 	spent  atomic.Bool
-	ctx    context.Context // ends when the offer is withdrawn
+	link   atomic.Pointer[link] // the last connection; nil: none yet
+	ctx    context.Context      // ends when the offer is withdrawn
 	cancel context.CancelFunc
 }
 
@@ -103,9 +104,13 @@ func (t *offers) add(
 	return o, nil
 }
 
-// withdraw ends the offer and an attempt under way. Connections stay.
+// withdraw ends the offer and an attempt under way. Connections stay, unless the peer's handshake
+// is still to come: the engine would wait for it, even after the end of the torrent.
 func (o *offer) withdraw() {
 	o.cancel()
+	if l := o.link.Load(); l != nil && !l.Greeted() {
+		l.Close()
+	}
 	o.offers.mu.Lock()
 	delete(o.offers.byAddr, o.addr.String())
 	o.offers.mu.Unlock()
@@ -302,7 +307,12 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
 	l := newLink(x, w, o.transport.Name(), o.addr)
-	if o.offers.isBanned(suspectOf(l.Origin())) {
+	o.link.Store(l)
+	switch {
+	case o.ctx.Err() != nil: // then withdraw may have looked at o.link before
+		l.Close()
+		return nil, errNotOffered
+	case o.offers.isBanned(suspectOf(l.Origin())):
 		l.Close()
 		return nil, errBanned
 	}
