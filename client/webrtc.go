@@ -188,14 +188,21 @@ func (e *rtcEnd) close() {
 // t.mu.
 func (t *WebRTC) shut(pc *webrtc.PeerConnection) { t.background(func() { _ = pc.Close() }) }
 
-// background calls end, which ends a connection, on a goroutine. Close waits for those that began
-// before it. The caller holds t.mu.
-func (t *WebRTC) background(end func()) {
+// background calls f on a goroutine. Close waits for those that began before it. The caller holds
+// t.mu.
+func (t *WebRTC) background(f func()) {
 	if t.ended {
-		go end()
+		go f()
 		return
 	}
-	t.workers.Go(end)
+	t.workers.Go(f)
+}
+
+// spawn is background for callers without t.mu.
+func (t *WebRTC) spawn(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.background(f)
 }
 
 // use makes d the data channel of the end, which is connected once d opens.
@@ -218,7 +225,7 @@ func (e *rtcEnd) use(d *webrtc.DataChannel) {
 		}
 		t := e.transport
 		w := newRTCWire(d, raw, e.pc, ipPeer(netip.AddrPortFrom(at.WithZone(""), pair.Remote.Port)))
-		w.handshake, w.spawn = time.Since(e.began), t.workers.Go
+		w.handshake, w.spawn = time.Since(e.began), t.spawn
 		t.mu.Lock()
 		name := e.name
 		w.gone = func(finish func()) { t.forget(name, w, finish) }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -242,4 +243,33 @@ func TestParseICE(t *testing.T) {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 	}
+}
+
+// A connection may be measured while the transport closes.
+func TestWebRTCMeasureDuringClose(t *testing.T) {
+	x, y := rtcTransport(t), rtcTransport(t)
+	w, _ := meetRTC(t, x, y)
+	r := w.(*rtcWire)
+	begun, closed := make(chan struct{}), make(chan struct{})
+	var both sync.WaitGroup
+	both.Go(func() {
+		close(begun)
+		for {
+			select {
+			case <-closed:
+				return
+			default:
+			}
+			r.mu.Lock()
+			r.measured = time.Time{}
+			r.mu.Unlock()
+			r.Measure()
+			time.Sleep(10 * time.Microsecond)
+		}
+	})
+	<-begun
+	x.Close()
+	close(closed)
+	both.Wait()
+	r.Close()
 }
