@@ -37,6 +37,9 @@ const (
 	// maxRTCPending bounds the connections that are being made. Each takes a socket for each
 	// address of the host.
 	maxRTCPending = 128
+	// maxRTCReady bounds the connections that wait until a transfer dials them. That takes
+	// milliseconds, unless the transfer has enough peers.
+	maxRTCReady = 128
 	// rtcPatience is how long making a connection may take: an offer waits for a peer that answers
 	// it, and then the ends look for a way to each other.
 	rtcPatience = time.Minute
@@ -278,12 +281,15 @@ func (e *rtcEnd) describe(ctx context.Context, d webrtc.SessionDescription) (str
 func (t *WebRTC) deliver(w *rtcWire, found func(Peer) bool) {
 	t.mu.Lock()
 	ended := t.ctx.Err() != nil // then Close may have looked at t.ready before
+	out := w
 	if !ended {
-		t.ready[w.peer] = w
+		out = t.makeReadyLocked(w, time.Now())
 	}
 	t.mu.Unlock()
+	if out != nil {
+		out.Close()
+	}
 	if ended {
-		w.Close()
 		return
 	}
 	if found(w.peer) {
@@ -295,6 +301,24 @@ func (t *WebRTC) deliver(w *rtcWire, found func(Peer) bool) {
 	} else if t.take(w) {
 		t.handOver(w)
 	}
+}
+
+// makeReadyLocked adds a connection to those that are to be dialled. It returns the one that has to
+// end for it, if any: one with a peer at the same address, which could not be dialled any more, or
+// the oldest.
+func (t *WebRTC) makeReadyLocked(w *rtcWire, now time.Time) (out *rtcWire) {
+	out = t.ready[w.peer]
+	if out == nil && len(t.ready) >= maxRTCReady {
+		for _, x := range t.ready {
+			if out == nil || x.ready.Before(out.ready) {
+				out = x
+			}
+		}
+		delete(t.ready, out.peer)
+	}
+	w.ready = now
+	t.ready[w.peer] = w
+	return out
 }
 
 // take removes a connection from those that are to be dialled. It reports whether it was one.

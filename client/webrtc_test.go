@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pion/datachannel"
+
 	"braid/pathsel"
 	"braid/scionnet/conformance"
 )
@@ -242,6 +244,47 @@ func TestParseICE(t *testing.T) {
 		if (err == nil) != ok || ok && (len(s.URLs) != 1 || strings.Contains(s.URLs[0], "secret")) {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
+	}
+}
+
+// idleChannel is a data channel on which nothing happens.
+type idleChannel struct{ datachannel.ReadWriteCloser }
+
+func (idleChannel) SetReadDeadline(time.Time) error { return nil }
+
+// Connections that no transfer dials make room for others, and so does one whose peer has another
+// connection from the same address.
+func TestWebRTCReadyIsBounded(t *testing.T) {
+	x := rtcTransport(t)
+	var all []*rtcWire
+	deliver := func(port int) *rtcWire {
+		w := &rtcWire{
+			remote: remote{peer: Peer{host: "192.0.2.1", port: uint16(port), rtc: true}},
+			raw:    idleChannel{}, closed: make(chan struct{}), gone: func(func()) {},
+		}
+		all = append(all, w)
+		x.deliver(w, func(Peer) bool { return true })
+		return w
+	}
+	for port := range maxRTCReady + 2 {
+		deliver(port)
+	}
+	last := deliver(maxRTCReady + 1)
+	for i, w := range all {
+		open := i >= 2 && i != maxRTCReady+1
+		select {
+		case <-w.closed:
+			if open {
+				t.Errorf("connection %d was ended", i)
+			}
+		default:
+			if !open {
+				t.Errorf("connection %d is still open", i)
+			}
+		}
+	}
+	if w, err := x.Dial(t.Context(), last.peer, pathsel.Path{}, nil); w != last {
+		t.Errorf("dialled %v, %v", w, err)
 	}
 }
 

@@ -26,6 +26,7 @@ type rtcWire struct {
 	spawn    func(func())
 	closed   chan struct{}
 	once     sync.Once
+	ready    time.Time     // of the transport: since when it can be dialled
 	ours     atomic.Bool   // we have closed it, not the peer
 	writable chan struct{} // has room for one note: there may be room, or the deadline has changed
 
