@@ -83,6 +83,10 @@ func (c *copier) copyAll(names, kept []string) error {
 			return err
 		}
 	}
+	// A process that was killed may have left it, maybe as a second name of a file that it had copied.
+	if err := c.to.Remove(filepath.FromSlash(c.temporary)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	for _, name := range names {
 		if err := c.copy(name); err != nil {
 			return err
@@ -210,7 +214,7 @@ func (c *copier) write(name string, st fs.FileInfo) (err error) {
 	}
 	defer in.Close()
 	temporary := filepath.FromSlash(c.temporary)
-	out, err := c.to.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, st.Mode().Perm()|0o200)
+	out, err := c.to.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, st.Mode().Perm()|0o200)
 	if err != nil {
 		return err
 	}

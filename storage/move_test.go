@@ -126,3 +126,32 @@ func TestBelongsWithoutRecord(t *testing.T) {
 		}
 	}
 }
+
+// A process was killed after a copied file had got its name, and before the temporary name was
+// removed. The next copy must not write through that name.
+func TestCopyToAfterKill(t *testing.T) {
+	to, err := os.MkdirTemp("/dev/shm", "braid")
+	if err != nil {
+		t.Skip("there is no second file system:", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(to) })
+	from := t.TempDir()
+	_, l := dataset(t, from, 4, map[string]string{"a": "aaaa", "b": "bbbb"})
+	s := Stored{Kind: KindFile, Dir: from, Layout: l}
+	a, temporary := filepath.Join(to, "set", "a"), filepath.Join(to, recordDir, s.Hash.HexString()+copySuffix)
+	err = errors.Join(os.Mkdir(filepath.Dir(a), 0o755), os.Mkdir(filepath.Dir(temporary), 0o755),
+		os.WriteFile(a, []byte("aaaa"), 0o644), os.Link(a, temporary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CopyTo(t.Context(), to, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	moved := Stored{Kind: KindFile, Dir: to, Layout: l}
+	if r, err := moved.Check(t.Context(), nil); err != nil || !r.Complete() {
+		t.Errorf("the copy is not whole: %+v, %v", r.Files, err)
+	}
+	if _, err := os.Lstat(temporary); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the temporary file is left: %v", err)
+	}
+}
