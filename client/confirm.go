@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"time"
 
 	"braid/storage"
@@ -32,10 +33,8 @@ func (c *confirmer) begin() {
 		if len(missing) > 0 {
 			c.blame.distrust()
 		}
-		for _, p := range missing {
-			if err == nil {
-				err = c.torrent.Verify(c.ctx, p) // the engine finds out by hashing the piece
-			}
+		for _, p := range missing { // after an error too: the next attempt does not find them again
+			err = errors.Join(err, c.torrent.Verify(c.ctx, p)) // the engine finds out by hashing the piece
 		}
 		c.inbox.put(func() { c.end(len(missing), err) })
 	})
@@ -44,6 +43,9 @@ func (c *confirmer) begin() {
 // end is called after an attempt. missing is the number of pieces that are not on disk.
 func (c *confirmer) end(missing int, err error) {
 	c.underWay, c.waiting = false, ""
+	if missing > 0 {
+		c.want.again()
+	}
 	switch {
 	case c.isDone || c.ctx.Err() != nil:
 	case storage.IsFull(err):
@@ -55,7 +57,6 @@ func (c *confirmer) end(missing int, err error) {
 	case missing > 0:
 		c.log.Warn("files were deleted or cut short since they were written; "+
 			"their pieces are fetched again", "pieces", missing)
-		c.want.again()
 	default:
 		c.confirmed()
 	}

@@ -1,7 +1,10 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -92,6 +95,82 @@ func TestFilesThatGoAway(t *testing.T) {
 				t.Errorf("the file that was wanted is not right: %v", err)
 			}
 		})
+	}
+}
+
+// verified is an engine that keeps the pieces that it was asked to verify.
+type verified struct {
+	fakeTorrent
+	pieces []int
+}
+
+func (v *verified) Verify(_ context.Context, piece int) error {
+	v.pieces = append(v.pieces, piece)
+	return nil
+}
+
+// The disk is full when the loss of a file is to be recorded. The store tells of the loss only once,
+// so the engine must hear of it then, or the next attempt finds nothing missing.
+func TestFileGoesAwayAndDiskIsFull(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	const pieces = 3
+	writeRandom(t, filepath.Join(data, "file"), pieces*minPieceLength)
+	src := makeTorrent(t, filepath.Join(data, "file"), CreateOptions{PieceLength: minPieceLength}).Source
+	content, err := os.ReadFile(filepath.Join(data, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := storage.Open(storage.KindFile, out, testLog(t), storage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tor, err := store.OpenTorrent(t.Context(), src.Info, src.InfoHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pieces {
+		p := tor.Piece(src.Info.Piece(i))
+		b := content[i*minPieceLength:][:minPieceLength]
+		_, err1 := p.WriteAt(b, 0)
+		_, err2 := p.ReadAt(b, 0)
+		if err := errors.Join(err1, err2, p.MarkComplete()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lost, err := storage.SyncAndCheck(store, src.InfoHash); err != nil || len(lost) > 0 {
+		t.Fatal(lost, err)
+	}
+	records, err := filepath.Glob(filepath.Join(out, ".braid", "*.record"))
+	if err != nil || len(records) != 1 {
+		t.Fatal(records, err)
+	}
+	// A device that is always full stands where the next record is written. Then it is deleted.
+	if err := exec.CommandContext(t.Context(), "mknod", records[0]+".part", "c", "1", "7").Run(); err != nil {
+		t.Skip("no device can be made here:", err)
+	}
+	if err := os.Remove(filepath.Join(out, "file")); err != nil {
+		t.Fatal(err)
+	}
+	confirmed, engine := false, &verified{}
+	c := &confirmer{core: &core{
+		log: testLog(t), source: src, torrent: engine, store: &oneFile{Store: store},
+		inbox: newInbox(), want: newWant(Selection{}, src.Layout), ctx: t.Context(),
+		fail: func(err error) { t.Error(err) },
+	}, confirmed: func() { confirmed = true }}
+	c.blame = newBlame(c.store.onBlock)
+	c.want.first = pieces
+	c.begin()
+	c.workers.Wait()
+	for _, handle := range c.inbox.take() {
+		handle()
+	}
+	if len(engine.pieces) != pieces || c.want.first != 0 || c.waiting == "" || confirmed {
+		t.Errorf("pieces %v are verified again, %d count as complete, waiting %q, confirmed %v",
+			engine.pieces, c.want.first, c.waiting, confirmed)
+	}
+	if err := errors.Join(tor.Close(), store.Close()); err != nil {
+		t.Error(err)
 	}
 }
 
