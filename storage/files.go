@@ -355,7 +355,8 @@ func (f *files) mark(piece int, right bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	off, length := f.layout.PieceRange(piece)
-	return f.layout.Span(off, int(length), func(i int, _ int64, _, _ int) error {
+	var errs error
+	_ = f.layout.Span(off, int(length), func(i int, _ int64, _, _ int) error {
 		if right {
 			f.missing[i]--
 		} else {
@@ -363,12 +364,13 @@ func (f *files) mark(piece int, right bool) error {
 		}
 		switch {
 		case f.missing[i] == 0:
-			return f.finish(i)
+			errs = errors.Join(errs, f.finish(i))
 		case f.final[i] && !right:
-			return f.rename(i, false)
+			errs = errors.Join(errs, f.rename(i, false))
 		}
-		return nil
+		return nil // the piece must be counted in all its files
 	})
+	return errs
 }
 
 // finish gives a complete file its length and its final name: a file from before the download may

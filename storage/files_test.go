@@ -350,3 +350,26 @@ func TestBehindWritesChunks(t *testing.T) {
 		t.Errorf("%d of 100 pieces' blocks were written", len(got))
 	}
 }
+
+// A piece lies in two files, and the first cannot get its final name. The second gets its own
+// nevertheless, and the first one when the data is settled.
+func TestOneNameIsRefused(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 10<<10, 6<<10)
+	dir := fastDir(t)
+	a, b := filepath.FromSlash(l.Files[0].Path), filepath.FromSlash(l.Files[1].Path)
+	sys := failing{name: a}
+	s, tor := openStore(t, KindFile, dir, info, Options{system: &sys})
+	if err := writePiece(tor, info, data, 0); err == nil {
+		t.Error("a refused name is no error")
+	}
+	sys.name = ""
+	if lost, err := SyncAndCheck(s, metainfo.Hash{9}); err != nil || len(lost) > 0 {
+		t.Errorf("lost are %v, %v", lost, err)
+	}
+	for _, name := range []string{a, b} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	closeStore(t, s, tor)
+}
