@@ -460,9 +460,10 @@ func (f *files) isThere(i int) (bool, error) {
 			return false, err
 		}
 	}
-	was := f.stamps[i]
-	f.stamps[i] = stampFrom(st)
-	return !f.altered[i] && f.stamps[i] == was, nil
+	if now := stampFrom(st); now != f.stamps[i] {
+		f.stamps[i], f.altered[i] = now, true // altered also for the next attempt, if this one fails
+	}
+	return !f.altered[i], nil
 }
 
 // isNamed tells whether an open file still has the name, and not another file.

@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -370,6 +372,46 @@ func TestOneNameIsRefused(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
+	}
+	closeStore(t, s, tor)
+}
+
+// renaming is a system that refuses to give files other names, while refuses is set.
+type renaming struct {
+	realSystem
+	refuses atomic.Bool
+}
+
+func (r *renaming) Rename(root *os.Root, from, to string) error {
+	if r.refuses.Load() && !strings.HasPrefix(from, recordDir) {
+		return syscall.ENOSPC
+	}
+	return r.realSystem.Rename(root, from, to)
+}
+
+// A file cannot get its final name, and another one was cut. The attempt that fails at the first
+// must not hide the second from the next attempt.
+func TestLossIsFoundAfterFailure(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 32<<10, 32<<10)
+	dir := fastDir(t)
+	sys := &renaming{}
+	s, tor := openStore(t, KindFile, dir, info, Options{system: sys})
+	for p := range l.Pieces() {
+		sys.refuses.Store(p == 3)
+		if err := writePiece(tor, info, data, p); (err != nil) != (p == 3) {
+			t.Fatal(p, err)
+		}
+	}
+	if err := os.Truncate(filepath.Join(dir, filepath.FromSlash(l.Files[0].Path)), 5); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := SyncAndCheck(s, metainfo.Hash{9}); !IsFull(err) {
+		t.Fatalf("%v, %v", lost, err)
+	}
+	sys.refuses.Store(false)
+	lost, err := SyncAndCheck(s, metainfo.Hash{9})
+	if err != nil || !slices.Equal(lost, []int{0, 1}) {
+		t.Errorf("lost are %v, %v; want 0 and 1", lost, err)
 	}
 	closeStore(t, s, tor)
 }
