@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -646,6 +648,64 @@ func TestReadOnlyDirectory(t *testing.T) {
 		}
 		if err := tor.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// order is a system that keeps the names of synced files, and at each record the files that were
+// synced before it.
+type order struct {
+	realSystem
+	mu             sync.Mutex
+	synced, before []string
+}
+
+func (o *order) Sync(f *os.File) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.synced = append(o.synced, filepath.Base(f.Name()))
+	return o.realSystem.Sync(f)
+}
+
+func (o *order) Rename(root *os.Root, from, to string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.before = slices.Clone(o.synced)
+	return o.realSystem.Rename(root, from, to)
+}
+
+// A killed process, or another program, leaves files that are not on disk yet. Their pieces are
+// found right, and recorded after the files are synced.
+func TestFoundFilesAreSynced(t *testing.T) {
+	for _, kind := range []Kind{KindFile, KindMmap} {
+		for _, suffix := range []string{"", partSuffix} {
+			info, l, data := shape(t, 16<<10, 32<<10, 16<<10, 16<<10)
+			dir := fastDir(t)
+			for _, i := range []int{0, 2} {
+				f := l.Files[i]
+				name := filepath.Join(dir, filepath.FromSlash(f.Path)+suffix)
+				err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+					os.WriteFile(name, data[f.Offset:f.Offset+f.Length], 0o644))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			sys := &order{}
+			s, tor := openStore(t, kind, dir, info, Options{system: sys})
+			for p, want := range []bool{true, true, false, true} {
+				if got := hashAndMark(t, tor.Piece(info.Piece(p)), info, p); got != want {
+					t.Fatalf("piece %d: right %v, want %v", p, got, want)
+				}
+			}
+			closeStore(t, s, tor)
+			if r := (Stored{kind, dir, metainfo.Hash{9}, l}).Recorded(); !slices.Equal(r, []bool{true, true, false, true}) {
+				t.Errorf("recorded are %v", r)
+			}
+			for _, i := range []int{0, 2} {
+				if name := path.Base(l.Files[i].Path); !slices.Contains(sys.before, name) {
+					t.Errorf("%s%s was not synced before it was recorded, only %v", name, suffix, sys.before)
+				}
+			}
 		}
 	}
 }

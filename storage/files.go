@@ -40,6 +40,7 @@ type files struct {
 	missing   []int           // of each file: the number of its pieces that are not right
 	final     []bool          // of each file: it has its final name, without .part
 	dirty     map[int]bool    // files that were written to since the last sync
+	unsynced  map[int]bool    // files changed by others and not read since: maybe not on disk
 	dirtyDirs map[string]bool // directories with new names since the last sync
 	stamps    []stamp         // of each file: as we have found or left it
 	altered   map[int]bool    // files that somebody else has changed or deleted since: their content is unknown
@@ -64,20 +65,24 @@ func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 		root: root, layout: l, mapped: mapped, names: Names{},
 		open: map[int]*handle{}, dirs: map[string]bool{}, dirtyDirs: map[string]bool{},
 		missing: make([]int, len(l.Files)), final: slices.Repeat([]bool{true}, len(l.Files)),
-		dirty: map[int]bool{}, altered: map[int]bool{}, stamps: make([]stamp, len(l.Files)),
+		dirty: map[int]bool{}, unsynced: map[int]bool{}, altered: map[int]bool{},
+		stamps: make([]stamp, len(l.Files)),
 	}, nil
 }
 
-// openFiles opens a torrent's files, of which the owned ones may be made and changed. right tells
-// which pieces are right.
-func (s *store) openFiles(l Layout, right, owned []bool) (*files, error) {
+// openFiles opens a torrent's files, of which the owned ones may be made and changed. known is what
+// the record says of them.
+func (s *store) openFiles(l Layout, known recorded, owned []bool) (*files, error) {
 	f, err := readFiles(s.dir, l, s.kind == KindMmap)
 	if err != nil {
 		return nil, err
 	}
 	f.system = s.options.system
+	for _, i := range known.changed {
+		f.unsynced[i] = true
+	}
 	for i := range l.Files {
-		if err := f.find(i, right, owned[i]); err != nil {
+		if err := f.find(i, known.pieces.right, owned[i]); err != nil {
 			return nil, errors.Join(err, f.root.Close())
 		}
 	}
@@ -211,6 +216,7 @@ func (f *files) take(i int, create bool) (*handle, error) {
 	if h := f.open[i]; h != nil {
 		f.recent.MoveToFront(h.place)
 		h.users++
+		f.taken(i)
 		return h, nil
 	}
 	file, err := f.openFile(i, create)
@@ -228,7 +234,17 @@ func (f *files) take(i int, create bool) (*handle, error) {
 	if f.recent.Len() > maxOpenFiles {
 		f.forget(f.recent.Back().Value.(*handle))
 	}
+	f.taken(i)
 	return h, nil
+}
+
+// taken has a file synced that others have changed, since its pieces may be found right and
+// recorded now. The caller holds f.mu.
+func (f *files) taken(i int) {
+	if f.unsynced[i] {
+		delete(f.unsynced, i)
+		f.dirty[i] = true
+	}
 }
 
 // give returns a file that was taken.
@@ -436,6 +452,7 @@ func (f *files) lostPieces() (pieces []int, err error) {
 		if h := f.open[i]; h != nil {
 			f.forget(h) // it is of a deleted file
 		}
+		f.unsynced[i] = true
 		begin, end := f.layout.FilePieces(file)
 		for p := begin; p < end; p++ {
 			lost[p] = true

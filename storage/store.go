@@ -202,7 +202,7 @@ func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*to
 		return nil, err
 	}
 	if data == nil {
-		if data, err = s.openFiles(l, known.pieces.right, owned); err != nil {
+		if data, err = s.openFiles(l, known, owned); err != nil {
 			return nil, err
 		}
 	}
