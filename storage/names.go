@@ -229,13 +229,21 @@ func (r renames) do() error {
 	}
 	for i, p := range r.pairs {
 		if err := r.rename(p[0], p[1]); err != nil {
-			for _, done := range slices.Backward(r.pairs[:i]) {
-				err = errors.Join(err, r.rename(done[1], done[0]))
-			}
-			return err
+			return errors.Join(err, r.undo(i))
 		}
 	}
-	return r.sync()
+	if err := r.sync(); err != nil {
+		return errors.Join(err, r.undo(len(r.pairs)))
+	}
+	return nil
+}
+
+// undo gives the first n files their old names again.
+func (r renames) undo(n int) (err error) {
+	for _, p := range slices.Backward(r.pairs[:n]) {
+		err = errors.Join(err, r.rename(p[1], p[0]))
+	}
+	return err
 }
 
 func (r renames) rename(from, to string) error {

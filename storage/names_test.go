@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -261,5 +262,58 @@ func TestRenameAllOrNothing(t *testing.T) {
 	}
 	if err := s.Rename(t.Context(), changed); err != nil {
 		t.Errorf("once more: %v", err)
+	}
+}
+
+// unsyncable cannot sync a directory while fails is set.
+type unsyncable struct {
+	realSystem
+	fails atomic.Bool
+}
+
+func (u *unsyncable) Sync(f *os.File) error {
+	if st, err := f.Stat(); err == nil && st.IsDir() && u.fails.Load() {
+		return errors.New("refused")
+	}
+	return u.realSystem.Sync(f)
+}
+
+// New names that may not be on disk are taken back, and the download goes on with the old ones.
+func TestRenameIsNotSynced(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 16<<10, 32<<10)
+	dir := fastDir(t)
+	sys := &unsyncable{}
+	s, tor := openStore(t, KindFile, dir, info, Options{system: sys})
+	for p := range 2 {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lost, err := SyncAndCheck(s, metainfo.Hash{9}); err != nil || len(lost) > 0 {
+		t.Fatal(lost, err)
+	}
+	before := below(t, dir)
+	_, changed, err := l.Rename("set", "new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys.fails.Store(true)
+	if _, err := RenameOpen(s, metainfo.Hash{9}, changed); err == nil {
+		t.Error("names that are not synced are no error")
+	}
+	sys.fails.Store(false)
+	isNew := func(name string) bool { return strings.HasPrefix(name, "new/") && strings.HasSuffix(name, "/") }
+	if got := slices.DeleteFunc(below(t, dir), isNew); !slices.Equal(got, before) {
+		t.Errorf("there is %v, want %v", got, before)
+	}
+	if lost, err := SyncAndCheck(s, metainfo.Hash{9}); err != nil || len(lost) > 0 {
+		t.Errorf("lost are %v, %v", lost, err)
+	}
+	if err := writePiece(tor, info, data, 2); err != nil {
+		t.Error(err)
+	}
+	closeStore(t, s, tor)
+	if r, err := (Stored{KindFile, dir, metainfo.Hash{9}, l}).Check(t.Context(), nil); err != nil || !r.Complete() {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
