@@ -569,33 +569,47 @@ func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 // syncSystems syncs the file systems of files and directories. There may be several: one may be
 // mounted below the root.
 func (f *files) syncSystems(dirty map[int]bool, dirtyDirs map[string]bool) error {
-	names := slices.Collect(maps.Keys(dirtyDirs))
-	f.mu.Lock()
-	for i := range dirty {
-		names = append(names, f.name(i))
-	}
-	f.mu.Unlock()
 	synced := map[uint64]bool{}
-	for _, name := range names {
-		st, err := f.root.Stat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was deleted, or renamed just now; the next sync covers the new name
-		}
-		if err != nil {
+	for dir := range dirtyDirs {
+		if err := f.syncSystemOf(func() string { return dir }, synced); err != nil {
 			return err
 		}
-		if device := deviceOf(st); !synced[device] {
-			synced[device] = true
-			file, err := f.root.Open(name)
-			if err == nil {
-				err = errors.Join(f.system.syncAll(file), file.Close())
-			}
-			if err != nil {
-				return fmt.Errorf("sync the file system of %s: %w", name, err)
-			}
+	}
+	for i := range dirty {
+		if err := f.syncSystemOf(func() string { return f.name(i) }, synced); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// syncSystemOf syncs the file system of a file or directory, unless it is in synced.
+func (f *files) syncSystemOf(name func() string, synced map[uint64]bool) error {
+	file, err := f.openOther(name, synced)
+	if err == nil && file != nil {
+		err = errors.Join(f.system.syncAll(file), file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("sync a file system: %w", err)
+	}
+	return nil
+}
+
+// openOther opens a file or directory if its file system is not in synced, and puts it there;
+// otherwise it returns nil. The name does not change meanwhile: a file that just got another one
+// would look like a deleted one.
+func (f *files) openOther(name func() string, synced map[uint64]bool) (*os.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st, err := f.root.Stat(name())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // it was deleted; lostPieces will find that
+	}
+	if err != nil || synced[deviceOf(st)] {
+		return nil, err
+	}
+	synced[deviceOf(st)] = true
+	return f.root.Open(name())
 }
 
 func (f *files) close() error {

@@ -317,3 +317,62 @@ func TestRenameIsNotSynced(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// counted counts syncs of whole file systems, and syncs nothing.
+type counted struct {
+	realSystem
+	syncs atomic.Int64
+}
+
+func (c *counted) Sync(*os.File) error { return nil }
+
+func (c *counted) syncAll(*os.File) error {
+	c.syncs.Add(1)
+	return nil
+}
+
+// A sync of many files, whose names change meanwhile, neither fails nor passes without the files.
+func TestSyncDuringRename(t *testing.T) {
+	info, l, data := shape(t, 16<<10, repeat(16<<10, fewFiles+1)...)
+	sys := &counted{}
+	s, tor := openStore(t, KindFile, fastDir(t), info, Options{system: sys})
+	for p := range l.Pieces() {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := tor.Piece(info.Piece(0)).(piece).torrent.place.(*files)
+	var renaming sync.WaitGroup
+	stop := make(chan struct{})
+	renaming.Go(func() {
+		now := l
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			next, changed, err := now.Rename(now.Name, []string{"other", "set"}[i%2])
+			if err == nil {
+				_, err = RenameOpen(s, metainfo.Hash{9}, changed)
+			}
+			if now = next; err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for i := range rounds(1000) {
+		dirty := map[int]bool{}
+		for j := range l.Files {
+			dirty[j] = true
+		}
+		before := sys.syncs.Load()
+		if err := f.syncFiles(dirty, nil); err != nil || sys.syncs.Load() == before {
+			t.Errorf("sync %d: %v; %d file systems", i, err, sys.syncs.Load()-before)
+		}
+	}
+	close(stop)
+	renaming.Wait()
+	closeStore(t, s, tor)
+}
