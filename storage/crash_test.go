@@ -709,3 +709,48 @@ func TestFoundFilesAreSynced(t *testing.T) {
 		}
 	}
 }
+
+// during is a system that does something during the first sync of a file whose name it knows.
+type during struct {
+	realSystem
+	name string
+	do   func()
+}
+
+func (d *during) Sync(f *os.File) error {
+	if do := d.do; do != nil && filepath.Base(f.Name()) == d.name {
+		d.do = nil
+		err := d.realSystem.Sync(f)
+		do()
+		return err
+	}
+	return d.realSystem.Sync(f)
+}
+
+// During a long sync a piece is found wrong, and fetched again. The new data is not on disk when the
+// sync ends, so only the next one records the piece.
+func TestPieceChangesDuringSync(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 48<<10)
+	sys := &during{name: "f0" + partSuffix}
+	s, tor := openStore(t, KindFile, fastDir(t), info, Options{system: sys})
+	x := tor.Piece(info.Piece(0)).(piece).torrent
+	for p := range 2 {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sys.do = func() {
+		if err := errors.Join(tor.Piece(info.Piece(1)).MarkNotComplete(), writePiece(tor, info, data, 1)); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, want := range [][]bool{{true, false, false}, {true, true, false}} {
+		if err := x.sync(); err != nil {
+			t.Fatal(err)
+		}
+		if got := x.record.saved.Pieces.bools(l.Pieces()); !slices.Equal(got, want) {
+			t.Errorf("sync %d: recorded are %v, want %v", i, got, want)
+		}
+	}
+	closeStore(t, s, tor)
+}

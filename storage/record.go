@@ -142,6 +142,7 @@ type verdicts struct {
 	mu      sync.Mutex
 	checked []bool // of each piece: it was verified, or is known to be missing
 	right   []bool // of each piece: it was verified and is right
+	noted   bitset // pieces that have been right since the last note
 }
 
 func (v *verdicts) get(piece int) engine.Completion {
@@ -157,14 +158,25 @@ func (v *verdicts) set(piece int, right bool) (changed bool) {
 	defer v.mu.Unlock()
 	changed = v.right[piece] != right
 	v.checked[piece], v.right[piece] = true, right
+	if !right && v.noted != nil {
+		v.noted.clear(piece)
+	}
 	return changed
 }
 
-// bits are the right pieces.
-func (v *verdicts) bits() bitset {
+// note notes the right pieces, at the beginning of a sync.
+func (v *verdicts) note() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return bitsetOf(v.right)
+	v.noted = bitsetOf(v.right)
+}
+
+// synced returns the noted pieces that have been right ever since. A piece that was wrong meanwhile
+// may be right again, with data that is younger than the sync.
+func (v *verdicts) synced() bitset {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.noted)
 }
 
 // lose notes that a right piece is not right any more. It returns false if the piece was not right.
@@ -172,6 +184,9 @@ func (v *verdicts) lose(piece int) (was bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	was, v.right[piece] = v.right[piece], false
+	if v.noted != nil {
+		v.noted.clear(piece)
+	}
 	return was
 }
 
@@ -385,11 +400,12 @@ func (r *record) forgetBlocks(piece int) error {
 	return r.save(func(saved *state) { delete(saved.Blocks, piece) })
 }
 
-// checkpoint records pieces and blocks whose data was synced, and the stamps of changed files; if
-// blocks is nil, those in the record stay. It removes the files that it records from changed. A file
-// with unchecked pieces is not recorded yet: with a valid stamp these would count as missing.
+// checkpoint records pieces and blocks whose data was synced since they were noted, and the stamps
+// of changed files; if blocks is nil, those in the record stay. It removes the files that it records
+// from changed. A file with unchecked pieces is not recorded yet: with a valid stamp these would
+// count as missing.
 func (r *record) checkpoint(
-	right bitset, blocks map[int]bitset, changed map[int]bool, stampOf func(file int) stamp,
+	blocks map[int]bitset, changed map[int]bool, stampOf func(file int) stamp,
 ) error {
 	files := map[int]stamp{}
 	for i := range changed {
@@ -397,6 +413,7 @@ func (r *record) checkpoint(
 			files[i] = stampOf(i)
 		}
 	}
+	right := r.pieces.synced()
 	r.mu.Lock()
 	same := !r.unsaved && bytes.Equal(right, r.saved.Pieces)
 	r.mu.Unlock()
@@ -404,9 +421,7 @@ func (r *record) checkpoint(
 		return nil
 	}
 	err := r.save(func(saved *state) {
-		for i, b := range r.pieces.bits() { // some of them may be wrong by now
-			saved.Pieces[i] = right[i] & b
-		}
+		saved.Pieces = r.pieces.synced() // some of them may be wrong by now
 		if blocks != nil {
 			saved.Blocks = blocks
 		}

@@ -279,7 +279,8 @@ func TestRecord(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := r.checkpoint(r.pieces.bits(), nil, changed, left); err != nil {
+				r.pieces.note()
+				if err := r.checkpoint(nil, changed, left); err != nil {
 					t.Fatal(err)
 				}
 				if want := []int{2, 1, 1, 0}[p]; len(changed) != want {

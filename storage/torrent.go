@@ -164,13 +164,14 @@ func (t *torrent) syncLoop() {
 func (t *torrent) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
-	right, blocks := t.pieces.bits(), t.writer.blocks.note()
+	t.pieces.note()
+	blocks := t.writer.blocks.note()
 	files, err := t.place.sync()
 	for _, i := range files {
 		t.changed[i] = true
 	}
 	if err == nil {
-		err = t.record.checkpoint(right, blocks, t.changed, t.place.stamp)
+		err = t.record.checkpoint(blocks, t.changed, t.place.stamp)
 	}
 	t.writer.blocks.recorded(err == nil)
 	return err
