@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -753,4 +754,42 @@ func TestPieceChangesDuringSync(t *testing.T) {
 		}
 	}
 	closeStore(t, s, tor)
+}
+
+// broken is a system whose next sync of a data file fails, as one does after the disk has lost data.
+type broken struct {
+	realSystem
+	fails atomic.Bool
+}
+
+func (b *broken) Sync(f *os.File) error {
+	if strings.HasSuffix(f.Name(), partSuffix) && !strings.Contains(f.Name(), recordDir) && b.fails.Swap(false) {
+		return syscall.EIO
+	}
+	return b.realSystem.Sync(f)
+}
+
+// After a sync has failed, the system takes the data for written: the next sync succeeds, without
+// the data. So the download must not end as complete, and the next start must look at the data.
+func TestFailedSyncIsTold(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 32<<10)
+	dir, sys := fastDir(t), &broken{}
+	s, tor := openStore(t, KindFile, dir, info, Options{system: sys})
+	if err := writePiece(tor, info, data, 0); err != nil {
+		t.Fatal(err)
+	}
+	sys.fails.Store(true)
+	if err := tor.Piece(info.Piece(0)).(piece).torrent.sync(); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	if err := writePiece(tor, info, data, 1); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := SyncAndCheck(s, metainfo.Hash{9}); !errors.Is(err, syscall.EIO) {
+		t.Errorf("lost are %v, %v", lost, err)
+	}
+	closeStore(t, s, tor)
+	if r := (Stored{KindFile, dir, metainfo.Hash{9}, l}).Recorded(); slices.Contains(r, true) {
+		t.Errorf("recorded are %v", r)
+	}
 }

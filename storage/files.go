@@ -44,6 +44,7 @@ type files struct {
 	dirtyDirs map[string]bool // directories with new names since the last sync
 	stamps    []stamp         // of each file: as we have found or left it
 	altered   map[int]bool    // files that somebody else has changed or deleted since: their content is unknown
+	dropped   error           // of a sync, after which the system has maybe dropped data
 }
 
 // handle is an open file. It is closed when nobody uses it and it is no longer in files.open.
@@ -336,7 +337,7 @@ func (f *files) written(h *handle) error {
 func (f *files) stamp(i int) stamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.altered[i] {
+	if f.altered[i] || f.dropped != nil {
 		return noStamp
 	}
 	return f.stamps[i]
@@ -432,6 +433,9 @@ func (f *files) holds(i int) bool {
 func (f *files) lostPieces() (pieces []int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.dropped != nil {
+		return nil, f.dropped
+	}
 	lost := map[int]bool{}
 	for i, file := range f.layout.Files {
 		if !f.holds(i) {
@@ -560,7 +564,7 @@ func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 		err = f.system.Sync(h.File)
 		f.give(h)
 		if err != nil {
-			return fmt.Errorf("sync %s: %w", f.layout.Files[i].Path, err)
+			return f.drop(fmt.Errorf("sync %s: %w", f.layout.Files[i].Path, err))
 		}
 	}
 	return syncDirs(f.system, f.root, dirtyDirs)
@@ -586,13 +590,25 @@ func (f *files) syncSystems(dirty map[int]bool, dirtyDirs map[string]bool) error
 // syncSystemOf syncs the file system of a file or directory, unless it is in synced.
 func (f *files) syncSystemOf(name func() string, synced map[uint64]bool) error {
 	file, err := f.openOther(name, synced)
-	if err == nil && file != nil {
-		err = errors.Join(f.system.syncAll(file), file.Close())
+	if err != nil || file == nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("sync a file system: %w", err)
+	defer file.Close()
+	if err := f.system.syncAll(file); err != nil {
+		return f.drop(fmt.Errorf("sync the file system of %s: %w", file.Name(), err))
 	}
 	return nil
+}
+
+// drop notes why a sync has failed, and returns it. After such an error the system takes the data
+// for written, and the next sync succeeds without it. A disk that was full is expected to take it.
+func (f *files) drop(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !IsFull(err) && !errors.Is(err, errors.ErrUnsupported) {
+		f.dropped = err
+	}
+	return err
 }
 
 // openOther opens a file or directory if its file system is not in synced, and puts it there;
