@@ -462,3 +462,64 @@ func TestSyncBelowAnotherMount(t *testing.T) {
 		t.Errorf("%d file systems were synced, want 2", len(sys.devices))
 	}
 }
+
+// A download that was killed has left a file with .part, and then somebody has put one of the same
+// torrent beside it, which is not whole. The download goes on in the second.
+func TestBothNamesAreOurs(t *testing.T) {
+	info, l, data := claimShape(t)
+	dir := fastDir(t)
+	s, tor := openStore(t, KindFile, dir, info)
+	if err := writePiece(tor, info, data, 0); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, s, tor)
+	f := l.Files[0]
+	name := filepath.Join(dir, filepath.FromSlash(f.Path))
+	if _, err := os.Lstat(name + partSuffix); err != nil {
+		t.Fatal(err)
+	}
+	half := append(bytes.Clone(data[:f.Length/2]), make([]byte, f.Length-f.Length/2)...)
+	if err := os.WriteFile(name, half, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, tor = openStore(t, KindFile, dir, info)
+	for p := range l.Pieces() {
+		if !hashAndMark(t, tor.Piece(info.Piece(p)), info, p) {
+			if err := writePiece(tor, info, data, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	closeStore(t, s, tor)
+	sameData(t, dir, l, data)
+}
+
+// Somebody makes a file that has the name of ours with .part. It stays when a piece of ours is found
+// wrong, and when that is written again.
+func TestPartAppears(t *testing.T) {
+	info, l, data := claimShape(t)
+	dir := fastDir(t)
+	s, tor := openStore(t, KindFile, dir, info)
+	for p := range l.Pieces() {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs := filepath.Join(dir, filepath.FromSlash(l.Files[0].Path)+partSuffix)
+	if err := os.WriteFile(theirs, []byte("theirs"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := tor.Piece(info.Piece(0)).MarkNotComplete(); err == nil {
+		t.Error("a name that is taken is no error")
+	}
+	if err := writePiece(tor, info, data, 0); err == nil || !strings.Contains(err.Error(), "appeared") {
+		t.Errorf("a write: %v", err)
+	}
+	if b, err := os.ReadFile(theirs); err != nil || string(b) != "theirs" {
+		t.Errorf("the file of somebody else is %q, %v", b, err)
+	}
+	_ = tor.Close()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -39,6 +39,7 @@ type files struct {
 	dirs      map[string]bool // directories that exist
 	missing   []int           // of each file: the number of its pieces that are not right
 	final     []bool          // of each file: it has its final name, without .part
+	spare     []bool          // of each file: beside it lies one of ours with .part
 	dirty     map[int]bool    // files that were written to since the last sync
 	unsynced  map[int]bool    // files changed by others and not read since: maybe not on disk
 	dirtyDirs map[string]bool // directories with new names since the last sync
@@ -66,6 +67,7 @@ func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 		root: root, layout: l, mapped: mapped, names: Names{},
 		open: map[int]*handle{}, dirs: map[string]bool{}, dirtyDirs: map[string]bool{},
 		missing: make([]int, len(l.Files)), final: slices.Repeat([]bool{true}, len(l.Files)),
+		spare: make([]bool, len(l.Files)),
 		dirty: map[int]bool{}, unsynced: map[int]bool{}, altered: map[int]bool{},
 		stamps: make([]stamp, len(l.Files)),
 	}, nil
@@ -108,6 +110,10 @@ func (f *files) find(i int, right []bool, owned bool) error {
 			f.stamps[i] = stampFrom(st)
 			break
 		}
+	}
+	if f.final[i] && owned {
+		_, err := f.root.Lstat(f.name(i) + partSuffix)
+		f.spare[i] = err == nil
 	}
 	switch {
 	case f.stamps[i] != noFile && f.missing[i] == 0 && (owned || end > begin):
@@ -511,12 +517,18 @@ func (f *files) rename(i int, final bool) error {
 	}
 	f.final[i] = final
 	after := f.name(i)
-	if _, err := f.root.Lstat(after); final && !errors.Is(err, fs.ErrNotExist) {
-		f.final[i] = false
+	_, err := f.root.Lstat(after)
+	taken := !errors.Is(err, fs.ErrNotExist)
+	if taken && !final { // it may be our file, to which somebody else has given that name
+		_, gone := f.root.Lstat(before)
+		taken = !f.spare[i] && !errors.Is(gone, fs.ErrNotExist)
+	}
+	if taken {
+		f.final[i] = !final
 		return errors.Join(err, f.appeared(after))
 	}
 	f.dirtyDirs[filepath.Dir(before)] = true
-	err := f.system.Rename(f.root, before, after)
+	err = f.system.Rename(f.root, before, after)
 	if errors.Is(err, fs.ErrNotExist) && !final {
 		return nil // the file was deleted, and so its piece is wrong
 	}
@@ -524,6 +536,7 @@ func (f *files) rename(i int, final bool) error {
 		f.final[i] = !final
 		return fmt.Errorf("rename %s to %s: %w", before, path.Base(after), err)
 	}
+	f.spare[i] = false
 	return nil
 }
 
