@@ -44,6 +44,7 @@ type files struct {
 	unsynced  map[int]bool    // files changed by others and not read since: maybe not on disk
 	dirtyDirs map[string]bool // directories with new names since the last sync
 	stamps    []stamp         // of each file: as we have found or left it
+	writing   int             // the file that is being written to, whose stamp changes; -1: none
 	altered   map[int]bool    // files that somebody else has changed or deleted since: their content is unknown
 	dropped   error           // of a sync, after which the system has maybe dropped data
 }
@@ -69,7 +70,7 @@ func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 		missing: make([]int, len(l.Files)), final: slices.Repeat([]bool{true}, len(l.Files)),
 		spare: make([]bool, len(l.Files)),
 		dirty: map[int]bool{}, unsynced: map[int]bool{}, altered: map[int]bool{},
-		stamps: make([]stamp, len(l.Files)),
+		stamps: make([]stamp, len(l.Files)), writing: -1,
 	}, nil
 }
 
@@ -328,6 +329,7 @@ func (f *files) expect(h *handle) error {
 	if f.stamps[h.index] != stampFrom(st) && f.holds(h.index) {
 		f.altered[h.index] = true
 	}
+	f.writing = h.index
 	return nil
 }
 
@@ -336,7 +338,7 @@ func (f *files) expect(h *handle) error {
 func (f *files) written(h *handle) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dirty[h.index] = true
+	f.dirty[h.index], f.writing = true, -1
 	return f.note(h.index, h.File)
 }
 
@@ -487,7 +489,7 @@ func (f *files) isThere(i int) (bool, error) {
 			return false, err
 		}
 	}
-	if now := stampFrom(st); now != f.stamps[i] {
+	if now := stampFrom(st); now != f.stamps[i] && i != f.writing {
 		f.stamps[i], f.altered[i] = now, true // altered also for the next attempt, if this one fails
 	}
 	return !f.altered[i], nil

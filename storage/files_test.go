@@ -415,3 +415,41 @@ func TestLossIsFoundAfterFailure(t *testing.T) {
 	}
 	closeStore(t, s, tor)
 }
+
+// afterWrite is a system that does something after a write, before the store knows that the write
+// has ended.
+type afterWrite struct {
+	realSystem
+	do atomic.Pointer[func()]
+}
+
+func (a *afterWrite) Write(f *os.File, b []byte, off int64) (int, error) {
+	n, err := a.realSystem.Write(f, b, off)
+	if do := a.do.Swap(nil); do != nil {
+		(*do)()
+	}
+	return n, err
+}
+
+// A write that is under way when the data is settled is not taken for somebody else's.
+func TestSettleDuringWrite(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 48<<10)
+	sys := &afterWrite{}
+	s, tor := openStore(t, KindFile, fastDir(t), info, Options{system: sys})
+	if err := writePiece(tor, info, data, 0); err != nil {
+		t.Fatal(err)
+	}
+	settle := func() {
+		if lost, err := SyncAndCheck(s, metainfo.Hash{9}); err != nil || len(lost) > 0 {
+			t.Errorf("lost are %v, %v", lost, err)
+		}
+	}
+	sys.do.Store(&settle)
+	for p := 1; p < l.Pieces(); p++ {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle()
+	closeStore(t, s, tor)
+}
