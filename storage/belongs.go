@@ -96,8 +96,12 @@ func (s Stored) Delete(ctx context.Context, all bool) (err error) {
 		return err
 	}
 	defer root.Close()
-	// The record goes last. Without it, nobody would know after a crash whose the other files are.
-	return removeAll(root, append(names, s.kept()...))
+	if err := removeAll(root, names); err != nil {
+		return err
+	}
+	// The record goes last. Without it, nobody would know after a crash or an error whose the other
+	// files are.
+	return removeAll(root, s.kept())
 }
 
 // removeAll removes files, and the directories above them that are empty then.

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/anacrolix/torrent/metainfo"
 )
 
 // Data goes to another directory of the same file system and of another one, from an interrupted
@@ -153,5 +157,35 @@ func TestCopyToAfterKill(t *testing.T) {
 	}
 	if _, err := os.Lstat(temporary); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the temporary file is left: %v", err)
+	}
+}
+
+// A file cannot be deleted. The record stays, since the next attempt must know whose the file is.
+func TestDeleteFails(t *testing.T) {
+	info, l, data := shape(t, 64<<10, 10<<10, 200<<10)
+	dir := fastDir(t)
+	s, tor := openStore(t, KindFile, dir, info)
+	writeBlock(t, tor, info, data, 1, blocksOf(l, 1)[0])
+	closeStore(t, s, tor) // f1 exists, and no piece of it is right
+	part := filepath.Join(dir, filepath.FromSlash(l.Files[1].Path)+partSuffix)
+	if err := exec.CommandContext(t.Context(), "mount", "--bind", part, part).Run(); err != nil {
+		t.Skip("a file cannot be kept from being deleted here:", err)
+	}
+	unmount := sync.OnceFunc(func() {
+		if err := exec.Command("umount", part).Run(); err != nil { //nolint:noctx // the test's context may have ended
+			t.Error("umount:", err)
+		}
+	})
+	t.Cleanup(unmount)
+	stored := Stored{KindFile, dir, metainfo.Hash{9}, l}
+	if err := stored.Delete(t.Context(), false); err == nil {
+		t.Error("a file that cannot be deleted is no error")
+	}
+	unmount()
+	if err := stored.Delete(t.Context(), false); err != nil {
+		t.Error(err)
+	}
+	if left := below(t, dir); len(left) > 0 {
+		t.Errorf("left are %v", left)
 	}
 }
