@@ -793,3 +793,22 @@ func TestFailedSyncIsTold(t *testing.T) {
 		t.Errorf("recorded are %v", r)
 	}
 }
+
+// A process that is killed while it looks for room leaves no file that takes the room.
+func TestHasRoomLeavesNothing(t *testing.T) {
+	dir := fastDir(t)
+	sys := &afterWrite{}
+	s, err := Open(KindFile, dir, slog.New(slog.DiscardHandler), Options{system: sys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func() {
+		if left, err := filepath.Glob(filepath.Join(dir, recordDir, "room-*")); err != nil || len(left) > 0 {
+			t.Errorf("there is %v, %v", left, err)
+		}
+	}
+	sys.do.Store(&look)
+	if err := errors.Join(HasRoom(s), s.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -28,7 +28,9 @@ func HasRoom(st Store) error {
 	if err != nil {
 		return fmt.Errorf("look for room: %w", err)
 	}
-	defer os.Remove(f.Name())
+	if err := os.Remove(f.Name()); err != nil { // at once: a killed process would leave it
+		defer os.Remove(f.Name()) // where an open file cannot be deleted
+	}
 	defer f.Close()
 	b := make([]byte, 1<<20)
 	for off := int64(0); off < roomWanted; off += int64(len(b)) {
