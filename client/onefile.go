@@ -77,6 +77,12 @@ func (p hashedPiece) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
+// WriteAt forgets a failed read, for example that of an upload: the verdict will be of the new data.
+func (p hashedPiece) WriteAt(b []byte, off int64) (int, error) {
+	p.store.unread.Delete(p.index)
+	return p.PieceImpl.WriteAt(b, off)
+}
+
 func (p selfHashedPiece) SelfHash() (metainfo.Hash, error) {
 	sum, err := p.own.SelfHash()
 	p.read(err)

@@ -136,3 +136,40 @@ func TestUnreadablePieces(t *testing.T) {
 		}
 	})
 }
+
+// A piece cannot be read for an upload, and is fetched again. Whether the new data is right is
+// told: it was read.
+func TestVerdictAfterFailedUpload(t *testing.T) {
+	const length = 16 << 10
+	dir := t.TempDir()
+	data := filepath.Join(dir, "file")
+	writeRandom(t, data, length)
+	src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
+	store, err := storage.Open(storage.KindFile, t.TempDir(), testLog(t), storage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong []int
+	s := &oneFile{Store: unreadable{store}, hashed: func(piece int, right bool) {
+		if !right {
+			wrong = append(wrong, piece)
+		}
+	}}
+	tor, err := s.OpenTorrent(t.Context(), src.Info, src.InfoHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := tor.Piece(src.Info.Piece(0))
+	b := make([]byte, length)
+	if _, err := p.ReadAt(b, 0); err == nil {
+		t.Error("the first read does not fail")
+	}
+	_, err1 := p.WriteAt(b, 0)
+	_, err2 := p.ReadAt(b, 0)
+	if err := errors.Join(err1, err2, p.MarkNotComplete()); err != nil || len(wrong) != 1 {
+		t.Errorf("wrong are %v, %v; want piece 0", wrong, err)
+	}
+	if err := errors.Join(tor.Close(), store.Close()); err != nil {
+		t.Error(err)
+	}
+}
