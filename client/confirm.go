@@ -33,8 +33,10 @@ func (c *confirmer) begin() {
 		if len(missing) > 0 {
 			c.blame.distrust()
 		}
-		for _, p := range missing { // after an error too: the next attempt does not find them again
-			err = errors.Join(err, c.torrent.Verify(c.ctx, p)) // the engine finds out by hashing the piece
+		// The engine finds out by hashing the pieces, after an error too: the next attempt does not
+		// find them again.
+		for _, p := range missing {
+			err = errors.Join(err, c.torrent.Verify(c.ctx, p))
 		}
 		c.inbox.put(func() { c.end(len(missing), err) })
 	})

@@ -109,8 +109,8 @@ func (v *verified) Verify(_ context.Context, piece int) error {
 	return nil
 }
 
-// The disk is full when the loss of a file is to be recorded. The store tells of the loss only once,
-// so the engine must hear of it then, or the next attempt finds nothing missing.
+// The disk is full when the loss of a file is to be recorded. The store tells of the loss only
+// once, so the engine must hear of it then, or the next attempt finds nothing missing.
 func TestFileGoesAwayAndDiskIsFull(t *testing.T) {
 	t.Parallel()
 	data, out := t.TempDir(), t.TempDir()

@@ -77,7 +77,7 @@ func (p hashedPiece) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// WriteAt forgets a failed read, for example that of an upload: the verdict will be of the new data.
+// WriteAt forgets a failed read, such as that of an upload: the verdict will be of the new data.
 func (p hashedPiece) WriteAt(b []byte, off int64) (int, error) {
 	p.store.unread.Delete(p.index)
 	return p.PieceImpl.WriteAt(b, off)

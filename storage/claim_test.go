@@ -494,8 +494,8 @@ func TestBothNamesAreOurs(t *testing.T) {
 	sameData(t, dir, l, data)
 }
 
-// Somebody makes a file that has the name of ours with .part. It stays when a piece of ours is found
-// wrong, and when that is written again.
+// Somebody makes a file that has the name of ours with .part. It stays when a piece of ours is
+// found wrong, and when that is written again.
 func TestPartAppears(t *testing.T) {
 	info, l, data := claimShape(t)
 	dir := fastDir(t)

@@ -728,8 +728,8 @@ func (d *during) Sync(f *os.File) error {
 	return d.realSystem.Sync(f)
 }
 
-// During a long sync a piece is found wrong, and fetched again. The new data is not on disk when the
-// sync ends, so only the next one records the piece.
+// During a long sync a piece is found wrong, and fetched again. The new data is not on disk when
+// the sync ends, so only the next one records the piece.
 func TestPieceChangesDuringSync(t *testing.T) {
 	info, l, data := shape(t, 16<<10, 48<<10)
 	sys := &during{name: "f0" + partSuffix}
@@ -756,7 +756,7 @@ func TestPieceChangesDuringSync(t *testing.T) {
 	closeStore(t, s, tor)
 }
 
-// broken is a system whose next sync of a data file fails, as one does after the disk has lost data.
+// broken is a system whose next sync of a data file fails, as it does if the disk has lost data.
 type broken struct {
 	realSystem
 	fails atomic.Bool

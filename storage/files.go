@@ -490,7 +490,7 @@ func (f *files) isThere(i int) (bool, error) {
 		}
 	}
 	if now := stampFrom(st); now != f.stamps[i] && i != f.writing {
-		f.stamps[i], f.altered[i] = now, true // altered also for the next attempt, if this one fails
+		f.stamps[i], f.altered[i] = now, true // also for the next attempt, if this one fails
 	}
 	return !f.altered[i], nil
 }

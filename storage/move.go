@@ -83,7 +83,7 @@ func (c *copier) copyAll(names, kept []string) error {
 			return err
 		}
 	}
-	// A process that was killed may have left it, maybe as a second name of a file that it had copied.
+	// A process that was killed may have left it, as a second name of a file that it had copied.
 	if err := c.to.Remove(filepath.FromSlash(c.temporary)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

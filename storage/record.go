@@ -401,9 +401,9 @@ func (r *record) forgetBlocks(piece int) error {
 }
 
 // checkpoint records pieces and blocks whose data was synced since they were noted, and the stamps
-// of changed files; if blocks is nil, those in the record stay. It removes the files that it records
-// from changed. A file with unchecked pieces is not recorded yet: with a valid stamp these would
-// count as missing.
+// of changed files; if blocks is nil, those in the record stay. It removes the files that it
+// records from changed. A file with unchecked pieces is not recorded yet: with a valid stamp these
+// would count as missing.
 func (r *record) checkpoint(
 	blocks map[int]bitset, changed map[int]bool, stampOf func(file int) stamp,
 ) error {
