@@ -60,7 +60,10 @@ type pieceSet interface {
 }
 
 // anacrolix is the real engine.
-type anacrolix struct{ *torrent.Client }
+type anacrolix struct {
+	*torrent.Client
+	mostConns int // of each torrent
+}
 
 func (a anacrolix) BadHosts() []string { return a.BadPeerIPs() }
 
@@ -68,7 +71,7 @@ func (a anacrolix) Add(
 	hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error),
 ) engineTorrent {
 	t, _ := a.AddTorrentOpt(torrent.AddTorrentOpts{InfoHash: hash, Storage: s})
-	t.SetMaxEstablishedConns(maxConns)
+	t.SetMaxEstablishedConns(a.mostConns)
 	t.SetDisplayName(name)
 	t.SetOnWriteChunkError(onWriteError)
 	return anacrolixTorrent{t}

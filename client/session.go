@@ -195,7 +195,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	}
 	client.AddDialer(s.offers)
 	client.AddListener(s.inbound)
-	s.engine = anacrolix{client}
+	s.engine = anacrolix{client, maxConns}
 	for _, t := range transports {
 		s.workers.Go(func() { s.accept(t) })
 	}
