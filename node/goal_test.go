@@ -59,3 +59,26 @@ func TestDelivers(t *testing.T) {
 		}
 	}
 }
+
+// A torrent that an earlier process has served can be started again, and is served again.
+func TestServedAfterRestart(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: src, Goal: Goal{Time: time.Millisecond}})
+	wait(t, "the goal", x.Ended())
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n = openService(t, state, data)
+	x = torrent(t, n, src)
+	if x.State() != Served || !isClosed(x.Ended()) {
+		t.Fatalf("it is %s", x.State())
+	}
+	if err := x.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second goal", func() bool { return x.State() == Served })
+	wait(t, "its end", x.Ended())
+}

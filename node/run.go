@@ -117,13 +117,11 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 func (t *Torrent) begin(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.started.IsZero() {
-		if isClosed(t.done) && !t.complete { // it had failed
-			t.done = make(chan struct{})
-		}
-		if isClosed(t.ended) {
-			t.ended = make(chan struct{})
-		}
+	if !t.started.IsZero() && isClosed(t.done) && !t.complete { // it had failed
+		t.done = make(chan struct{})
+	}
+	if isClosed(t.ended) { // it was Served, perhaps in an earlier process
+		t.ended = make(chan struct{})
 	}
 	t.run, t.state, t.started = r, Running, r.began
 	t.options.Paused, t.options.Storage.Recheck, t.failed, t.reason = false, false, nil, ""
