@@ -442,10 +442,10 @@ func (n *Node) Remove(infoHash string, data bool) error {
 		return err
 	}
 	if data { // saved first: if this process is killed, the next one deletes the data
-		t.mu.Lock()
-		t.removing = true
-		t.mu.Unlock()
+		t.setRemoving(true)
 		if err := t.keep(); err != nil {
+			t.setRemoving(false)
+			t.save() // the file may say by now that the data must be deleted
 			return fmt.Errorf("remove torrent %s: %w", infoHash, err)
 		}
 	}
@@ -462,6 +462,12 @@ func (n *Node) Remove(infoHash string, data bool) error {
 	t.changed("removed")
 	n.poke()
 	return err
+}
+
+func (t *Torrent) setRemoving(is bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.removing = is
 }
 
 // Stats are the sums of a node.

@@ -171,3 +171,27 @@ func TestFailedStart(t *testing.T) {
 	wait(t, "the download", x.Done())
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 }
+
+// If a torrent cannot be removed, since the disk fails, the next process has it with all its data.
+func TestFailedRemove(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: src})
+	wait(t, "the data", x.Done())
+	file := n.stateFile(x.InfoHash(), ".json")
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Remove(x.InfoHash(), true); err == nil {
+		t.Fatal("it was removed, though that cannot be kept")
+	}
+	if err := errors.Join(os.Remove(file), n.Close()); err != nil {
+		t.Fatal(err)
+	}
+	torrent(t, openService(t, state, data), src)
+	if _, err := os.Stat(filepath.Join(data, "file")); err != nil {
+		t.Error(err)
+	}
+}
