@@ -79,8 +79,14 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 		t.endMove("changed")
 		return
 	}
+	t.mu.Lock()
+	reason := t.reason
+	t.mu.Unlock()
 	t.end(Moving)
 	t.mu.Lock()
+	if state == Served {
+		t.reason = reason // of a torrent that is Served afterwards
+	}
 	if t.moveTo = dir; !data || t.options.Storage.Dir == "" {
 		t.moveTo, t.options.Storage.Dir, t.options.Storage.Recheck = "", dir, true
 	}

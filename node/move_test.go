@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"braid/client"
 )
@@ -227,4 +228,53 @@ func TestMoveBeforeFirstStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, "the data in the new place", x.Done())
+}
+
+// A torrent that is Served stays so when it moves, also after a restart and after a kill in the
+// middle of the move, unless it is resumed meanwhile.
+func TestMoveServed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []string{"restart", "kill", "resume"} {
+		data, to, state := t.TempDir(), t.TempDir(), t.TempDir()
+		src := create(t, data, "file", 1<<20)
+		n := openService(t, state, data)
+		x := add(t, n, Options{Source: src, Goal: Goal{Time: time.Millisecond}})
+		wait(t, "the goal", x.Ended())
+		if err := set(x, func(o *Options) { o.Goal = Goal{} }); err != nil {
+			t.Fatal(err)
+		}
+		if c == "resume" {
+			x.op.Lock() // as in the middle of Move
+			x.mu.Lock()
+			x.state, x.moveTo = Moving, to
+			x.mu.Unlock()
+			if err := x.Resume(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			x.moveOn(Served)
+			x.op.Unlock()
+			eventually(t, "the resumed torrent", func() bool { return x.State() == Running })
+			continue
+		}
+		if err := x.Move(to, true); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the move", func() bool { return x.Status().Storage.Dir == to && x.State() == Served })
+		if c == "kill" {
+			x.mu.Lock()
+			x.state, x.leaving = Moving, data
+			x.mu.Unlock()
+			if err := x.keep(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		x = torrent(t, openService(t, state, data), src)
+		eventually(t, c, func() bool { return x.State() != Moving })
+		if s := x.Status(); s.State != Served || s.Reason == "" {
+			t.Errorf("%s: it is %s, reason %q", c, s.State, s.Reason)
+		}
+	}
 }

@@ -367,7 +367,11 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 		return nil, failed(err)
 	}
 	if t.State() == Moving { // an earlier process has begun to move it
-		n.background(func() { t.finishMove(Queued) })
+		before := Queued
+		if t.reason != "" {
+			before = Served
+		}
+		n.background(func() { t.finishMove(before) })
 	}
 	if !n.service && t.State() == Starting {
 		t.op.Lock()

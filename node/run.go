@@ -384,8 +384,8 @@ func (t *Torrent) goOn(before State) {
 	t.mu.Lock()
 	switch {
 	case t.options.Paused:
-		t.state = Paused
-	case before == Served:
+		t.state, t.reason = Paused, ""
+	case before == Served && t.reason != "": // otherwise it was resumed while it moved
 		t.state = Served
 	case t.node.service:
 		t.state = Queued

@@ -45,7 +45,7 @@ type saved struct {
 	Completed time.Time        `json:"completed,omitzero"`
 	Trackers  [][]savedTracker `json:"trackers"`
 	Peers     []string         `json:"peers,omitempty"`
-	Served    string           `json:"served,omitempty"` // the reason, if its state is Served
+	Served    string           `json:"served,omitempty"` // the reason, if it is or was Served
 	Forced    bool             `json:"forced,omitempty"`
 	Removing  bool             `json:"removing,omitempty"` // it is being removed with its data
 	MoveTo    string           `json:"move_to,omitempty"`  // its data is being copied there
@@ -117,13 +117,11 @@ func (t *Torrent) saved() saved {
 		Created:   o.Source.Created,
 		Added:     t.added,
 		Completed: t.completed,
+		Served:    t.reason,
 		Forced:    t.forced,
 		Removing:  t.removing,
 		MoveTo:    t.moveTo,
 		Leaving:   t.leaving,
-	}
-	if t.state == Served {
-		s.Served = t.reason
 	}
 	for _, p := range o.Peers {
 		s.Peers = append(s.Peers, p.String())

@@ -283,7 +283,7 @@ func (t *Torrent) resume(ctx context.Context, now bool) error {
 	t.mu.Lock()
 	moving := t.state == Moving
 	if moving { // it starts afterwards
-		t.options.Paused, t.forced = false, now
+		t.options.Paused, t.forced, t.reason = false, now, ""
 	}
 	t.mu.Unlock()
 	if moving {
