@@ -203,11 +203,11 @@ func (t *Torrent) turn(now time.Time, stalled time.Duration) (turn, bool) {
 		priority: t.options.Priority,
 		seeds:    t.complete || !t.completed.IsZero(),
 	}
-	switch t.state {
-	case Queued:
-	case Starting:
+	switch {
+	case t.state == Queued:
+	case t.state == Starting && !t.verifying:
 		x.running = true
-	case Running:
+	case t.state == Running:
 		if t.run == nil || isClosed(t.run.transfer.Done()) && !t.complete {
 			return x, false // it has failed
 		}

@@ -215,7 +215,7 @@ func (t *Torrent) verifyStopped() {
 	ctx, cancel := context.WithCancel(t.node.ctx)
 	defer cancel()
 	t.mu.Lock()
-	t.state, t.abort = Starting, cancel
+	t.state, t.abort, t.verifying = Starting, cancel, true
 	o := t.options
 	t.mu.Unlock()
 	began := time.Now()
@@ -225,7 +225,7 @@ func (t *Torrent) verifyStopped() {
 		t.mu.Unlock()
 	})
 	t.mu.Lock()
-	t.state, t.abort, t.last.Checked = state, nil, 0
+	t.state, t.abort, t.verifying, t.last.Checked = state, nil, false, 0
 	if err == nil {
 		t.options.Storage.Recheck = !r.Complete() // the next start finds the wrong pieces
 		t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)

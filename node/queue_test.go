@@ -81,3 +81,16 @@ func TestRatesAt(t *testing.T) {
 		}
 	})
 }
+
+// A paused torrent takes no place in the queue while its data is verified.
+func TestVerifyTakesNoTurn(t *testing.T) {
+	t.Parallel()
+	n := openService(t, t.TempDir(), t.TempDir())
+	x := add(t, n, Options{Source: create(t, t.TempDir(), "file", 1), Paused: true})
+	x.mu.Lock()
+	x.state, x.verifying = Starting, true // as in the middle of Verify
+	x.mu.Unlock()
+	if turn, wants := x.turn(time.Now(), defaultStalled); wants {
+		t.Errorf("it takes part in the queue: %+v", turn)
+	}
+}

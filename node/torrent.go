@@ -106,6 +106,7 @@ type Torrent struct {
 	failed     error              // why it is Failed
 	forced     bool               // it runs in any case, whatever the queue allows
 	removing   bool               // it is being removed with its data
+	verifying  bool               // it is Starting only because its data is being verified
 	moves      int                // calls of Move in this process
 	moveTo     string             // its data is being copied there; empty: it is not
 	leaving    string             // where old data must be deleted; empty: nowhere
