@@ -97,6 +97,7 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	t.begin(r)
+	t.catchUp(r, o)
 	if !o.Storage.Complete { // onDone announces a seed, when its data was checked
 		searches, err := t.search(r)
 		if err != nil {
@@ -125,6 +126,16 @@ func (t *Torrent) begin(r *run) {
 	}
 	t.run, t.state, t.started = r, Running, r.began
 	t.options.Paused, t.options.Storage.Recheck, t.failed, t.reason = false, false, nil, ""
+}
+
+// catchUp applies options that have changed since a start read them. Change has not applied them,
+// since there was no run.
+func (t *Torrent) catchUp(r *run, before Options) {
+	t.setting.Lock()
+	defer t.setting.Unlock()
+	o := t.Options()
+	before.Trackers = o.Trackers // the searches have not begun
+	t.carryOut(r, before, o)
 }
 
 // fold ends the current run, and adds its counters to those of earlier runs.

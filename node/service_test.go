@@ -195,3 +195,32 @@ func TestFailedRemove(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Options that change while existing files are checked hold for the run that begins afterwards.
+func TestChangeWhileChecking(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	src := createMany(t, dir, "set")
+	n := open(t, Config{Adjustable: true})
+	changed := false
+	x := add(t, n, Options{Source: src, Storage: fileIn(dir), Checking: func(int64) {
+		if changed {
+			return
+		}
+		changed = true
+		if err := set(torrent(t, n, src), func(o *Options) {
+			_ = o.SetFiles(map[int]client.Priority{0: client.Skip})
+			o.PeerLimit = 7
+		}); err != nil {
+			t.Error(err)
+		}
+	}})
+	if !changed {
+		t.Fatal("nothing was checked")
+	}
+	want, _, _ := x.Options().wanted()
+	if want == src.Layout.Length {
+		t.Fatal("the change was lost")
+	}
+	eventually(t, "the selection", func() bool { return x.Progress().Total == want })
+}
