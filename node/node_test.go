@@ -659,3 +659,58 @@ func TestLimits(t *testing.T) {
 func set(x *Torrent, change func(*Options)) error {
 	return x.Change(func(o *Options) error { change(o); return nil })
 }
+
+// slowSource is a Source whose first search waits until begin is closed.
+type slowSource struct {
+	source
+	begin   chan struct{}
+	started atomic.Int32
+}
+
+func (s *slowSource) Start(x Swarm) (Search, error) {
+	if s.started.Add(1) == 1 {
+		<-s.begin
+	}
+	return s, nil
+}
+
+// If searches begin anew while the first ones begin, all of them end with the torrent.
+func TestSearchAgainWhileStarting(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 1)
+	slow := &slowSource{begin: make(chan struct{})}
+	n := open(t, Config{Sources: []Source{slow}})
+	added := make(chan error, 1)
+	go func() {
+		_, err := n.Add(t.Context(), Options{Source: src, Storage: fileIn(data)})
+		added <- err
+	}()
+	eventually(t, "the first search", func() bool { return slow.started.Load() == 1 })
+	x := torrent(t, n, src)
+	again := make(chan struct{})
+	go func() {
+		x.searchAgain(x.current())
+		close(again)
+	}()
+	select {
+	case <-again:
+	case <-time.After(50 * time.Millisecond): // it waits for the first search
+	}
+	close(slow.begin)
+	if err := <-added; err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the second search", again)
+	wait(t, "the data", x.Done())
+	// Searches of a complete torrent hear that it needs no peers.
+	before := slow.full.Load()
+	x.searchAgain(x.current())
+	eventually(t, "the third search to know", func() bool { return slow.full.Load() > before })
+	if err := n.Remove(x.InfoHash(), false); err != nil {
+		t.Fatal(err)
+	}
+	if s, c := slow.started.Load(), slow.closed.Load(); s != 3 || c != s {
+		t.Errorf("%d searches have begun, %d have ended", s, c)
+	}
+}

@@ -96,22 +96,31 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 		return err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	t.begin(r)
-	t.catchUp(r, o)
-	if !o.Storage.Complete { // onDone announces a seed, when its data was checked
-		searches, err := t.search(r)
-		if err != nil {
-			r.cancel()
-			r.transfer.Close()
-			t.fold(r)
-			return err
-		}
-		r.mu.Lock()
-		r.searches = searches
-		r.mu.Unlock()
+	if err := t.beginSearching(r, o); err != nil {
+		r.cancel()
+		r.transfer.Close()
+		t.fold(r)
+		return err
 	}
 	r.follower.Go(func() { t.follow(r) })
 	return nil
+}
+
+// beginSearching makes r the current run, and starts its searches. A seed is announced by onDone,
+// when its data was checked.
+func (t *Torrent) beginSearching(r *run, o Options) (err error) {
+	r.sourcing.Lock()
+	defer r.sourcing.Unlock()
+	t.begin(r)
+	t.catchUp(r, o)
+	if o.Storage.Complete {
+		return nil
+	}
+	searches, err := t.search(r)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.searches = searches
+	return err
 }
 
 // begin makes r the current run.
@@ -240,6 +249,8 @@ func (t *Torrent) onDone(r *run) {
 		t.searchAgain(r)
 	}
 	t.tellDone(r)
+	r.sourcing.Lock() // searches that begin just now must hear of it, too
+	defer r.sourcing.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range r.searches {

@@ -170,4 +170,9 @@ func (t *Torrent) searchAgain(r *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.searches = searches
+	if !r.completed.IsZero() { // onDone has told the searches before these, and tells nobody again
+		for _, x := range searches {
+			x.Hungry(false)
+		}
+	}
 }
