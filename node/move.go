@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"braid/client"
 	"braid/storage"
 )
 
@@ -128,7 +127,7 @@ func (t *Torrent) moveOn(before State) {
 // endMove resets the status of the move and publishes an event.
 func (t *Torrent) endMove(event string) {
 	t.mu.Lock()
-	t.moving, t.abort = false, nil
+	t.moving, t.abort, t.arriving = false, nil, false
 	t.mu.Unlock()
 	t.changed(event)
 }
@@ -175,10 +174,14 @@ func (t *Torrent) leave(ctx context.Context) error {
 	return nil
 }
 
-// moveComplete moves the data of a complete download to the directory for complete data.
-func (t *Torrent) moveComplete(p client.Progress) {
-	dir, o := t.node.Settings().CompleteDir, t.Options()
-	if dir == "" || p.Err != nil || p.Fetched == 0 || o.Storage.Complete {
+// moveComplete moves the data of a download that is complete for the first time to the directory for
+// complete data. Later the user may have moved it elsewhere.
+func (t *Torrent) moveComplete() {
+	dir := t.node.Settings().CompleteDir
+	t.mu.Lock()
+	arriving := t.arriving && t.complete
+	t.mu.Unlock()
+	if dir == "" || !arriving {
 		return
 	}
 	if err := t.Move(dir, true); err != nil {

@@ -278,3 +278,41 @@ func TestMoveServed(t *testing.T) {
 		}
 	}
 }
+
+// Data that became complete once, and that the user has moved elsewhere since, stays there. If a
+// process was killed before it could move complete data, the next one does so.
+func TestCompleteDataStays(t *testing.T) {
+	t.Parallel()
+	data, out, complete, mine, state := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	n := openService(t, state, out)
+	if err := n.Change(func(s *Settings) error { s.CompleteDir = complete; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
+	isIn := func(dir string) func() bool {
+		return func() bool { return x.State() == Running && x.Status().Storage.Dir == dir }
+	}
+	eventually(t, "the move of complete data", isIn(complete))
+	for _, killed := range []bool{false, true} {
+		if err := x.Move(mine, true); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the user's move", isIn(mine))
+		x.mu.Lock()
+		x.arriving = killed
+		x.mu.Unlock()
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n = openService(t, state, out)
+		x = torrent(t, n, src)
+		wait(t, "the data", x.Done())
+		if killed {
+			eventually(t, "the move of the next process", isIn(complete))
+		} else if s := x.Status(); s.Moving || s.Storage.Dir != mine {
+			t.Errorf("it is in %s, moves: %v", s.Storage.Dir, s.Moving)
+		}
+	}
+}

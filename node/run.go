@@ -265,16 +265,18 @@ func (t *Torrent) onDone(r *run) {
 func (t *Torrent) tellDone(r *run) {
 	t.describe(r)
 	p, src := t.Progress(), t.Source()
+	moves := t.node.Settings().CompleteDir != "" && p.Fetched > 0
 	t.mu.Lock()
 	told, done := t.complete, t.done
 	if t.complete = p.Err == nil; t.complete && t.completed.IsZero() {
 		t.completed = time.Now()
+		t.arriving = moves && !t.options.Storage.Complete
 	}
 	t.mu.Unlock()
 	if p.Err == nil && told {
 		return
 	}
-	t.moveComplete(p) // before the event, whose readers must see that the data will move
+	t.moveComplete() // before the event, whose readers must see that the data will move
 	if p.Err != nil {
 		t.node.stream.publish(NewFailed(p.Name, t.InfoHash(), p.Err))
 	} else {

@@ -47,6 +47,7 @@ type saved struct {
 	Peers     []string         `json:"peers,omitempty"`
 	Served    string           `json:"served,omitempty"` // the reason, if it is or was Served
 	Forced    bool             `json:"forced,omitempty"`
+	Arriving  bool             `json:"arriving,omitempty"` // its data must move to CompleteDir
 	Removing  bool             `json:"removing,omitempty"` // it is being removed with its data
 	MoveTo    string           `json:"move_to,omitempty"`  // its data is being copied there
 	Leaving   string           `json:"leaving,omitempty"`  // where old data must be deleted
@@ -119,6 +120,7 @@ func (t *Torrent) saved() saved {
 		Completed: t.completed,
 		Served:    t.reason,
 		Forced:    t.forced,
+		Arriving:  t.arriving,
 		Removing:  t.removing,
 		MoveTo:    t.moveTo,
 		Leaving:   t.leaving,
@@ -257,6 +259,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	}
 	t := newTorrent(n, o)
 	t.added, t.completed, t.forced, t.removing = s.Added, s.Completed, s.Forced, s.Removing
+	t.arriving = s.Arriving
 	t.kept = !o.Source.IsMagnet()
 	if s.Served != "" {
 		t.state, t.reason = Served, s.Served

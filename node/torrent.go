@@ -106,6 +106,7 @@ type Torrent struct {
 	failed     error              // why it is Failed
 	forced     bool               // it runs in any case, whatever the queue allows
 	removing   bool               // it is being removed with its data
+	arriving   bool               // it is complete, and must move to the directory for complete data
 	verifying  bool               // it is Starting only because its data is being verified
 	moves      int                // calls of Move in this process
 	moveTo     string             // its data is being copied there; empty: it is not
