@@ -276,6 +276,8 @@ func (t *Torrent) loseTurn() {
 // Reorder changes the order of the queue and saves it. order gets the torrents in their present
 // order. It returns them in the new order, and the torrents that it has moved.
 func (n *Node) Reorder(order func(queue []*Torrent) (next, moved []*Torrent)) error {
+	n.ordering.Lock() // until the order is saved, or an older one could be saved later
+	defer n.ordering.Unlock()
 	n.mu.Lock()
 	next, moved := order(slices.Clone(n.torrents))
 	n.torrents = next

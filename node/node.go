@@ -102,7 +102,8 @@ type Node struct {
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 
-	setting sync.Mutex // held while settings change
+	setting  sync.Mutex // held while settings change
+	ordering sync.Mutex // held while the order of the torrents changes
 
 	mu       sync.Mutex
 	torrents []*Torrent // in the order of the queue; new ones are added at its end

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,5 +93,31 @@ func TestVerifyTakesNoTurn(t *testing.T) {
 	x.mu.Unlock()
 	if turn, wants := x.turn(time.Now(), defaultStalled); wants {
 		t.Errorf("it takes part in the queue: %+v", turn)
+	}
+}
+
+// The kept order is the last one, also if several changes come together.
+func TestOrderIsKept(t *testing.T) {
+	t.Parallel()
+	n := openService(t, t.TempDir(), t.TempDir())
+	var all []*Torrent
+	for _, name := range []string{"a", "b", "c", "d"} {
+		all = append(all, add(t, n, Options{Source: create(t, t.TempDir(), name, 1), Paused: true}))
+	}
+	for range 20 {
+		var changes sync.WaitGroup
+		for i, x := range all {
+			changes.Go(func() { _ = x.SetPosition(3 - i) })
+		}
+		changes.Wait()
+		kept, err := n.loadOrder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range n.Torrents() {
+			if kept[x.InfoHash()] != i {
+				t.Fatalf("torrent %d is kept as %d", i, kept[x.InfoHash()])
+			}
+		}
 	}
 }
