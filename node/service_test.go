@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -223,4 +224,33 @@ func TestChangeWhileChecking(t *testing.T) {
 		t.Fatal("the change was lost")
 	}
 	eventually(t, "the selection", func() bool { return x.Progress().Total == want })
+}
+
+// If Restore is cancelled while it ends a removal, the next one ends it.
+func TestRemovalAfterCancel(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: src})
+	wait(t, "the data", x.Done())
+	x.setRemoving(true) // a process that was killed in the middle of Remove
+	err := errors.Join(x.keep(), n.Close())
+	err = errors.Join(err, os.RemoveAll(filepath.Join(data, ".braid"))) // so that the data is hashed first
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, Config{Service: true, State: state})
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.Restore(cancelled); err == nil {
+		t.Fatal("the data was deleted all the same")
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n = openService(t, state, data)
+	if _, err := os.Stat(filepath.Join(data, "file")); !os.IsNotExist(err) || len(n.Torrents()) > 0 {
+		t.Errorf("the data: %v, %d torrents", err, len(n.Torrents()))
+	}
 }

@@ -180,8 +180,9 @@ func (n *Node) Restore(ctx context.Context) error {
 		}
 		t, err := n.restored(filepath.Join(n.state, e.Name()))
 		if err == nil && t.removing { // the last process has ended before it was removed
-			err = t.deleteData(ctx)
-			t.unsave()
+			if err = t.deleteData(ctx); ctx.Err() == nil { // otherwise the next process deletes it
+				t.unsave()
+			}
 			t = nil
 		}
 		if err == nil && t != nil {
