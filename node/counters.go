@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,16 +59,22 @@ type Totals struct {
 
 // Totals returns the totals, including those of earlier processes.
 func (n *Node) Totals() Totals {
-	n.mu.Lock()
-	s := n.totals
-	n.mu.Unlock()
-	s.Active += time.Since(n.opened)
-	s.Sessions++
-	for _, t := range n.Torrents() {
+	s, torrents := n.sums()
+	for _, t := range torrents {
 		p := t.Progress()
 		s.Fetched, s.Sent = s.Fetched+p.Fetched, s.Sent+p.Sent
 	}
 	return s
+}
+
+// sums returns the totals without the bytes of the torrents, and the torrents.
+func (n *Node) sums() (Totals, []*Torrent) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.totals
+	s.Active += time.Since(n.opened)
+	s.Sessions++
+	return s, slices.Clone(n.torrents)
 }
 
 const (
@@ -85,13 +92,10 @@ func (n *Node) saveCounters() error {
 	if n.state == "" {
 		return nil
 	}
-	n.mu.Lock()
-	s := savedCounters{Totals: n.totals, Torrents: map[string]counters{}}
-	n.mu.Unlock()
-	s.Totals.Active += time.Since(n.opened)
-	s.Totals.Sessions++
+	totals, torrents := n.sums()
+	s := savedCounters{Totals: totals, Torrents: map[string]counters{}}
 	now := time.Now()
-	for _, t := range n.Torrents() {
+	for _, t := range torrents {
 		p := t.Progress()
 		t.mu.Lock()
 		c := t.countersLocked(p, now)

@@ -714,3 +714,36 @@ func TestSearchAgainWhileStarting(t *testing.T) {
 		t.Errorf("%d searches have begun, %d have ended", s, c)
 	}
 }
+
+// The totals never shrink while a torrent is removed, and the status can be read while settings
+// change.
+func TestReadWhileChanging(t *testing.T) {
+	t.Parallel()
+	n := open(t, Config{Adjustable: true})
+	src := create(t, t.TempDir(), "file", 1)
+	ended := make(chan struct{})
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for last := int64(0); !isClosed(ended); {
+			now := n.Totals().Fetched
+			if now < last {
+				t.Errorf("the total was %d and is %d", last, now)
+				return
+			}
+			last = now
+		}
+	})
+	for i := range 20 {
+		x := add(t, n, Options{Source: src, Paused: true})
+		x.mu.Lock()
+		x.past.Fetched = 1000
+		x.mu.Unlock()
+		readers.Go(func() { x.Status() })
+		err := n.Change(func(s *Settings) error { s.PeerLimit = i; return nil })
+		if err := errors.Join(err, n.Remove(x.InfoHash(), false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(ended)
+	readers.Wait()
+}

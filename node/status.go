@@ -80,7 +80,7 @@ func (t *Torrent) status(stalled time.Duration) Status {
 	}
 	s.Progress.Paths = nil
 	if s.Storage.Dir == "" {
-		s.Storage.Dir = t.node.settings.Dir
+		s.Storage.Dir = t.node.Dir()
 	}
 	if p.Err != nil {
 		s.State = Failed
