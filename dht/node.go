@@ -287,7 +287,7 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 		switch {
 		case q.member != nil:
 			n.memberFailed(now, q)
-		case q.keeps != nil && q.m.Query == AnnouncePeer: // the token was too old for it
+		case q.keeps != nil && q.m.Query == AnnouncePeer && q.keeps.hasOldToken(now, q.to):
 			n.askToken(now, q.keeps, q.to)
 		}
 		return

@@ -278,3 +278,44 @@ func TestStateWithoutOwnAddress(t *testing.T) {
 		t.Errorf("%s became %+v, %v", b, got, err)
 	}
 }
+
+// follow runs a node that searches a torrent among others for a while. answer returns the others'
+// answer to a message; nil: they are silent.
+func follow(n *Node, others []Contact, lasts time.Duration, answer func(p Packet) *Message) {
+	ids := map[Addr]ID{}
+	for _, c := range others {
+		ids[c.Addr] = c.ID
+		n.table.answered(start, c)
+	}
+	_, out := n.Follow(start, ID{1}, 7)
+	waiting := out.Packets
+	for now := start; now.Sub(start) < lasts && n.stats.Asked < 10_000; {
+		for len(waiting) > 0 && n.stats.Asked < 10_000 {
+			p := waiting[0]
+			waiting = waiting[1:]
+			if m := answer(p); m != nil {
+				m.T, m.ID = p.Message.T, ids[p.To]
+				waiting = append(waiting, n.Receive(now, Origin{Addr: p.To, Proven: true}, m).Packets...)
+			}
+		}
+		now = n.NextWake()
+		waiting = append(waiting, n.Wake(now).Packets...)
+	}
+}
+
+// Nodes that refuse announcements, however new the token is, are not asked without a pause.
+func TestRefusedAnnouncements(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	c := boundContact(2, 1, rand.New(rand.NewPCG(3, 4)))
+	announces := 0
+	follow(n, []Contact{c}, 10*time.Minute, func(p Packet) *Message {
+		if p.Message.Query == AnnouncePeer {
+			announces++
+			return &Message{Code: ErrProtocol}
+		}
+		return &Message{Token: "12345678"}
+	})
+	if announces == 0 || announces > 50 {
+		t.Errorf("%d announcements in ten minutes", announces)
+	}
+}

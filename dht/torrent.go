@@ -173,6 +173,15 @@ func (n *Node) keptAnswered(now time.Time, q *query, m *Message) {
 	}
 }
 
+// hasOldToken reports whether a node that keeps our announcement has sent its last token some time
+// ago. If it refuses a new token, another one is of no use either: it would refuse that, too, and so
+// on without a pause.
+func (t *Torrent) hasOldToken(now time.Time, c Contact) bool {
+	return slices.ContainsFunc(t.keepers, func(k keeper) bool {
+		return k.Contact == c && now.Sub(k.at) >= renewLeast
+	})
+}
+
 // lost notes that a node which kept our announcement does not answer. Once a quarter has gone, a
 // search finds others at once, and renewals follow more often.
 func (t *Torrent) lost(now time.Time, c Contact) {
