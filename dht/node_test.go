@@ -319,3 +319,22 @@ func TestRefusedAnnouncements(t *testing.T) {
 		t.Errorf("%d announcements in ten minutes", announces)
 	}
 }
+
+// Nodes that answer everything except announcements do not cause one search after the other.
+func TestSilentKeepers(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	var all []Contact
+	for i := range 12 {
+		all = append(all, boundContact(2+i, 1, r))
+	}
+	follow(n, all, time.Hour, func(p Packet) *Message {
+		if p.Message.Query == AnnouncePeer && p.To.IA%2 == 0 {
+			return nil
+		}
+		return &Message{Token: "12345678", Nodes: slices.Clone(all)}
+	})
+	if n.stats.Searches > 100 {
+		t.Errorf("%d searches in an hour", n.stats.Searches)
+	}
+}

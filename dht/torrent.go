@@ -183,11 +183,16 @@ func (t *Torrent) hasOldToken(now time.Time, c Contact) bool {
 }
 
 // lost notes that a node which kept our announcement does not answer. Once a quarter has gone, a
-// search finds others at once, and renewals follow more often.
+// search finds others, and renewals follow more often. The search waits for a minute after the last
+// one: it finds the same nodes if they answer everything except announcements.
 func (t *Torrent) lost(now time.Time, c Contact) {
 	t.keepers = slices.DeleteFunc(t.keepers, func(k keeper) bool { return k.Contact == c })
-	if 4*len(t.keepers) < 3*t.wanted && !t.searching && t.nextLookup.After(now) {
+	at := t.lastLookup.Add(renewLeast)
+	if at.Before(now) {
+		at = now
+	}
+	if 4*len(t.keepers) < 3*t.wanted && !t.searching && t.nextLookup.After(at) {
 		t.renewEvery = max(renewLeast, t.renewEvery/4) // half of what it was before this renewal
-		t.nextLookup = now
+		t.nextLookup = at
 	}
 }
