@@ -338,3 +338,35 @@ func TestSilentKeepers(t *testing.T) {
 		t.Errorf("%d searches in an hour", n.stats.Searches)
 	}
 }
+
+// Whoever claims the addresses of others does not push them out of a torrent.
+func TestClaimsPushNobodyOut(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	hash := ID{1}
+	victims := map[Addr]bool{}
+	for i := range 20 {
+		a := boundContact(2+i, 1, r).Addr
+		victims[a] = true
+		n.store.announce(start, hash, storedPeer{addr: a, group: groupOf(a)})
+	}
+	later := start.Add(time.Second)
+	for a := range victims {
+		n.store.announce(later, hash, storedPeer{addr: a, group: unproven})
+		for range 2 * maxPorts {
+			a.Port++
+			n.store.announce(later, hash, storedPeer{addr: a, group: unproven})
+		}
+	}
+	for i := range 2 * maxSwarm {
+		a := boundContact(1000+i, 1, r).Addr
+		n.store.announce(later.Add(time.Second), hash, storedPeer{addr: a, group: unproven})
+	}
+	left := 0
+	for _, p := range n.store.swarms[hash] {
+		left += flag(victims[p.addr])
+	}
+	if left != len(victims) {
+		t.Errorf("%d of %d peers are left", left, len(victims))
+	}
+}

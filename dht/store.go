@@ -64,17 +64,21 @@ type store struct {
 }
 
 // announce keeps a peer. A torrent or network that has its share of everything loses its oldest
-// one.
+// one. A peer whose ISD-AS is unproven takes no place from a proven one at the address that it
+// claims.
 func (s *store) announce(now time.Time, hash ID, p storedPeer) {
 	p.at = now
 	swarm := s.swarms[hash]
 	sameHost, oldestOfHost := 0, -1
 	for i, x := range swarm {
 		if x.addr == p.addr {
+			if p.group == unproven {
+				p.group = x.group
+			}
 			swarm[i] = p
 			return
 		}
-		if x.addr.IA == p.addr.IA && x.addr.Host == p.addr.Host {
+		if x.addr.IA == p.addr.IA && x.addr.Host == p.addr.Host && x.group == p.group {
 			if sameHost++; oldestOfHost < 0 || x.at.Before(swarm[oldestOfHost].at) {
 				oldestOfHost = i
 			}
