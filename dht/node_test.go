@@ -370,3 +370,22 @@ func TestClaimsPushNobodyOut(t *testing.T) {
 		t.Errorf("%d of %d peers are left", left, len(victims))
 	}
 }
+
+// After Unfollow a torrent is not announced any more, even if a token for it arrives.
+func TestUnfollow(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	c := boundContact(2, 1, rand.New(rand.NewPCG(3, 4)))
+	n.table.answered(start, c)
+	x, _ := n.Follow(start, ID{1}, 7)
+	x.keepers = []keeper{{c, "12345678", start.Add(-time.Hour)}}
+	n.renew(start, x)
+	asked := n.pending[len(n.pending)-1]
+	n.take()
+	n.Unfollow(x)
+	out := n.Receive(start, Origin{Addr: c.Addr}, &Message{T: asked.m.T, ID: c.ID, Token: "12345678"})
+	for _, p := range out.Packets {
+		if p.Message.Query == AnnouncePeer {
+			t.Error("it is announced")
+		}
+	}
+}

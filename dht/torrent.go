@@ -52,6 +52,7 @@ func (n *Node) Follow(now time.Time, hash ID, port uint16) (*Torrent, Out) {
 // Unfollow ends the searches for a torrent. Other nodes forget the announcement in time.
 func (n *Node) Unfollow(t *Torrent) {
 	n.torrents = slices.DeleteFunc(n.torrents, func(x *Torrent) bool { return x == t })
+	t.keepers = nil // a token that is on its way is not used
 	for _, s := range n.searches {
 		if s.torrent == t {
 			s.torrent = nil
