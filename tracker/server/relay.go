@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -170,13 +171,15 @@ func (r *relay) count(c *wire.Counts) {
 // offer passes each offer of a peer that has a place to another peer, chosen by chance. Seeds have
 // no use for each other.
 func (r *relay) offer(k *socket, s *wire.Signal) {
+	left := slices.DeleteFunc(slices.Clone(s.Offers), func(o wire.Offer) bool {
+		return isTooLong(&wire.Signal{InfoHash: s.InfoHash, PeerID: s.PeerID, Offer: o})
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sw := r.swarms[s.InfoHash]
 	if sw == nil || sw.seats[s.PeerID] == nil || sw.seats[s.PeerID].socket != k {
 		return
 	}
-	left := s.Offers
 	for id, x := range sw.seats { // in an order that changes each time
 		if len(left) == 0 {
 			return
@@ -192,15 +195,24 @@ func (r *relay) offer(k *socket, s *wire.Signal) {
 
 // answer passes an answer to the peer that it is for, if that is still here.
 func (r *relay) answer(k *socket, s *wire.Signal) error {
+	m := wire.Signal{InfoHash: s.InfoHash, PeerID: s.PeerID, Answer: s.Answer}
+	tooLong := isTooLong(&m)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if id, ok := k.seats[s.InfoHash]; !ok || id != s.PeerID {
 		return errNoSeat
 	}
-	if to := r.swarms[s.InfoHash].seats[s.ToPeer]; to != nil {
-		to.socket.tell(&wire.Signal{InfoHash: s.InfoHash, PeerID: s.PeerID, Answer: s.Answer})
+	if to := r.swarms[s.InfoHash].seats[s.ToPeer]; to != nil && !tooLong {
+		to.socket.tell(&m)
 	}
 	return nil
+}
+
+// isTooLong reports whether a peer would end its connection because of a relayed message. Such a
+// message can be longer than the one in which it came: JSON may write one character as six.
+func isTooLong(s *wire.Signal) bool {
+	const sixfold = wire.MaxSignal / 8 // six times as much fits, with the rest of the message
+	return len(s.Offer.SDP)+len(s.Answer.SDP) > sixfold && len(s.Reply()) > wire.MaxSignal
 }
 
 // socket is a connection. Its fields belong to the relay, except the queue.

@@ -3,6 +3,7 @@ package server
 import (
 	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,4 +96,45 @@ func TestAnswersAreNotLost(t *testing.T) {
 			}
 		}
 	})
+}
+
+// No relayed message is longer than what a peer takes, even if JSON needs more bytes for it than its
+// sender did.
+func TestRelayedMessagesFit(t *testing.T) {
+	cfg := Default()
+	r := newRelay()
+	peer := func(id byte) *socket {
+		k := &socket{seats: map[wire.InfoHash]wire.PeerID{}, out: make(chan []byte, 4)}
+		err := r.enter(k, &wire.Signal{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{id}, Left: 1}, &cfg, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	a, b := peer(1), peer(2)
+	for _, c := range []struct {
+		sdp  string
+		want int // messages
+	}{
+		{strings.Repeat("v", 16<<10), 1},
+		{strings.Repeat("<", 16<<10), 0},
+		{strings.Repeat("<", 8<<10), 1},
+	} {
+		x := wire.Offer{ID: "1", SDP: c.sdp}
+		r.offer(a, &wire.Signal{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{1}, Offers: []wire.Offer{x}})
+		if n := len(b.out); n != c.want {
+			t.Errorf("%d offers of %d bytes %q, want %d", n, len(c.sdp), c.sdp[:1], c.want)
+		}
+		err := r.answer(b, &wire.Signal{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{2}, ToPeer: wire.PeerID{1}, Answer: x})
+		if n := len(a.out); err != nil || n != c.want {
+			t.Errorf("%d answers of %d bytes %q, want %d: %v", n, len(c.sdp), c.sdp[:1], c.want, err)
+		}
+		for _, k := range []*socket{a, b} {
+			for len(k.out) > 0 {
+				if m := <-k.out; len(m) > wire.MaxSignal {
+					t.Errorf("a message of %d bytes", len(m))
+				}
+			}
+		}
+	}
 }
