@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"braid/pathsel"
@@ -220,18 +221,22 @@ type socket struct {
 	origin pathsel.Origin
 	seats  map[wire.InfoHash]wire.PeerID
 	out    chan []byte
+	queued atomic.Int64 // bytes in the queue
 }
 
-// maxQueue is the number of messages that wait for a slow connection. Further messages of peers are
-// lost: offers are made again with the next announce.
-const maxQueue = 32
+// maxQueue is the number of messages that wait for a slow connection, and maxQueued the number of
+// bytes from which on it gets no further messages of peers. Few of the longest and all of the usual
+// ones fit. The others are lost: offers are made again with the next announce.
+const maxQueue, maxQueued = 32, 2 * wire.MaxSignal
 
 // answer queues the answer to a message of the connection itself. It waits for room, since a client
 // may announce many torrents together, and waits for an answer to each. Meanwhile nothing is read
 // from the connection.
 func (k *socket) answer(ctx context.Context, s *wire.Signal) {
+	b := s.Reply()
+	k.queued.Add(int64(len(b)))
 	select {
-	case k.out <- s.Reply():
+	case k.out <- b:
 	case <-ctx.Done():
 	}
 }
@@ -240,13 +245,16 @@ func (k *socket) answer(ctx context.Context, s *wire.Signal) {
 // not encode the message: an offer may meet thousands of full queues, while all other requests wait
 // for the lock of the relay.
 func (k *socket) tell(s *wire.Signal) bool {
-	if len(k.out) == cap(k.out) {
+	if len(k.out) == cap(k.out) || k.queued.Load() >= maxQueued {
 		return false
 	}
+	b := s.Reply()
+	k.queued.Add(int64(len(b)))
 	select {
-	case k.out <- s.Reply():
+	case k.out <- b:
 		return true
 	default:
+		k.queued.Add(-int64(len(b)))
 		return false
 	}
 }

@@ -138,3 +138,26 @@ func TestRelayedMessagesFit(t *testing.T) {
 		}
 	}
 }
+
+// A connection that reads nothing takes little memory, however long the messages of others are.
+func TestQueueIsSmall(t *testing.T) {
+	k := &socket{out: make(chan []byte, maxQueue)}
+	long := &wire.Signal{Offer: wire.Offer{ID: "1", SDP: strings.Repeat("v", 16<<10)}}
+	for range 2 * maxQueue {
+		k.tell(long)
+	}
+	bytes := 0
+	for len(k.out) > 0 {
+		bytes += len(<-k.out)
+	}
+	if bytes < maxQueued || bytes > maxQueued+wire.MaxSignal {
+		t.Errorf("%d bytes wait", bytes)
+	}
+	usual := &wire.Signal{Offer: wire.Offer{ID: "1", SDP: strings.Repeat("v", 2<<10)}}
+	k = &socket{out: make(chan []byte, maxQueue)}
+	for range maxQueue {
+		if !k.tell(usual) {
+			t.Fatal("a usual message is lost")
+		}
+	}
+}

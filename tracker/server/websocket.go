@@ -85,6 +85,7 @@ func (k *socket) write(ctx context.Context, c *websocket.Conn) {
 		case <-ctx.Done():
 			return
 		case b := <-k.out:
+			k.queued.Add(-int64(len(b)))
 			send = func(ctx context.Context) error { return c.Write(ctx, websocket.MessageText, b) }
 		case <-tick.C:
 		}
