@@ -179,8 +179,7 @@ func TestFailedRemove(t *testing.T) {
 	data, state := t.TempDir(), t.TempDir()
 	src := create(t, data, "file", 1<<20)
 	n := openService(t, state, data)
-	x := add(t, n, Options{Source: src})
-	wait(t, "the data", x.Done())
+	x := add(t, n, Options{Source: src, Paused: true}) // so that nothing else writes its state
 	file := n.stateFile(x.InfoHash(), ".json")
 	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
 		t.Fatal(err)
@@ -236,7 +235,7 @@ func TestRemovalAfterCancel(t *testing.T) {
 	wait(t, "the data", x.Done())
 	x.setRemoving(true) // a process that was killed in the middle of Remove
 	err := errors.Join(x.keep(), n.Close())
-	err = errors.Join(err, os.RemoveAll(filepath.Join(data, ".braid"))) // so that the data is hashed first
+	err = errors.Join(err, os.RemoveAll(filepath.Join(data, ".braid"))) // so that data is hashed first
 	if err != nil {
 		t.Fatal(err)
 	}
