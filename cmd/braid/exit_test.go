@@ -204,14 +204,22 @@ func TestSecondInterruptEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := braid(t, dir, "info", "pipe.torrent")
-	cmd.Args = append([]string{"sh", "-c", `trap '' INT TERM; exec "$0" "$@"`}, cmd.Args...)
+	cmd.Args = append([]string{"sh", "-c", `trap '' INT TERM; echo ready; exec "$0" "$@"`}, cmd.Args...)
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd.Path = shell
+	cmd.Stdout = nil
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(said).ReadString('\n'); line != "ready\n" { // an earlier signal would end the shell
+		t.Errorf("the shell says %q, %v", line, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
