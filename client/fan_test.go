@@ -102,7 +102,8 @@ type hinted struct {
 
 func (h hinted) Hint(x pathsel.Hints) { *h.got = x }
 
-// A hint reaches the transports, which pass its rate on, and the selector, which tries its path first.
+// A hint reaches the transports, which pass its rate on, and the selector, which tries its path
+// first.
 func TestHintReachesTransport(t *testing.T) {
 	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", nil, testLog(t))
 	if err != nil {

@@ -363,8 +363,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// Requests for the dictionary are rejected as long as the engine does not have it, also while the
-// store looks at existing files.
+// Peers may ask for the dictionary before the engine has it, for example while the store looks at
+// existing files. braid rejects each of these requests.
 func TestMetadataRequestsWhileClaiming(t *testing.T) {
 	src := smallTorrent(t)
 	f := &fakeTorrent{described: make(chan struct{})}

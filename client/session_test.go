@@ -271,8 +271,8 @@ func TestStoreRefuses(t *testing.T) {
 	}
 }
 
-// A session that closes also waits for a transfer that somebody else is closing, since the store
-// must not be closed below its workers.
+// Session.Close waits for every transfer, also for one that another goroutine is closing. Otherwise
+// the caller could close the store while the transfer's workers still use it.
 func TestCloseWaitsForTransfers(t *testing.T) {
 	s := openSession(t, Config{})
 	x, err := s.Add(smallTorrent(t), openStore(t, t.TempDir()), Options{})

@@ -175,17 +175,18 @@ func (n *Node) keptAnswered(now time.Time, q *query, m *Message) {
 }
 
 // hasOldToken reports whether a node that keeps our announcement has sent its last token some time
-// ago. If it refuses a new token, another one is of no use either: it would refuse that, too, and so
-// on without a pause.
+// ago. If it refuses a new token, another one is of no use either: it would refuse that, too, and
+// so on without a pause.
 func (t *Torrent) hasOldToken(now time.Time, c Contact) bool {
 	return slices.ContainsFunc(t.keepers, func(k keeper) bool {
 		return k.Contact == c && now.Sub(k.at) >= renewLeast
 	})
 }
 
-// lost notes that a node which kept our announcement does not answer. Once a quarter has gone, a
-// search finds others, and renewals follow more often. The search waits for a minute after the last
-// one: it finds the same nodes if they answer everything except announcements.
+// lost notes that a node which kept our announcement does not answer. Once a quarter of these nodes
+// has gone, a search looks for others, and renewals follow more often. The search comes a minute
+// after the last one or later, because it may find the same nodes again: some answer everything
+// except announcements.
 func (t *Torrent) lost(now time.Time, c Contact) {
 	t.keepers = slices.DeleteFunc(t.keepers, func(k keeper) bool { return k.Contact == c })
 	at := t.lastLookup.Add(renewLeast)

@@ -174,8 +174,8 @@ func (t *Torrent) leave(ctx context.Context) error {
 	return nil
 }
 
-// moveComplete moves the data of a download that is complete for the first time to the directory for
-// complete data. Later the user may have moved it elsewhere.
+// moveComplete moves the data of a download that is complete for the first time to the directory
+// for complete data. Later the user may have moved it elsewhere.
 func (t *Torrent) moveComplete() {
 	dir := t.node.Settings().CompleteDir
 	t.mu.Lock()

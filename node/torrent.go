@@ -159,8 +159,8 @@ func newTorrent(n *Node, o Options) *Torrent {
 // InfoHash returns the info hash in hexadecimal digits.
 func (t *Torrent) InfoHash() string { return t.hash.HexString() }
 
-// Number is a short name of the torrent, from 1. No other torrent of the node ever gets it; a restart
-// numbers all torrents anew.
+// Number is a short name of the torrent, from 1. No other torrent of the node ever gets it; a
+// restart numbers all torrents anew.
 func (t *Torrent) Number() int { return t.number }
 
 // Options returns how the torrent was added, with later changes.

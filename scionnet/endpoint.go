@@ -158,8 +158,8 @@ func (h *Host) routeTo(ctx context.Context, local, remote Addr, path pathsel.Pat
 // packets starts beside it. By then quic-go has retransmitted a lost packet twice.
 const smallAfter = time.Second
 
-// fullHolds is how long full packets of a handshake, or of a connection to that host, prove that the
-// path carries them. Without it, a machine that is too busy to answer within smallAfter would
+// fullHolds is how long full packets of a handshake, or of a connection to that host, prove that
+// the path carries them. Without it, a machine that is too busy to answer within smallAfter would
 // consider its paths narrow and end every connection along them.
 const fullHolds = 10 * time.Second
 

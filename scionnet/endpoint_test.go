@@ -481,8 +481,8 @@ func TestCloseWaitsForDelivery(t *testing.T) {
 	}
 }
 
-// TestDeadlineAfterClose closes connections while one goroutine writes to a peer that does not read,
-// and another one removes the deadline. The writer must not wait for the peer.
+// TestDeadlineAfterClose closes connections while one goroutine writes to a peer that does not
+// read, and another one removes the deadline. The writer must not wait for the peer.
 func TestDeadlineAfterClose(t *testing.T) {
 	h := oneAS(t)
 	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})

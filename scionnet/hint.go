@@ -7,11 +7,11 @@ import (
 	"braid/pathsel"
 )
 
-// A tracker tells downloaders what others have received over a path. The sender needs to know it, and
-// usually it has accepted the connection, and does not even know the path yet. So the dialler passes
-// the rate on: in the upper six bits of its feature byte, which arrives before it asks for data. A
-// sender that has filled the path itself lately, or has another connection along it, ignores them.
-// A lie costs the packets of two round trips, at most 256 in each.
+// A tracker tells downloaders what others have received over a path. The sender needs to know it,
+// and usually it has accepted the connection, and does not even know the path yet. So the dialler
+// passes the rate on: in the upper six bits of its feature byte, which arrives before it asks for
+// data. A sender that has filled the path itself lately, or has another connection along it,
+// ignores them. A lie costs the packets of two round trips, at most 256 in each.
 
 const (
 	// The six bits are a number n: 0 for no hint, else the rate is rateUnit * 2^(n/4). So the least
@@ -32,7 +32,8 @@ type hint struct {
 	at   time.Time
 }
 
-// Hint tells the host what others have received over paths. Connections that it dials pass that on.
+// Hint tells the host at what rates others have received data over paths. When the host dials a
+// peer over such a path, it tells the peer the rate.
 func (h *Host) Hint(hints pathsel.Hints) { h.memory.hint(hints, time.Now()) }
 
 func (m *memory) hint(hints pathsel.Hints, now time.Time) {
@@ -67,8 +68,8 @@ func (m *memory) hinted(path pathsel.Fingerprint, now time.Time) float64 {
 	return 0
 }
 
-// expected is what one more connection along the path may receive: an even share of what others
-// have received; 0: not known.
+// expected is the rate that one more connection along the path can hope for, in bytes per second.
+// It is an even share of the rate that others have received; 0: not known.
 func (e *Endpoint) expected(path pathsel.Path) float64 {
 	rate := e.host.memory.hinted(path.Fingerprint, time.Now())
 	if rate == 0 {

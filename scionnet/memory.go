@@ -99,8 +99,8 @@ func (m *memory) note(k hostPath, rate float64, full bool, rtt time.Duration, no
 	}
 }
 
-// heeds tells whether a connection along the path follows a hint: it is the only one, and no earlier
-// one has filled the path lately.
+// heeds tells whether a connection along the path follows a hint: it is the only one, and no
+// earlier one has filled the path lately.
 func (m *memory) heeds(k hostPath, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -138,8 +138,8 @@ func (w cancelWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestOpenCancelled ends the context at the moment of the routers' last answer. Without an error, the
-// port would be open and never receive anything.
+// TestOpenCancelled ends the context at the moment of the routers' last answer. Without an error,
+// the port would be open and never receive anything.
 func TestOpenCancelled(t *testing.T) {
 	router := newSTUNRouter(t)
 	router.set("192.0.2.1:32001", false)

@@ -225,7 +225,8 @@ func (l *lookup) glance(dst pathsel.IA) []found {
 	return unexpired(l.known(dst), time.Now())
 }
 
-// known returns the paths to dst: those that are refreshed, if there are any. The caller holds l.mu.
+// known returns the paths to dst: those that are refreshed, if there are any. The caller holds
+// l.mu.
 func (l *lookup) known(dst pathsel.IA) []found {
 	if d := l.destinations[dst]; d != nil && len(d.paths) > 0 {
 		return d.paths
@@ -347,11 +348,11 @@ func (l *lookup) wakeUp() {
 	}
 }
 
-// merge combines the known paths with an answer. An answer that is empty, for whatever reason, or of
-// which a part is missing, keeps the known paths: an outage in the control plane must not stop the
-// data plane. A whole answer may lack a path, too, when the control service is busy. So a path goes
-// only if two whole answers in a row lack it, or if gone says that one is enough. Of a path that is
-// in both, it keeps the version that expires later.
+// merge combines the known paths with an answer. An answer that is empty, for whatever reason, or
+// of which a part is missing, keeps the known paths: an outage in the control plane must not stop
+// the data plane. A whole answer may lack a path, too, when the control service is busy. So a path
+// goes only if two whole answers in a row lack it, or if gone says that one is enough. Of a path
+// that is in both, it keeps the version that expires later.
 func merge(before, answer []found, whole bool, now time.Time, gone func(found) bool) []found {
 	if len(answer) == 0 {
 		return unexpired(before, now)

@@ -463,8 +463,8 @@ func TestSyncBelowAnotherMount(t *testing.T) {
 	}
 }
 
-// A download that was killed has left a file with .part, and then somebody has put one of the same
-// torrent beside it, which is not whole. The download goes on in the second.
+// A killed download has left a file with .part. Then the user has copied an incomplete file of the
+// same torrent to the final name. The download continues in the copy.
 func TestBothNamesAreOurs(t *testing.T) {
 	info, l, data := claimShape(t)
 	dir := fastDir(t)
@@ -494,8 +494,9 @@ func TestBothNamesAreOurs(t *testing.T) {
 	sameData(t, dir, l, data)
 }
 
-// Somebody makes a file that has the name of ours with .part. It stays when a piece of ours is
-// found wrong, and when that is written again.
+// Another program makes a file whose name is that of a complete file of ours, with .part. braid
+// does not touch it: neither when a piece of our file is found wrong, nor when the piece is written
+// again.
 func TestPartAppears(t *testing.T) {
 	info, l, data := claimShape(t)
 	dir := fastDir(t)

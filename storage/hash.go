@@ -67,7 +67,8 @@ type hashing func(src source, piece int, sum [sha1.Size]byte, err error) error
 // checking is told of a piece, with an error if it is missing or wrong.
 type checking func(src source, piece int, err error) error
 
-// work is what is to be hashed. progress, if not nil, is called with the number of bytes so far.
+// work says which pieces to hash, and how to read them. progress may be nil; it is called with the
+// number of bytes so far.
 type work struct {
 	layout   Layout
 	chosen   []bool // pieces; nil: all

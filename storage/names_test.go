@@ -331,7 +331,7 @@ func (c *counted) syncAll(*os.File) error {
 	return nil
 }
 
-// A sync of many files, whose names change meanwhile, neither fails nor passes without the files.
+// Files get other names while many files are synced. The sync covers them, and does not fail.
 func TestSyncDuringRename(t *testing.T) {
 	info, l, data := shape(t, 16<<10, repeat(16<<10, fewFiles+1)...)
 	sys := &counted{}

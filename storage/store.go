@@ -41,8 +41,8 @@ func ParseKind(s string) (Kind, error) {
 
 // Options say how a store opens torrents. All of them may be zero.
 type Options struct {
-	// Recheck tells of which torrents the record is ignored: all existing data is hashed, and blocks
-	// of unfinished pieces, which cannot be hashed, are forgotten.
+	// Recheck tells of which torrents the record is ignored: all existing data is hashed, and
+	// blocks of unfinished pieces, which cannot be hashed, are forgotten.
 	Recheck func(metainfo.Hash) bool
 	// Wanted tells which files of a torrent the user wants. Others are created only if they share a
 	// piece with a wanted file.
@@ -257,7 +257,8 @@ type system interface {
 	durable.System
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).
 	syncAll(f *os.File) error
-	// folds tells whether names that differ only in case or in Unicode form are one in a directory.
+	// folds tells whether two names that differ only in case or in Unicode form name the same file
+	// in a directory.
 	folds(dir string) (bool, error)
 	// update is a transaction; when it returns, it is on disk.
 	update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error

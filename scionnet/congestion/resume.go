@@ -5,8 +5,8 @@ import "time"
 // A start that remembers (draft-ietf-tsvwg-careful-resume). What a path carried a minute ago, to us
 // or to others, is no promise: others may use it now. So the flow first sees that the round trip is
 // the remembered one. With its first data it jumps to half the rate, paced over a round trip, and
-// goes on from there as fast as what is delivered allows. If the jump loses packets, it continues at
-// the rate that got through.
+// goes on from there as fast as what is delivered allows. If the jump loses packets, it continues
+// at the rate that got through.
 
 const (
 	jumpPart = 0.5 // of the remembered rate: a path that has halved since then takes it
@@ -44,8 +44,8 @@ func (f *Flow) Resume(rate float64, rtt time.Duration, full bool) {
 	}
 }
 
-// Hint tells a new flow what others say that the path carries, in bytes a second. A full path that it
-// remembers itself counts more, and a low figure changes nothing. NewReno ignores it.
+// Hint tells a new flow what others say that the path carries, in bytes a second. A full path that
+// it remembers itself counts more, and a low figure changes nothing. NewReno ignores it.
 func (f *Flow) Hint(rate float64) {
 	b, ok := f.algorithm.(*bbr)
 	if ok && !b.start.filled && !b.start.resume.full && b.start.resume.jump == 0 && rate >= minRate && rate <= maxRate {
@@ -65,8 +65,8 @@ func (r *resume) check(e event) {
 	}
 }
 
-// beginJump begins the jump with the first data, unless the flow starts as fast without it. inflight
-// are the bytes in flight before it.
+// beginJump begins the jump with the first data, unless the flow starts as fast without it.
+// inflight are the bytes in flight before it.
 func (b *bbr) beginJump(now time.Duration, inflight int) {
 	r := &b.start.resume
 	if !r.waits || inflight < dataPackets*b.packetSize {
@@ -90,8 +90,8 @@ func (b *bbr) beginJump(now time.Duration, inflight int) {
 	}
 }
 
-// rivals counts the flows of this host that use what the path carries, or are about to: those on its
-// least shared link. More than mostRivals leave nothing to jump to.
+// rivals counts the flows of this host that use what the path carries, or are about to: those on
+// its least shared link. More than mostRivals leave nothing to jump to.
 func (b *bbr) rivals() (n int) {
 	const mostRivals = 64
 	var least *sharedLink
@@ -121,8 +121,8 @@ func (r *resume) floor(now time.Duration) float64 {
 	return r.jump
 }
 
-// bound keeps startup from shooting beyond what a full path is remembered to carry, while the jump is
-// verified.
+// bound keeps startup from shooting beyond what a full path is remembered to carry, while the jump
+// is verified.
 func (r *resume) bound(now time.Duration, rate float64) float64 {
 	switch {
 	case now >= r.until:

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// transfer is how long 5 MB take that are asked for so long after the handshake, and how many packets
-// are lost.
+// transfer is how long 5 MB take that are asked for so long after the handshake, and how many
+// packets are lost.
 func transfer(seed uint64, w wire, told func(*Flow), after time.Duration) (time.Duration, int) {
 	s := newSim(seed)
 	f := New(Config{Seed: seed})
@@ -74,8 +74,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A flow remembers what it has measured itself, whatever others say, and hears no hints once it knows
-// its path.
+// A flow remembers what it has measured itself, whatever others say, and hears no hints once it
+// knows its path.
 func TestHintCountsLess(t *testing.T) {
 	rate := func(f *Flow) float64 { return f.algorithm.(*bbr).start.resume.rate * 8 / mbit }
 	f := New(Config{})
@@ -92,8 +92,8 @@ func TestHintCountsLess(t *testing.T) {
 	}
 }
 
-// A jump leaves room for the flows of this host on its path, whether they send or wait for their own
-// jump. Those that share only the first link of the path do not count.
+// A jump leaves room for the flows of this host on its path, whether they send or wait for their
+// own jump. Those that share only the first link of the path do not count.
 func TestHintAmongOthers(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -114,9 +114,9 @@ func (w *Writer) Send(fd uintptr) bool {
 		case errno == unix.EAGAIN:
 			return false
 		case w.runs[w.next].packets > 1 && (errno == unix.EIO || errno == unix.EINVAL || errno == unix.EMSGSIZE):
-			// EIO: the device cannot cut at all. EINVAL or, since Linux 6.14, EMSGSIZE: these packets
-			// are too large for the interface. Alone, they may leave in fragments, and the last one
-			// may be small enough.
+			// EIO: the device cannot cut at all. EINVAL or, since Linux 6.14, EMSGSIZE: these
+			// packets are too large for the interface. Alone, they may leave in fragments, and the
+			// last one may be small enough.
 			w.socket.whole.Store(w.socket.whole.Load() || errno == unix.EIO)
 			w.split()
 		case !w.again && isOld(errno):

@@ -15,8 +15,8 @@ import (
 	"braid/testbed"
 )
 
-// Braid is the client that a peer runs unless it says otherwise. Iperf3 is no BitTorrent client: its
-// leecher receives as many bytes as a torrent has over one connection of the kernel's TCP.
+// Braid is the client that a peer runs unless it says otherwise. Iperf3 is no BitTorrent client:
+// its leecher receives as many bytes as a torrent has over one connection of the kernel's TCP.
 const (
 	Braid  = "braid"
 	Iperf3 = "iperf3"

@@ -98,8 +98,8 @@ func TestAnswersAreNotLost(t *testing.T) {
 	})
 }
 
-// No relayed message is longer than what a peer takes, even if JSON needs more bytes for it than its
-// sender did.
+// No relayed message is longer than what a peer takes, even if JSON needs more bytes for it than
+// its sender did.
 func TestRelayedMessagesFit(t *testing.T) {
 	cfg := Default()
 	r := newRelay()
@@ -139,7 +139,8 @@ func TestRelayedMessagesFit(t *testing.T) {
 	}
 }
 
-// A connection that reads nothing takes little memory, however long the messages of others are.
+// If a client reads nothing, its queue takes little memory, even if other peers send it long
+// messages.
 func TestQueueIsSmall(t *testing.T) {
 	k := &socket{out: make(chan []byte, maxQueue)}
 	long := &wire.Signal{Offer: wire.Offer{ID: "1", SDP: strings.Repeat("v", 16<<10)}}

@@ -222,9 +222,9 @@ func ParseOrder(s string) (Order, error) {
 	return Order(i), nil
 }
 
-// appendHints writes two dictionaries. Under each ISD-AS (8 bytes), "path hints" has the fingerprints
-// of paths to it (32 bytes each), best first, and "path rates" the rates of the same paths (8 bytes
-// each).
+// appendHints writes two dictionaries. Under each ISD-AS (8 bytes), "path hints" has the
+// fingerprints of paths to it (32 bytes each), best first, and "path rates" the rates of the same
+// paths (8 bytes each).
 func appendHints(b []byte, h pathsel.Hints) []byte {
 	paths, rates := []byte{'d'}, []byte{'d'}
 	for _, ia := range slices.Sorted(maps.Keys(h)) {
@@ -260,8 +260,8 @@ func (d *decoder) hints() (pathsel.Hints, error) {
 	return out, err
 }
 
-// rates reads "path rates", which follows the hints. It skips those of other paths, and impossible
-// numbers.
+// rates reads "path rates" and adds the rates to the hints, which come before them. It skips rates
+// of unknown paths, and impossible ones.
 func (d *decoder) rates(of pathsel.Hints) error {
 	return d.Dict(func(key []byte) error {
 		v, err := d.Bytes()

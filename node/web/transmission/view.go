@@ -73,7 +73,8 @@ func (v values) text(name string) string    { s, _ := v[name].(string); return s
 // recently is the time for which a torrent counts as recently active, or as recently removed.
 const recently = time.Minute
 
-// look notes which torrents were removed since the last look, and returns the memory of all torrents.
+// look notes which torrents were removed since the last look, and returns the memory of all
+// torrents.
 func (m *memory) look(all []*node.Torrent, now time.Time) map[string]known {
 	m.mu.Lock()
 	defer m.mu.Unlock()
