@@ -55,7 +55,7 @@ type bbr struct {
 
 	start      start
 	probe      probe
-	probeRTTAt time.Duration // when "probe rtt" may end; 0: still draining
+	probeRTTAt time.Duration // when "probe rtt" ends at the latest; 0: still draining
 	yield      yield
 }
 
@@ -238,7 +238,7 @@ func (b *bbr) step(e event, newRound bool) {
 	case up:
 		b.stepUp(e, newRound)
 	case probeRTT:
-		b.stepProbeRTT(e)
+		b.stepProbeRTT(e, newRound)
 	}
 }
 
@@ -253,7 +253,9 @@ func (b *bbr) drainAll() {
 	}
 }
 
-func (b *bbr) stepProbeRTT(e event) {
+// stepProbeRTT waits until little is in flight, and then until the round trips of one round agree:
+// no queue is left. With jitter they may never do, so it ends after probeRTTTime.
+func (b *bbr) stepProbeRTT(e event, newRound bool) {
 	if b.probeRTTAt == 0 {
 		if e.inflight <= b.window() {
 			b.probeRTTAt = e.now + max(probeRTTTime, b.last.minRTT)
@@ -261,7 +263,8 @@ func (b *bbr) stepProbeRTT(e event) {
 		}
 		return
 	}
-	if e.now >= b.probeRTTAt && b.minRTT.rtt > 0 {
+	agree := newRound && b.last.meanRTT() < b.minRTT.rtt+queueMargin(b.minRTT.rtt)/2
+	if (agree || e.now >= b.probeRTTAt) && b.minRTT.rtt > 0 {
 		b.minRTT.at = e.now
 		b.goDown()
 		b.enter(cruise)
