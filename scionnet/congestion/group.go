@@ -130,7 +130,8 @@ func (b *bbr) noticeVacated() {
 	}
 	before := b.company.uses
 	if b.start.filled && sends < b.company.sends && uses > 0 && before > upGain*uses {
-		b.probe.vacated, b.probe.at = b.bandwidth.now()*before/uses, b.now
+		b.probe.vacated = b.bandwidth.now() * before / uses
+		b.probe.noticed, b.probe.at = b.now, b.now
 	}
 	b.company.sends, b.company.uses = sends, uses
 }

@@ -134,7 +134,7 @@ func TestVacated(t *testing.T) {
 		delay time.Duration
 		least float64 // of the link in the second after
 	}{{"10 ms", 10 * ms, 0.85}, {"50 ms", 50 * ms, 0.70}} {
-		for seed := range uint64(seeds(6)) {
+		for seed := range uint64(seeds(40)) {
 			s, g := newSim(seed), NewGroup()
 			w := &wire{rate: 10 * mbit, delay: c.delay, queue: 100 * ms}
 			flow := func() *sender {

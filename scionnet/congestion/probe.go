@@ -39,6 +39,7 @@ type probe struct {
 	failed  bool          // it ended in losses
 	stood   int           // rounds for which a queue has stood by now
 	vacated float64       // bandwidth with the part of a sibling that has gone; 0: none has
+	noticed time.Duration // when that was seen
 
 	// Of its "up": the mean round trip and the bandwidth before it.
 	meanRTT time.Duration
@@ -141,7 +142,11 @@ func (b *bbr) goDown() {
 		wait /= 4 // there is probably more: a newcomer next to a large flow has a long way to go
 	}
 	b.probe.at = b.now + wait
-	b.probe.vacated = 0
+	if b.probe.noticed > b.since { // too late for this probe
+		b.probe.at = b.now
+	} else {
+		b.probe.vacated = 0
+	}
 	b.yield.probed()
 	b.startTrial()
 	b.enter(down)
