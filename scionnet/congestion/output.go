@@ -107,7 +107,9 @@ func (b *bbr) pacingRate() float64 {
 	case down:
 		gain = downGain
 	case cruise:
-		gain = cruiseGain
+		if !b.fills() {
+			gain = cruiseGain
+		}
 	case up:
 		gain = max(1+(upGain-1)*b.company.probe, min(vacatedGain, b.probe.vacated/rate))
 		if b.probe.crowded {

@@ -3,11 +3,11 @@ package congestion
 import "time"
 
 // Room for others. A queue that stands while a flow cruises is made by somebody else too: alone, a
-// flow cruises just below the rate of the path, and its queue drains. If nobody gives way then, the
-// shares stay as they are, a newcomer keeps the little it has, and all lose packets at the full
-// queue. So each flow lowers its rate to what is delivered and its window to what fits on the path
-// without a queue, until the queue is gone. The next probes divide the room, and the smaller flow
-// gains more of it.
+// flow that sees a queue cruises just below the rate of the path, and the queue drains. If nobody
+// gives way then, the shares stay as they are, a newcomer keeps the little it has, and all lose
+// packets at the full queue. So each flow lowers its rate to what is delivered and its window to
+// what fits on the path without a queue, until the queue is gone. The next probes divide the room,
+// and the smaller flow gains more of it.
 //
 // The kernel's BBR version 1 and CUBIC do not give way: they would take it all. If the queue
 // outlives a few rounds, the flow takes its rate back and tries again later, each time after twice
@@ -33,9 +33,12 @@ const (
 	// the queue, and less is delivered meanwhile. A flow that followed this down had half of its
 	// share until the next probe, also where nobody took the rest.
 	kept = 0.85
-	// regained is the part of its share that a flow with siblings takes back when the queue has gone:
-	// they all gave way to it, and it was their own unless others refused to give way lately.
-	regained = 0.98
+	// regrowth is by how much the rate of a flow with siblings grows in each round without a queue,
+	// after they gave way.
+	regrowth = 1.01
+	// aloneAfter is how many probes a flow waits, without a queue after them, until it takes itself
+	// for alone.
+	aloneAfter = 3
 )
 
 // yield is how a flow gives way to others.
@@ -46,12 +49,13 @@ type yield struct {
 	share  float64       // rate at the first of them
 	futile int           // how often it was in vain lately
 	pause  int           // probes until it gives way again
+	rivals int           // probes until the flow takes itself for alone
 }
 
 // probed begins another cycle.
 func (y *yield) probed() {
 	y.active, y.rounds, y.from = false, 0, 0
-	y.pause = max(0, y.pause-1)
+	y.pause, y.rivals = max(0, y.pause-1), max(0, y.rivals-1)
 }
 
 // standing says whether a queue stood for the whole of the last round.
@@ -63,7 +67,13 @@ func (b *bbr) standing() bool {
 // the smaller one, and keeps what it has.
 func (b *bbr) giveWay(limitedNow bool) {
 	y := &b.yield
-	if b.phase != cruise || b.elapsed() < yieldAfter || y.pause > 0 || b.probe.rising || b.short() || limitedNow {
+	if b.phase != cruise || b.elapsed() < yieldAfter {
+		return
+	}
+	if !b.empty() {
+		y.rivals = aloneAfter
+	}
+	if y.pause > 0 || b.probe.rising || b.short() || limitedNow {
 		return
 	}
 	delay := b.last.meanRTT() - b.minRTT.rtt
@@ -72,7 +82,11 @@ func (b *bbr) giveWay(limitedNow bool) {
 	}
 	if y.active = b.standing(); !y.active {
 		if y.rounds > 0 && y.futile == 0 && b.bandwidth.limit > 0 && b.company.part < 1 && !b.queued() {
-			b.bandwidth.limit = max(b.bandwidth.limit, regained*y.share)
+			// They all gave way to a queue that was their own: it goes back to its share, and on.
+			b.bandwidth.limit = max(b.bandwidth.limit, y.share)
+			if b.empty() {
+				b.bandwidth.limit *= regrowth
+			}
 		}
 		return
 	}
@@ -89,6 +103,13 @@ func (b *bbr) giveWay(limitedNow bool) {
 	if b.last.samples > 0 {
 		b.bandwidth.limit = min(now, max(b.last.rate(), kept*y.share))
 	}
+}
+
+// fills says whether a flow cruises at the full rate of the path. A newcomer finds room more easily
+// if it does not, so it must have been alone for a while. In a group, a queue tells nothing of
+// newcomers: siblings make queues for each other.
+func (b *bbr) fills() bool {
+	return b.empty() && (b.yield.rivals == 0 || b.company.part < 1)
 }
 
 // contested says that others keep the queue full and give way neither to it nor to losses, as the
