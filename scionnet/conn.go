@@ -17,7 +17,10 @@ type Conn struct {
 	route    *route
 	place    *inbound                     // nil if dialled
 	path     atomic.Pointer[pathsel.Path] // nil until it is known
-	loss     largeLoss                    // for Endpoint.watch alone
+
+	// For Endpoint.watch alone:
+	loss      largeLoss
+	delivered tally
 }
 
 var _ net.Conn = (*Conn)(nil)

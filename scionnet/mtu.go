@@ -9,6 +9,7 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 
 	"braid/pathsel"
+	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
 )
 
@@ -81,10 +82,6 @@ type largeLoss struct {
 
 	seenAt  time.Time // when the last of them was added
 	bundles bool      // bundles were in use then
-
-	at      time.Time // of the last check
-	acked   uint64    // bytes acknowledged by then
-	packets uint64    // sent and not lost by then
 }
 
 // observe adds the current statistics. It returns true if large packets have vanished throughout
@@ -197,23 +194,50 @@ func (e *Endpoint) watch() {
 // fullPart of a path's bandwidth fills it: a connection that carries less has less to send.
 const fullPart = 0.8
 
+// tally is what a connection had delivered at the last check.
+type tally struct {
+	at      time.Time // 0: there was none
+	acked   uint64    // bytes acknowledged
+	packets uint64    // sent and not lost
+}
+
+// delivery is what has been delivered between two checks.
+type delivery struct {
+	rate  float64 // in bytes a second
+	large bool    // packets above the least size were among it
+}
+
+// add returns what has been delivered since the last check. After a stall, two checks follow at
+// once, and many acknowledgements come between them: they show no rate, and are left to the next
+// check.
+func (t *tally) add(s congestion.Snapshot, now time.Time) (d delivery, ok bool) {
+	since := now.Sub(t.at)
+	if !t.at.IsZero() && since < watchEvery/2 {
+		return delivery{}, false
+	}
+	last := *t
+	*t = tally{at: now, acked: s.BytesAcked, packets: s.PacketsSent - s.PacketsLost}
+	acked := t.acked - last.acked
+	return delivery{
+		rate: float64(acked) / since.Seconds(),
+		// Of so many bytes, those in flight at both ends of the time hardly matter.
+		large: acked > 100*leastPacket && acked > leastPacket*(t.packets-last.packets),
+	}, !last.at.IsZero()
+}
+
 // watch records the delivery rate of the path, tells the congestion controller the links, and
 // checks the packet size.
 func (c *Conn) watch() {
 	e, o := c.endpoint, &c.loss
 	s := c.control.Snapshot()
-	packets := s.PacketsSent - s.PacketsLost
 	now := time.Now()
-	if !o.at.IsZero() {
-		k, acked := c.route.hostPath(), s.BytesAcked-o.acked
-		rate := float64(acked) / now.Sub(o.at).Seconds()
-		e.host.memory.note(k, rate, s.Bandwidth > 0 && rate > fullPart*s.Bandwidth, s.MinRTT, now)
-		// Of so many bytes, those in flight at both ends of the time hardly matter.
-		if acked > 100*leastPacket && acked > leastPacket*(packets-o.packets) {
+	if d, ok := c.delivered.add(s, now); ok {
+		k := c.route.hostPath()
+		e.host.memory.note(k, d.rate, s.Bandwidth > 0 && d.rate > fullPart*s.Bandwidth, s.MinRTT, now)
+		if d.large {
 			e.host.memory.fullPass(k, now)
 		}
 	}
-	o.at, o.acked, o.packets = now, s.BytesAcked, packets
 	e.couple(c.control, c.route)
 	q := statsOf(c.quic, s)
 	roundTrip := q.SmoothedRTT + 4*q.MeanDeviation // the longest, as QUIC sees it (RFC 9002, section 6.2.1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scionproto/scion/pkg/snet"
 
+	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
 )
 
@@ -274,5 +275,29 @@ func TestSlowHandshakes(t *testing.T) {
 				ping(t, d, c)
 			}
 		})
+	}
+}
+
+// A check that comes at once after another one, with the acknowledgements of a stall, shows no rate.
+func TestTally(t *testing.T) {
+	var y tally
+	now := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		after  time.Duration
+		acked  uint64 // in all
+		rate   float64
+		counts bool
+	}{
+		{0, 1000, 0, false},
+		{watchEvery, 2000, 2000, true},
+		{2 * watchEvery, 2000, 0, true},
+		{time.Millisecond, 4000, 0, false},
+		{watchEvery - time.Millisecond, 4000, 4000, true},
+	} {
+		now = now.Add(c.after)
+		d, ok := y.add(congestion.Snapshot{BytesAcked: c.acked}, now)
+		if ok != c.counts || ok && d.rate != c.rate {
+			t.Errorf("%d bytes after %v: %v, %v; want %v, %v", c.acked, c.after, d.rate, ok, c.rate, c.counts)
+		}
 	}
 }
