@@ -129,7 +129,7 @@ func (b *bbr) noticeVacated() {
 		}
 	}
 	before := b.company.uses
-	if b.start.filled && sends < b.company.sends && uses > 0 && before > upGain*uses {
+	if b.start.filled && sends < b.company.sends && uses > 0 && before > (1+upGrowth)*uses {
 		b.probe.vacated = b.bandwidth.now() * before / uses
 		b.probe.noticed, b.probe.at = b.now, b.now
 	}

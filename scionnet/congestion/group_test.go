@@ -160,6 +160,35 @@ func TestVacated(t *testing.T) {
 	}
 }
 
+// Two small members that fall silent one after the other leave as much as one of twice the rate.
+func TestVacatedByTwo(t *testing.T) {
+	least, mean, runs := 1.0, 0.0, seeds(40)
+	for seed := range uint64(runs) {
+		s, g := newSim(seed), NewGroup()
+		w := &wire{rate: 10 * mbit, delay: 5 * ms, queue: 50 * ms, jitter: ms}
+		flow := func(start, far time.Duration) *sender {
+			f := New(Config{Seed: s.random.Uint64()})
+			g.Join(f, []Link{"common"})
+			return s.flow(f, start, w.delay+far, w, &wire{rate: w.rate, delay: far, queue: w.queue})
+		}
+		stays := flow(0, 20*ms)
+		one, two := flow(5500*ms, 15*ms), flow(5500*ms, 10*ms)
+		s.run(10*time.Second + time.Duration(seed)*70*ms)
+		one.left = 0
+		s.run(s.now + 40*ms)
+		two.left = 0
+		s.run(s.now + 100*ms)
+		stays.begin()
+		s.run(s.now + time.Second)
+		got := stays.rate(time.Second) / w.rate
+		least, mean = min(least, got), mean+got/float64(runs)
+	}
+	t.Logf("in the next second: %.3f of the link, at least %.3f", mean, least)
+	if least < 0.88 {
+		t.Error("too little")
+	}
+}
+
 // BenchmarkManySiblings is what acknowledgements of a thousand flows cost that leave the AS by two
 // links.
 func BenchmarkManySiblings(b *testing.B) {
