@@ -257,7 +257,7 @@ func TestRealNetwork(t *testing.T) {
 			t.Cleanup(stop)
 		}},
 		{line: "braid doctor '1-ff00:0:111,[192.0.2.7]:31000'", at: here, says: "target port: "},
-		{line: "braid doctor --listen '1-ff00:0:110,[192.168.1.11]:31000' --tracker scion://1-ff00:0:110,[192.0.2.1]:31080/announce", at: here, says: "(?m)^ok +tracker"},
+		{line: "braid doctor --listen '1-ff00:0:110,[192.168.1.11]:31000' --tracker 'scion://1-ff00:0:110,[192.0.2.1]:31080/announce'", at: here, says: "(?m)^ok +tracker"},
 	}
 	done := map[string]bool{}
 	key := ""
