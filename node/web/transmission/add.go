@@ -93,7 +93,7 @@ func (c *call) source() (client.Source, error) {
 
 // added describes a torrent that was added, or was there already.
 func (c *call) added(how string, t *node.Torrent) any {
-	known := c.server.memory.look(c.server.node.Torrents(), time.Now())
+	_, known := c.server.memory.look(c.server.node.Torrents, time.Now())
 	fields := torrentFields.pick([]string{"id", "name", "hash_string"})
 	return map[string]any{
 		c.dialect.key(how, kebab): fields.object(c.dialect, c.view(selected{t, known[t.InfoHash()]})),

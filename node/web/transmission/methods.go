@@ -91,8 +91,8 @@ func (c *call) torrents() ([]selected, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	now, all := time.Now(), c.server.node.Torrents()
-	known := c.server.memory.look(all, now)
+	now := time.Now()
+	all, known := c.server.memory.look(c.server.node.Torrents, now)
 	var recent map[string]bool
 	if which.recent {
 		recent = c.server.memory.recent(c.server.node.Statuses(), now)

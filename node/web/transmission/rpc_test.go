@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/node"
 	"braid/node/web/webtest"
 )
 
@@ -218,7 +219,7 @@ func TestRecent(t *testing.T) {
 	is := func(after time.Duration, want bool) {
 		t.Helper()
 		now = now.Add(after)
-		m.look(n.Torrents(), now)
+		m.look(n.Torrents, now)
 		if got := m.recent(n.Statuses(), now)[hash]; got != want {
 			t.Errorf("recent: %t, want %t", got, want)
 		}
@@ -229,6 +230,29 @@ func TestRecent(t *testing.T) {
 	s.label(x, "new")
 	is(time.Second, true)
 	is(61*time.Second, false)
+}
+
+// A torrent that another request sees while this one lists the torrents does not count as removed.
+func TestLooksTogether(t *testing.T) {
+	var m memory
+	now := time.Unix(1e9, 0)
+	n, _ := webtest.Service(t)
+	s, c := &service{T: t, node: n}, webtest.Torrent(t, t.TempDir(), "one", webtest.File{Size: 1000})
+	other := make(chan struct{})
+	m.look(func() []*node.Torrent {
+		all := n.Torrents()
+		s.addPaused(c)
+		go func() { defer close(other); m.look(n.Torrents, now) }()
+		select {
+		case <-other:
+		case <-time.After(100 * time.Millisecond): // it waits for this look
+		}
+		return all
+	}, now)
+	<-other
+	if m.look(n.Torrents, now); len(m.gone()) > 0 {
+		t.Errorf("torrents %v are removed, but none was", m.gone())
+	}
 }
 
 func TestAdd(t *testing.T) {

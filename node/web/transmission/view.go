@@ -73,11 +73,15 @@ func (v values) text(name string) string    { s, _ := v[name].(string); return s
 // recently is the time for which a torrent counts as recently active, or as recently removed.
 const recently = time.Minute
 
-// look notes which torrents were removed since the last look, and returns the memory of all
-// torrents.
-func (m *memory) look(all []*node.Torrent, now time.Time) map[string]known {
+// look notes which torrents were removed since the last look, and returns all torrents with the
+// memory of them. It lists them under the lock: an older list would lack torrents that another
+// request has just seen, and they would count as removed.
+func (m *memory) look(
+	list func() []*node.Torrent, now time.Time,
+) (all []*node.Torrent, memory map[string]known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	all = list()
 	next := make(map[string]known, len(all))
 	for _, t := range all {
 		k := m.torrents[t.InfoHash()]
@@ -95,7 +99,7 @@ func (m *memory) look(all []*node.Torrent, now time.Time) map[string]known {
 		m.removed = m.removed[1:]
 	}
 	m.torrents = next
-	return maps.Clone(next)
+	return all, maps.Clone(next)
 }
 
 // gone returns the numbers of torrents that were removed recently.
