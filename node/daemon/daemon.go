@@ -48,19 +48,12 @@ func (d *Daemon) Run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		switch e := e.(type) {
-		case event.Changed:
-			switch e.Event {
-			case "settings":
-				select {
-				case settings <- struct{}{}:
-				default:
-				}
-			case "moved", "changed":
-				s.arrived(n, e.InfoHash)
+		if c, ok := e.(event.Changed); ok && c.Event == "settings" {
+			select {
+			case settings <- struct{}{}:
+			default:
 			}
-		case event.Done:
-			s.completed(n, e.InfoHash, d.began)
 		}
+		s.hear(n, e, d.began)
 	}
 }

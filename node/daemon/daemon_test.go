@@ -170,6 +170,31 @@ func TestScriptAfterMove(t *testing.T) {
 	}
 }
 
+// A complete torrent that is removed while its data moves is forgotten. If it is added again, its
+// program waits until it is complete once more.
+func TestScriptAfterRemoval(t *testing.T) {
+	n := open(t)
+	s := newScripts(t.Context(), slog.New(slog.DiscardHandler))
+	defer s.wait()
+	src := create(t, t.TempDir(), "file")
+	hash := src.InfoHash.HexString()
+	heard := n.Subscribe(100)
+	defer heard.Close()
+	if _, err := n.Add(t.Context(), node.Options{Source: src, Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	added, _ := heard.Next(t.Context())
+	s.hear(n, added, time.Now())
+	s.due[hash] = true // it is complete, and moves
+	if err := n.Remove(hash, false); err != nil {
+		t.Fatal(err)
+	}
+	removed, _ := heard.Next(t.Context())
+	if s.hear(n, removed, time.Now()); s.due[hash] {
+		t.Errorf("%+v, but the program is still due", removed)
+	}
+}
+
 // A program that fails is reported with the end of its output.
 func TestScriptFails(t *testing.T) {
 	var log bytes.Buffer

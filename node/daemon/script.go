@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"braid/node"
+	"braid/node/event"
 )
 
 const (
@@ -68,6 +69,17 @@ func (s *scripts) wait() {
 	s.running.Wait()
 }
 
+// hear takes the node's events. Every change of a torrent counts, its removal too: a torrent that is
+// added again is not complete yet.
+func (s *scripts) hear(n *node.Node, e any, began time.Time) {
+	switch e := e.(type) {
+	case event.Changed:
+		s.arrived(n, e.InfoHash)
+	case event.Done:
+		s.completed(n, e.InfoHash, began)
+	}
+}
+
 // completed hears of a complete torrent. Its start also says so, even if it was complete long
 // before.
 func (s *scripts) completed(n *node.Node, infoHash string, began time.Time) {
@@ -78,7 +90,7 @@ func (s *scripts) completed(n *node.Node, infoHash string, began time.Time) {
 	}
 }
 
-// arrived hears of the end of a move of a torrent's data, or of its failure.
+// arrived starts the program of a complete torrent whose data does not move, or no longer.
 func (s *scripts) arrived(n *node.Node, infoHash string) {
 	if !s.due[infoHash] {
 		return
