@@ -16,14 +16,17 @@ import (
 	"braid/node"
 )
 
-func open(t *testing.T) *node.Node {
+func open(t *testing.T) *node.Node { return openIn(t, t.TempDir()) }
+
+// openIn opens a node that keeps its state in a directory.
+func openIn(t *testing.T, state string) *node.Node {
 	t.Helper()
 	at, err := client.ParseListen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n, err := node.Open(t.Context(), node.Config{
-		Client: client.Config{Listen: []client.Peer{at}}, Service: true, State: t.TempDir(), Settings: node.Settings{Dir: t.TempDir()},
+		Client: client.Config{Listen: []client.Peer{at}}, Service: true, State: state, Settings: node.Settings{Dir: t.TempDir()},
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
@@ -94,6 +97,33 @@ func TestWatch(t *testing.T) {
 		if got := len(n.Torrents()); got != i+1 {
 			t.Errorf("%d torrents", got)
 		}
+	}
+}
+
+// A file that cannot be added because the system refuses something is added once it does not. The
+// log has one entry until then.
+func TestWatchAgain(t *testing.T) {
+	state := t.TempDir()
+	n, dir, away := openIn(t, state), t.TempDir(), state+".away"
+	var log bytes.Buffer
+	w := &watcher{node: n, log: slog.New(slog.NewTextHandler(&log, nil)), seen: map[string]stamp{}}
+	src := create(t, t.TempDir(), "file")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "x.torrent"), src.Torrent(), 0o644), os.Rename(state, away),
+	); err != nil {
+		t.Fatal(err)
+	}
+	look := func() { w.look(t.Context(), node.Watch{Dir: dir}) }
+	look()
+	look()
+	if got := strings.Count(log.String(), "not added"); got != 1 || len(n.Torrents()) > 0 {
+		t.Errorf("without a directory for the state: %d torrents, and the log says %s", len(n.Torrents()), &log)
+	}
+	if err := os.Rename(away, state); err != nil {
+		t.Fatal(err)
+	}
+	if look(); len(n.Torrents()) != 1 {
+		t.Errorf("%d torrents, and the log says %s", len(n.Torrents()), &log)
 	}
 }
 

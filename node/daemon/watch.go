@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -37,6 +37,9 @@ type watcher struct {
 type stamp struct {
 	size    int64
 	changed time.Time
+	// again says that the system has refused something: rights or space are missing, for example.
+	// If that ends, the file itself does not change.
+	again bool
 }
 
 // run looks at the directory of the settings when it changes, when the settings do, and at times.
@@ -99,11 +102,12 @@ func (w *watcher) look(ctx context.Context, s node.Watch) {
 	}
 	delete(w.seen, s.Dir)
 	for _, f := range all {
-		name, now := f.Path, stamp{f.Size(), f.ModTime()}
+		name, now := f.Path, stamp{size: f.Size(), changed: f.ModTime()}
 		if w.seen[name] == now || ctx.Err() != nil {
 			continue
 		}
 		if err := w.add(ctx, name, s.Then); err != nil {
+			now.again = errors.As(err, new(*fs.PathError))
 			w.complain(name, now, err)
 			continue
 		}
@@ -142,8 +146,8 @@ func (w *watcher) add(ctx context.Context, name, then string) error {
 	case "rename":
 		err = os.Rename(name, name+".added")
 	}
-	if err != nil {
-		return fmt.Errorf("the torrent is added, but its file stays: %w", err)
+	if err != nil { // not wrapped: the torrent must not be added again if the user removes it
+		return errors.New("the torrent is added, but its file stays: " + err.Error())
 	}
 	return nil
 }
