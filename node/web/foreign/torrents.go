@@ -18,14 +18,21 @@ import (
 // atOnce bounds the torrents that Each changes at the same time. A change may wait for the disk.
 const atOnce = 16
 
-// Each calls do for all torrents, some of them at the same time, and joins the errors.
-func Each[T any](all []T, do func(T) error) error {
+// Each calls do for all torrents, some of them at the same time, and joins the errors. It ignores
+// torrents that another request is removing, as clients expect of unknown ones: they are listed
+// until their data is deleted.
+func Each[T interface{ State() node.State }](all []T, do func(T) error) error {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	errs := make([]error, len(all))
 	for i, t := range all {
 		g.Go(func() error {
-			errs[i] = do(t)
+			if t.State() == node.Removed {
+				return nil
+			}
+			if err := do(t); !errors.Is(err, node.ErrUnknown) {
+				errs[i] = err
+			}
 			return nil
 		})
 	}

@@ -1,0 +1,34 @@
+package foreign
+
+import (
+	"errors"
+	"testing"
+
+	"braid/node"
+	"braid/node/web/webtest"
+)
+
+// A torrent that another request has removed is no error. All other errors are.
+func TestEach(t *testing.T) {
+	n, _ := webtest.Service(t)
+	c := webtest.Torrent(t, t.TempDir(), "one", webtest.File{Size: 1000})
+	x, err := n.Add(t.Context(), node.Options{Source: c.Source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, wrong := []*node.Torrent{x}, errors.New("wrong")
+	if err := Each(all, func(*node.Torrent) error { return wrong }); !errors.Is(err, wrong) {
+		t.Error(err)
+	}
+	remove := func(x *node.Torrent) error { return n.Remove(x.InfoHash(), false) }
+	if err := Each(all, func(x *node.Torrent) error { return errors.Join(remove(x), remove(x)) }); err != nil {
+		t.Errorf("removed twice at the same time: %v", err)
+	}
+	for name, do := range map[string]func(*node.Torrent) error{
+		"remove": remove, "stop": Stop, "verify": (*node.Torrent).Verify,
+	} {
+		if err := Each(all, do); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
