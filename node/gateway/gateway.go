@@ -338,14 +338,17 @@ func (g *Gateway) leave(n *node.Node, t *torrent, drop bool) {
 	t.complete = t.complete && t.kept
 }
 
-// sweep leaves the torrents that nobody has used for a while, and those that are no longer allowed.
+// sweep leaves the torrents that nobody has used for a while, those that have failed, for example
+// because the disk was full, and those that are no longer allowed.
 func (g *Gateway) sweep(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for hash, t := range g.torrents {
+		failed := false
 		if t.state == here {
 			if x, err := g.node.Torrent(t.Source.InfoHash.HexString()); err == nil {
 				p := x.Progress()
+				failed = p.Err != nil // the next client makes the gateway join again
 				if g.count(t, p); p.Sent > t.sent {
 					t.sent, t.used = p.Sent, now
 				}
@@ -355,7 +358,7 @@ func (g *Gateway) sweep(now time.Time) {
 		case t.removed && t.state == away && !t.kept:
 			delete(g.torrents, hash)
 		case t.removed && (t.state == here || t.state == away),
-			t.state == here && now.Sub(t.used) > g.cfg.Idle:
+			t.state == here && (failed || now.Sub(t.used) > g.cfg.Idle):
 			t.state = leaving
 			n := g.node
 			g.workers.Go(func() { g.leave(n, t, t.removed) })

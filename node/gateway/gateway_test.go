@@ -247,6 +247,35 @@ func TestCacheStaysBounded(t *testing.T) {
 	}
 }
 
+// If a torrent fails, the gateway leaves it, and the next client makes it join again.
+func TestJoinsAfterFailure(t *testing.T) {
+	t.Parallel()
+	src, seed := seeded(t, t.TempDir(), "file", 100_000)
+	g, s, n := opened(t, Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour}, src)
+	running(t, g)
+	if _, err := asks(t, s, src, clientAt(1), false); err != nil {
+		t.Fatal(err)
+	}
+	dir := g.dirOf(wire.InfoHash(src.InfoHash))
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil { // the disk fails
+		t.Fatal(err)
+	}
+	if _, err := asks(t, s, src, seed, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the gateway leaves", func() bool { return isAway(g, src) })
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asks(t, s, src, seed, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the data is complete", func() bool {
+		x, err := n.Torrent(src.InfoHash.HexString())
+		return err == nil && x.Progress().Phase == client.Complete
+	})
+}
+
 // Private torrents and magnet links are refused.
 func TestNeverPrivate(t *testing.T) {
 	t.Parallel()
