@@ -117,10 +117,14 @@ func limited(
 	}
 }
 
-// limitedTime is limited for a time in minutes.
+// limitedTime is limited for a time in whole minutes, since clients cannot read a part of one.
 func limitedTime(value string, of func(*node.Settings) *time.Duration) []preference {
-	return limited(value, func(s *node.Settings) float64 { return of(s).Minutes() },
-		func(s *node.Settings, v float64) { *of(s) = foreign.Minutes(v) })
+	minutes := func(s *node.Settings) float64 { return math.Ceil(of(s).Minutes()) }
+	return limited(value, minutes, func(s *node.Settings, v float64) {
+		if v != minutes(s) { // keep the seconds
+			*of(s) = foreign.Minutes(v)
+		}
+	})
 }
 
 // preferences has the settings that can be changed, in the order in which changes are applied.

@@ -435,6 +435,19 @@ func TestPreferences(t *testing.T) {
 	if got["temp_path"] != "/incomplete" || got["save_path"] != "/data" || got["max_ratio"] != -1.0 || got["max_ratio_enabled"] != false {
 		t.Errorf("%v, %v, %v, %v", got["temp_path"], got["save_path"], got["max_ratio"], got["max_ratio_enabled"])
 	}
+	// Times are whole minutes, and are not changed by a client that sends back what it has read.
+	seconds := node.Goal{Time: 90 * time.Second, Idle: time.Second}
+	if err := s.node.Change(func(s *node.Settings) error { s.Goal = seconds; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	got = get[map[string]any](s, "app/preferences")
+	if got["max_seeding_time"] != 2.0 || got["max_inactive_seeding_time"] != 1.0 {
+		t.Errorf("times: %v and %v minutes", got["max_seeding_time"], got["max_inactive_seeding_time"])
+	}
+	b, _ = json.Marshal(got)
+	if code, said := set(string(b)); code != http.StatusOK || s.node.Settings().Goal != seconds {
+		t.Errorf("%s: the goal is now %+v", said, s.node.Settings().Goal)
+	}
 	s.must("transfer/setDownloadLimit", "limit", "200000")
 	if got := s.must("transfer/downloadLimit"); got != "200000" {
 		t.Error(got)
