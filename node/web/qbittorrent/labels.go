@@ -174,7 +174,7 @@ func (c *call) editCategory() error {
 }
 
 func (c *call) removeCategories() error {
-	names := split(c.needed("categories"), "\n")
+	names := strings.Split(c.needed("categories"), "\n")
 	err := c.labels.change(func(k *keptLabels) error {
 		for _, n := range names {
 			delete(k.Categories, n)

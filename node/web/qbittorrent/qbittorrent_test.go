@@ -336,6 +336,11 @@ func TestCategoriesAndTags(t *testing.T) {
 	is("category:tv")
 	s.must("torrents/removeCategories", "categories", "tv")
 	is()
+	s.must("torrents/createCategory", "category", "tv ")
+	s.must("torrents/removeCategories", "categories", "tv \nunknown")
+	if got := get[map[string]any](s, "torrents/categories"); len(got) > 0 {
+		t.Errorf("categories after their removal: %v", got)
+	}
 	s.must("torrents/createTags", "tags", "z")
 	s.must("torrents/deleteTags", "tags", "x,y")
 	if got := get[[]string](s, "torrents/tags"); fmt.Sprint(got) != "[z]" {
