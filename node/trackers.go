@@ -126,8 +126,10 @@ func announceProgress(p client.Progress) announce.Progress {
 	return out
 }
 
-// ParseTrackers returns the tiers of trackers that a torrent names. It ignores invalid URLs.
+// ParseTrackers returns the tiers of trackers that a torrent names. It ignores invalid URLs. A
+// tracker that is named several times is in its first tier only.
 func ParseTrackers(s client.Source, log *slog.Logger) (tiers [][]tracker.URL) {
+	seen := map[tracker.URL]bool{}
 	for _, urls := range s.Trackers {
 		var tier []tracker.URL
 		for _, text := range urls {
@@ -136,7 +138,10 @@ func ParseTrackers(s client.Source, log *slog.Logger) (tiers [][]tracker.URL) {
 				log.Info("tracker passed over", "torrent", s.Name, "error", err)
 				continue
 			}
-			tier = append(tier, u)
+			if !seen[u] {
+				seen[u] = true
+				tier = append(tier, u)
+			}
 		}
 		if len(tier) > 0 {
 			tiers = append(tiers, tier)

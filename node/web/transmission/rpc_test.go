@@ -385,6 +385,20 @@ func TestDHT(t *testing.T) {
 
 func without(m map[string]any, name string) map[string]any { delete(m, name); return m }
 
+// The trackers of a torrent that names one of them twice can be changed.
+func TestRepeatedTracker(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c, _, _ := s.torrent("album")
+	magnet := "magnet:?xt=urn:btih:" + c2hash(c) + strings.Repeat("&tr=udp://127.0.0.1:1", 2) + "&tr=udp://127.0.0.1:2"
+	s.must("torrent-add", map[string]any{"filename": magnet, "paused": true})
+	s.must("torrent-set", map[string]any{"ids": 1, "trackerAdd": []string{"udp://127.0.0.1:3"}})
+	want := "udp://127.0.0.1:1\n\nudp://127.0.0.1:2\n\nudp://127.0.0.1:3\n"
+	if got := s.field(1, "trackerList"); got != want {
+		t.Errorf("the trackers are %q", got)
+	}
+}
+
 func TestTorrentSet(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
