@@ -360,8 +360,8 @@ func (g *Gateway) sweep(now time.Time) {
 		case t.removed && (t.state == here || t.state == away),
 			t.state == here && (failed || now.Sub(t.used) > g.cfg.Idle):
 			t.state = leaving
-			n := g.node
-			g.workers.Go(func() { g.leave(n, t, t.removed) })
+			n, drop := g.node, t.removed
+			g.workers.Go(func() { g.leave(n, t, drop) })
 		}
 	}
 }
