@@ -147,8 +147,8 @@ func TestLargeLoss(t *testing.T) {
 	}
 }
 
-// TestBundlesGoFirst loses full packets for as long as they travel in bundles, which a probe ends or
-// the losses themselves, and in the second case also afterwards.
+// TestBundlesGoFirst loses full packets for as long as they travel in bundles, which a probe ends
+// or the losses themselves, and in the second case also afterwards.
 func TestBundlesGoFirst(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -278,7 +278,8 @@ func TestSlowHandshakes(t *testing.T) {
 	}
 }
 
-// A check that comes at once after another one, with the acknowledgements of a stall, shows no rate.
+// A check that comes at once after another one, with the acknowledgements of a stall, shows no
+// rate.
 func TestTally(t *testing.T) {
 	var y tally
 	now := time.Unix(1e9, 0)

@@ -69,8 +69,8 @@ func (s *scripts) wait() {
 	s.running.Wait()
 }
 
-// hear takes the node's events. Every change of a torrent counts, its removal too: a torrent that is
-// added again is not complete yet.
+// hear takes the node's events. Every change of a torrent counts, its removal too: a torrent that
+// is added again is not complete yet.
 func (s *scripts) hear(n *node.Node, e any, began time.Time) {
 	switch e := e.(type) {
 	case event.Changed:

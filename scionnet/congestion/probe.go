@@ -10,8 +10,8 @@ const (
 	upRounds = 2   // complete rounds show the effect of a probe: the first acknowledges what was sent before it
 
 	// pressed is the part of its packets that a flow may lose beside one that presses into a full
-	// queue whatever is lost, as the kernel's BBR does. If it took less for that, it would be pushed
-	// out.
+	// queue whatever is lost, as the kernel's BBR does. If it took less for that, it would be
+	// pushed out.
 	pressed = 0.05
 	// roomRounds is how long a queue has to stand before its end means that somebody has left. The
 	// queue of CUBIC comes and goes.
