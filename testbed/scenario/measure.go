@@ -229,7 +229,7 @@ func (m Measure) between(r *Record, from, to float64) float64 {
 // ratio returns the rate in the window divided by the rate in the base window.
 func ratio(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
-	base := m.between(r, m.Base.From.D().Seconds(), m.Base.To.D().Seconds())
+	base := m.between(r, m.Base.From.D().Seconds(), min(m.Base.To.D().Seconds(), r.End))
 	return m.between(r, from, to) / base, ok && base > 0, nil
 }
 

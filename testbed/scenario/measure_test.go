@@ -67,6 +67,8 @@ func TestFigures(t *testing.T) {
 		{Measure{What: "rate", From: 6 * s, To: 9 * s, Over: at(1)}, 0},
 		{Measure{What: "rate", From: 6 * s, To: 9 * s, Over: at(2)}, 8},
 		{Measure{What: "ratio", From: 6 * s, To: 9 * s, Base: &Window{s, 5 * s}}, .5},
+		// The base window goes on after the end of the run.
+		{Measure{What: "ratio", From: 6 * s, To: 9 * s, Base: &Window{11 * s, 29 * s}}, .5},
 		{Measure{What: "gap"}, .1},
 		{Measure{What: "first"}, 1.1},
 		{Measure{What: "out", From: 5 * s, Over: at(1)}, .5},
