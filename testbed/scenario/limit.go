@@ -100,7 +100,7 @@ func (r route) load(on func(l pathsel.Interface, bits float64)) {
 // leechers and competing flows that were there. Datagrams at a constant rate have their rate
 // reserved.
 func (r *Record) allowed(from, to float64) (float64, error) {
-	return r.integrate(from, to, func(t float64) (float64, error) { return r.carries(t, r.present(t)) })
+	return r.integrate(from, to, r.carriesAll)
 }
 
 // present returns the leechers that are there at a time.
@@ -113,24 +113,28 @@ func (r *Record) present(t float64) (there []*Leecher) {
 	return there
 }
 
+// carriesAll returns how much payload, in bits per second, the links could carry at a time to the
+// leechers and bulk flows that are there.
+func (r *Record) carriesAll(t float64) (float64, error) {
+	var bulk []route
+	for _, f := range r.Flows {
+		if f.Kind == Bulk && f.Start <= t && t < f.End {
+			bulk = append(bulk, f.route)
+		}
+	}
+	return r.carries(t, r.present(t), bulk...)
+}
+
 // carries returns how much payload, in bits per second, the links could carry at a time to some
-// leechers and to the competing flows.
-func (r *Record) carries(t float64, leechers []*Leecher) (float64, error) {
-	var routes []route
+// leechers, and over more routes.
+func (r *Record) carries(t float64, leechers []*Leecher, more ...route) (float64, error) {
+	routes := more
 	for _, l := range leechers {
 		routes = append(routes, l.routes...)
 	}
-	capacity := r.capacityAt(t)
-	reserved := false
+	capacity := maps.Clone(r.capacityAt(t))
 	for _, f := range r.Flows {
-		switch {
-		case t < f.Start || t >= f.End:
-		case f.Kind == Bulk:
-			routes = append(routes, f.route)
-		default:
-			if !reserved {
-				capacity, reserved = maps.Clone(capacity), true
-			}
+		if f.Kind == Datagrams && f.Start <= t && t < f.End {
 			for _, l := range f.route.links {
 				capacity[l] = max(0, capacity[l]-float64(f.Rate))
 			}
@@ -158,7 +162,7 @@ func (r *Record) limit() ([]LimitStep, error) {
 		first = 0 // traffic only
 	}
 	for _, t := range r.moments(first, r.End) {
-		v, err := r.carries(t, r.present(t))
+		v, err := r.carriesAll(t)
 		if err != nil {
 			return nil, err
 		}

@@ -136,6 +136,16 @@ func TestShare(t *testing.T) {
 	if v, _, err := efficiency(r, Measure{From: Duration(time.Second), To: Duration(3 * time.Second)}); err != nil || math.Abs(v-(2+1./3)/2) > 1e-3 {
 		t.Errorf("efficiency %v, %v", v, err)
 	}
+	// A leecher is compared with the links that it has to itself, whatever the flow could use beside.
+	f.route = way(1, 3)
+	for i := range r.states {
+		r.states[i].capacity[link(3)] = 8e6
+	}
+	alone := Measure{Of: "leecher", From: Duration(time.Second), To: Duration(3 * time.Second)}
+	if v, _, err := efficiency(r, alone); err != nil || math.Abs(v-1) > 1e-3 {
+		t.Errorf("efficiency of one leecher %v, %v", v, err)
+	}
+	f.route = way(1, 2)
 	// Datagrams have their rate in advance.
 	f.Kind, f.Rate = Datagrams, 4e6
 	if v, err := r.allowed(1, 3); err != nil || !near(v, 2*12e6) {
