@@ -2,11 +2,14 @@ package scenario
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"braid/testbed"
 )
 
 // A run directory is read as far as it goes, and one that no runner has written is refused.
@@ -89,5 +92,32 @@ func TestOpenRunDir(t *testing.T) {
 	}
 	if _, err := OpenRunDir(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no run directory") {
 		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// The table of a run directory keeps the runs that a later command does not ask for.
+func TestSummaryKeepsEarlierRuns(t *testing.T) {
+	s, err := parseText(foldText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for run, e := range []float64{.8, .9} {
+		at := filepath.Join(dir, "test", "default", fmt.Sprint(run+1))
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		r := Result{Scenario: "test", Variant: "default", Run: run + 1, Figures: map[string]float64{"e": e}}
+		if err := testbed.WriteJSON(filepath.Join(at, resultFile), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	results, err := Run(t.Context(), []Scenario{s}, Options{Dir: dir, Runs: 1, Say: func(string) {}})
+	if err != nil || len(results) != 1 {
+		t.Fatalf("%v, %v", results, err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, csvFile))
+	if err != nil || !strings.Contains(string(b), "test,default,2,false,e,0.9") {
+		t.Errorf("%s, %v", b, err)
 	}
 }

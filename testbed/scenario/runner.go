@@ -86,8 +86,13 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 			break
 		}
 	}
+	// Runs that this command did not ask for, or did not reach, stay in the table.
+	written := all
+	if there, err := OpenRunDir(o.Dir); err == nil {
+		written = there.Results
+	}
 	// Return what there is, even if the rest failed.
-	return all, errors.Join(append(errs, writeCSV(filepath.Join(o.Dir, csvFile), all))...)
+	return all, errors.Join(append(errs, writeCSV(filepath.Join(o.Dir, csvFile), written))...)
 }
 
 // mostInRow is how many runs of a scenario may fail one after another before the rest is left out.
