@@ -63,7 +63,7 @@ func (s *Scenario) check() error {
 		return err
 	}
 	for i, t := range s.Traffic {
-		if err := s.checkTraffic(t); err != nil {
+		if err := s.checkTraffic(t, s.Traffic[:i]); err != nil {
 			return onLine(s.lines.item("traffic", i), "traffic %q: %w", t.Name, err)
 		}
 	}
@@ -326,13 +326,15 @@ func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
 	return nil
 }
 
-func (s *Scenario) checkTraffic(t Traffic) error {
+func (s *Scenario) checkTraffic(t Traffic, earlier []Traffic) error {
 	if err := plainName(t.Name); err != nil {
 		return err
 	}
 	switch {
 	case slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Name == t.Name }):
 		return errors.New("a peer has that name")
+	case slices.ContainsFunc(earlier, func(x Traffic) bool { return x.Name == t.Name }):
+		return errors.New("there are two flows of this name")
 	case t.Kind != Bulk && t.Kind != Datagrams:
 		return fmt.Errorf("kind %q: want bulk or datagrams", t.Kind)
 	case (t.Kind == Datagrams) != (t.Rate > 0):

@@ -128,6 +128,7 @@ func TestMistakes(t *testing.T) {
 		{"name: one-path", "name: adaptive", "there are two"},
 		{"kind: bulk", "kind: bulk, rate: 1mbit", "rate"},
 		{"kind: datagrams", "kind: pigeons", "pigeons"},
+		{"name: burst, kind", "name: rival, kind", "there are two flows"},
 		{"role: leech, selector: all", "role: leech, selector: luck", `test.yaml, line 16: peer leecher: selector: path selection "luck": want one of`},
 		{"{selector: adaptive}", "{selector: luck}", `test.yaml, line 19: variant luck: selector: path selection "luck": want one of`},
 		{"- {at: 5s, link", "- {link", "test.yaml, line 25: event at 1-ff00:0:110#1: want a time"},
