@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,15 @@ func TestSummary(t *testing.T) {
 	// What was not measured in every run is not as expected.
 	if e := got[0].Expected; len(e) != 2 || e[0] != (Expected{"back", "<= 1", false}) || e[1] != (Expected{"e", ">= 0.9", true}) {
 		t.Errorf("%+v", e)
+	}
+	// The table says so, too, even if no run has the figure.
+	delete(results[2].Figures, "back")
+	var b strings.Builder
+	if err := Table(&b, Summarise([]Scenario{s}, results)); err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`back <= 1 +- missed`).MatchString(b.String()) {
+		t.Errorf("an expectation without a figure does not show:\n%s", b.String())
 	}
 	if r := RangeOf([]float64{4, 1, 3, 2}); r.Median != 2.5 || r.Min != 1 || r.Max != 4 || r.Mean != 2.5 || !near(r.SD, math.Sqrt(5./3)) || r.Runs != 4 {
 		t.Errorf("%+v", r)

@@ -199,16 +199,15 @@ func table(w io.Writer, variants []Summary) error {
 			}
 		}
 		row("  "+n+want, func(v Summary) string {
-			f, ok := v.Figures[n]
-			if !ok {
-				return "-"
-			}
-			s := fmt.Sprintf("%.3f", f.Median)
-			if f.CI != nil {
-				s += fmt.Sprintf(" [%.3f, %.3f]", f.CI[0], f.CI[1])
-			}
-			if f.Runs < v.Runs {
-				s += fmt.Sprintf(" in %d", f.Runs)
+			s := "-"
+			if f, ok := v.Figures[n]; ok {
+				s = fmt.Sprintf("%.3f", f.Median)
+				if f.CI != nil {
+					s += fmt.Sprintf(" [%.3f, %.3f]", f.CI[0], f.CI[1])
+				}
+				if f.Runs < v.Runs {
+					s += fmt.Sprintf(" in %d", f.Runs)
+				}
 			}
 			if slices.ContainsFunc(v.Missed(), func(e Expected) bool { return e.Figure == n }) {
 				s += " missed"
@@ -236,12 +235,16 @@ func table(w io.Writer, variants []Summary) error {
 	return err
 }
 
-// FigureNames are the names of all figures of some summaries, in the order in which they are shown.
+// FigureNames are the names of all figures of some summaries, measured or expected, in the order in
+// which they are shown.
 func FigureNames(summaries ...Summary) []string {
 	names := map[string]bool{}
 	for _, v := range summaries {
 		for n := range v.Figures {
 			names[n] = true
+		}
+		for _, e := range v.Expected {
+			names[e.Figure] = true
 		}
 	}
 	return slices.SortedFunc(maps.Keys(names), byImportance)
