@@ -59,12 +59,15 @@ func (c LinkChange) String() string {
 		}
 	}
 	add(to.Down, "down")
+	add(c.Down != nil && !to.Down, "up")
 	add(c.Rate != nil, units.FormatRate(to.Rate))
 	add(c.Delay != nil, to.Delay.String())
 	add(c.Jitter != nil, "jitter "+to.Jitter.String())
 	add(c.Loss != nil, linkemu.FormatLoss(to.Loss)+" lost")
 	add(c.QueueBytes != nil || c.QueueTime != nil, "queue "+linkemu.FormatQueue(to.QueueBytes, to.QueueTime))
 	add(to.Police, "policed")
+	add(c.MTU != nil, fmt.Sprint("mtu ", to.MTU))
+	add(to.TooBig, "too-big")
 	add(c.Direction == "in" || c.Direction == "out", "("+c.Direction+")")
 	return strings.Join(s, " ")
 }

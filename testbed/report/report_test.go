@@ -333,16 +333,22 @@ func TestSpans(t *testing.T) {
 		return &testbed.LinkChange{Interface: l.A.Interface, Rate: &r}
 	}
 	at := l.A.Interface.String()
+	second := topology.Links[1].A.Interface
+	other, small, says := second.String(), 1200, true
+	narrow := &testbed.LinkChange{Interface: second, MTU: &small, TooBig: &says}
+	restored := narrow.Undo(topology.Links[1].Config)
+	wide := &restored
 	e := func(at float64, what, where string, change *testbed.LinkChange) scenario.RunEvent {
 		return scenario.RunEvent{T: at, What: what, At: where, Change: change}
 	}
 	got := spansOf([]scenario.RunEvent{
 		e(1, "link", at, change(half)), e(2, "link", at, change(half/2)), e(3, "link", at, change(rate)), e(4, "link", at, change(half)),
 		e(5, "traffic", "burst", nil), e(6, "traffic-end", "burst", nil), e(7, "crash", "leecher", nil), e(-1, "start", "leecher", nil), e(8, "pause", at, nil), e(9, "resume", at, nil),
-		e(10, "link", at, nil),
+		e(10, "link", at, nil), e(11, "link", other, narrow), e(12, "link", other, wide),
 	}, topology, shortNames(topology))
 	want := []string{
 		"1.0 to 2.0 s: 110#1 10mbit", "2.0 to 3.0 s: 110#1 5mbit", "from 4.0 s on: 110#1 10mbit", "5.0 to 6.0 s: burst", "7.0 s: leecher killed", "8.0 to 9.0 s: router of 110#1 stopped",
+		"11.0 to 12.0 s: 110#2 mtu 1200 too-big",
 	}
 	var texts []string
 	for _, s := range got {
