@@ -309,6 +309,16 @@ func TestTablesAgreeWithSamples(t *testing.T) {
 	}
 }
 
+// A path's rate is that of its leecher's own time, not of the whole run.
+func TestRateOfALeecherThatEndsEarly(t *testing.T) {
+	c, _ := lastCourse(t, made{leechers: 2, runs: 1, about: "x"}, "fast")
+	l := c.leechers[0]
+	l.Start, l.End = 5, 10
+	if got, want := c.pathsTable("x").Rows[0][6].Text, value(l.paths[0].got*8/1e6/5); got != want {
+		t.Errorf("%s Mbit/s, want %s", got, want)
+	}
+}
+
 // The same runs give the same figure, byte by byte.
 func TestFiguresRepeat(t *testing.T) {
 	run := open(t, made{leechers: 1, runs: 1, about: "x"})

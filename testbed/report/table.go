@@ -229,7 +229,7 @@ func (c *course) pathsTable(label string) table {
 		}
 		for _, q := range l.paths {
 			part := fmt.Sprintf("%.1f %%", 100*q.got/max(all, 1))
-			rate := q.got * 8 / 1e6 / max(c.End, 1e-3)
+			rate := q.got * 8 / 1e6 / max(l.End-max(l.Start, 0), 1e-3)
 			rtt := fmt.Sprintf("%s (%s)", value(q.RTT), value(q.MinRTT))
 			t.Rows = append(t.Rows, cells(
 				l.Name, q.name, q.via, q.Key.Path.Short(), value(q.got/1e6), part, value(rate),
