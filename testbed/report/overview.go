@@ -34,9 +34,11 @@ func bound(vs []variant) []string {
 	return []string{fmt.Sprintf("in %d of %d runs (%s)", runs, all, strings.Join(names, ", "))}
 }
 
-// timesOf returns the sorted times that leechers took in all runs, in seconds.
-func timesOf(v variant) (times []float64) {
+// timesOf returns the sorted times that leechers took in all runs, in seconds, and how many leechers
+// should have become complete.
+func timesOf(v variant) (times []float64, all int) {
 	for _, r := range v.results {
+		all += max(0, r.Leechers-r.Verified) // those that failed
 		for _, p := range r.Peers {
 			if p.Complete {
 				times = append(times, p.End-p.Start)
@@ -44,7 +46,7 @@ func timesOf(v variant) (times []float64) {
 		}
 	}
 	slices.Sort(times)
-	return times
+	return times, all + len(times)
 }
 
 // cdfFigure draws the distribution of completion times.
@@ -54,14 +56,14 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 	lo, hi := math.Inf(1), 0.0
 	var words []string
 	for _, v := range vs {
-		times := timesOf(v)
+		times, all := timesOf(v)
 		if len(times) == 0 {
 			continue
 		}
 		lo, hi = min(lo, times[0]), max(hi, times[len(times)-1])
 		r := scenario.RangeOf(times)
-		words = append(words, fmt.Sprintf("%s: %d downloads in %.1f to %.1f s, median %.1f s",
-			v.name, r.Runs, r.Min, r.Max, r.Median))
+		words = append(words, fmt.Sprintf("%s: %s downloads in %.1f to %.1f s, median %.1f s",
+			v.name, outOf(r.Runs, all), r.Min, r.Max, r.Median))
 	}
 	star, hasStar := tStar(vs)
 	if hasStar {
@@ -97,8 +99,8 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 	}
 	var lines []line
 	for i, v := range vs {
-		if times := timesOf(v); len(times) > 0 {
-			l := cdfLine(v.name, times, hi)
+		if times, all := timesOf(v); len(times) > 0 {
+			l := cdfLine(v.name, times, all, hi)
 			l.ink, l.dash = figure.SeriesInk(i)
 			lines = append(lines, l)
 		}
@@ -108,19 +110,27 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 	return f
 }
 
-// cdfLine climbs a step at each time, and goes on to the end of the axis.
-func cdfLine(name string, times []float64, end float64) line {
-	r := scenario.RangeOf(times)
+// cdfLine climbs a step of all downloads at each time, and goes on to the end of the axis.
+func cdfLine(name string, times []float64, all int, end float64) line {
+	r, n := scenario.RangeOf(times), float64(all)
+	done := float64(len(times)) / n
 	l := line{
-		name: name, more: fmt.Sprintf("median %.1f s, n = %d", r.Median, r.Runs), width: 2, typical: 1,
+		name: name, more: fmt.Sprintf("median %.1f s, n = %s", r.Median, outOf(r.Runs, all)), width: 2, typical: done,
 	}
-	n := float64(len(times))
 	for k, t := range times {
 		l.values = append(l.values,
 			figure.Point{X: t, Y: float64(k) / n}, figure.Point{X: t, Y: float64(k+1) / n})
 	}
-	l.values = append(l.values, figure.Point{X: end, Y: 1})
+	l.values = append(l.values, figure.Point{X: end, Y: done})
 	return l
+}
+
+// outOf writes how many of all there are.
+func outOf(n, all int) string {
+	if n == all {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d of %d", n, all)
 }
 
 // tStar returns the median of T* over all runs, if there is one.

@@ -319,6 +319,20 @@ func TestRateOfALeecherThatEndsEarly(t *testing.T) {
 	}
 }
 
+// Downloads that failed are not complete at the right end of the curve; those that the scenario
+// ended do not count.
+func TestCompletionCountsFailures(t *testing.T) {
+	dir := open(t, made{leechers: 3, runs: 1, about: "x"})
+	vs := variantsOf(dir, dir.Scenarios[0])
+	r := &vs[0].results[0]
+	r.Peers[1].Complete, r.Peers[2].Complete = false, false
+	r.Leechers, r.Verified = 2, 1 // one of the others was stopped
+	rows := cdfFigure(vs[:1], "x").Data.Rows
+	if last := rows[len(rows)-1]; last[2] != .5 {
+		t.Errorf("the curve ends at %v, want a half", last[2])
+	}
+}
+
 // The same runs give the same figure, byte by byte.
 func TestFiguresRepeat(t *testing.T) {
 	run := open(t, made{leechers: 1, runs: 1, about: "x"})

@@ -106,7 +106,7 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 // check returns an error for numbers that no run can have. All others can be drawn and summed.
 func (r Result) check() error {
 	const most = 1e9
-	numbers := []float64{1e3 * r.ZeroS, r.CPU, r.OwnCPU}
+	numbers := []float64{1e3 * r.ZeroS, r.CPU, r.OwnCPU, float64(r.Leechers), float64(r.Verified)}
 	for _, f := range r.Figures {
 		numbers = append(numbers, f)
 	}
