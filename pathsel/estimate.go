@@ -80,8 +80,8 @@ func Joint(members [][]Slot, since time.Time, n int) Estimate {
 	for _, slots := range members {
 		for i := len(slots) - 1; i >= 0 && !slots[i].Start.Before(since); i-- {
 			ago := last.Sub(slots[i].Start) / SlotLength
-			if ago >= maxSlots {
-				break
+			if ago < 0 || ago >= maxSlots {
+				continue // from before the clock was set back, or too old
 			}
 			sum[ago] += slots[i].Rate()
 			seen[ago]++

@@ -91,6 +91,15 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// A clock that is set back leaves slots of the future behind, which do not count.
+func TestJointAfterTheClockWasSetBack(t *testing.T) {
+	slots := append(slotsOf(t0.Add(time.Minute), 3, 80), slotsOf(t0, 2, 8)...)
+	e := Joint([][]Slot{slots, slotsOf(t0, 2, 8)}, time.Time{}, window)
+	if e.Slots != 2 || math.Abs(e.Rate-2e6) > 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestSpearman(t *testing.T) {
 	for _, tt := range []struct {
 		a, b []float64
