@@ -202,6 +202,18 @@ func TestAdaptiveRules(t *testing.T) {
 		}()}}},
 		{name: "a parked one leaves its place to others", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathC, 10), parked(pathD, 5), idle(pathA)}, Memory: Memory{value: standing(adaptiveMemory{}, "d", Weak, time.Hour)}},
 			want: []string{"close d"}},
+		{name: "a weak path that left its place is tried again", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), rated(pathB, 5),
+			rated(pathC, 0.01).with(func(c *Candidate) { c.State = Idle })}, Memory: Memory{value: func() adaptiveMemory {
+			m := standing(adaptiveMemory{}, "c", Weak, 0)
+			m.Peers = []PeerMemory{{Peer: "p", Started: true, Explored: true}}
+			return m
+		}()}}, want: []string{"close b", "open c"}, says: "weakest of 2 places"},
+		{name: "also if a parked path has the place", view: View{MaxPaths: 2, Candidates: []Candidate{rated(pathA, 10), parked(pathB, 0.01),
+			rated(pathC, 0.01).with(func(c *Candidate) { c.State = Idle })}, Memory: Memory{value: func() adaptiveMemory {
+			m := standing(standing(adaptiveMemory{}, "c", Weak, 0), "b", Weak, time.Hour)
+			m.Peers = []PeerMemory{{Peer: "p", Started: true, Explored: true}}
+			return m
+		}()}}, want: []string{"close b"}, says: "needs its place"},
 
 		{name: "the tail: what the others take from a queue is no reason", view: View{MaxPaths: 8, Remaining: 40e6 / 8 * 4, Candidates: []Candidate{
 			rated(pathA, 40), rated(pathB, 1).with(func(c *Candidate) { c.Outstanding = 100 })}}},

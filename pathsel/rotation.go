@@ -33,11 +33,15 @@ func (a *adaptation) rotate(p *peerView) {
 		return
 	}
 	next, why, penalty := a.firstChoice(p, false), "", time.Duration(0)
-	if next < 0 && a.bestRotated(p) < 0 {
+	verifies := next < 0 && a.bestRotated(p) < 0
+	if verifies && (a.v.Now.Before(a.m.Quiet) || a.longestOut(p) < 0) {
 		return
 	}
 	if out := least(a.where(p, Parked), func(i int) float64 { return a.known(i).Rate }); out >= 0 {
 		a.do(out, Close, "parked (%s), and another path needs its place", a.mem(out).Why)
+		if verifies {
+			a.quiet()
+		}
 		return // the next view fills the place
 	}
 

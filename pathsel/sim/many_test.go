@@ -197,3 +197,16 @@ func TestSeveralSeedersBehindOneAccessLink(t *testing.T) {
 		}
 	}
 }
+
+// A path that is weak for a while leaves its place to one that comes up meanwhile, and is used
+// again later.
+func TestWeakForAWhile(t *testing.T) {
+	links, paths := direct(20, 5, 20, 10, 2, 10)
+	during(&links[1], 10*time.Second, 2*time.Minute, Condition{Rate: 20e6, Loss: 0.8})
+	during(&links[2], 0, time.Minute, Condition{Down: true})
+	r := play("adaptive", links, paths, 2, 20*time.Minute)
+	atLeast(t, "from 10 to 20 minutes, of both fast paths", r.Rate(10*time.Minute, 20*time.Minute)/limit(20, 20), 0.9)
+	if t.Failed() {
+		story(t, r)
+	}
+}
