@@ -363,8 +363,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// Peers may ask for the dictionary before the engine has it, for example while the store looks at
-// existing files. braid rejects each of these requests.
+// A peer may ask for a torrent's description before the engine has it, for example while the store
+// looks at existing files. braid rejects such requests.
 func TestMetadataRequestsWhileClaiming(t *testing.T) {
 	src := smallTorrent(t)
 	f := &fakeTorrent{described: make(chan struct{})}

@@ -57,8 +57,8 @@ func (t *Torrent) trackersLocked() (out []TrackerStatus) {
 	return out
 }
 
-// trackerErrorLocked returns the error of one tracker if the last requests to all trackers have
-// failed: that of the tracker whose URL comes first.
+// trackerErrorLocked returns an error only if the last requests to all trackers have failed. Of
+// their errors, it is the one of the tracker whose URL sorts first.
 func (t *Torrent) trackerErrorLocked() (text string) {
 	first := ""
 	for u, s := range t.trackers {

@@ -68,8 +68,9 @@ func (m *memory) hinted(path pathsel.Fingerprint, now time.Time) float64 {
 	return 0
 }
 
-// expected is the rate that one more connection along the path can hope for, in bytes per second.
-// It is an even share of the rate that others have received; 0: not known.
+// expected is the rate that one more connection along the path will probably get, in bytes per
+// second: the rate that others have received, divided by the number of our connections along the
+// path, the further one included. It is 0 if no rate is known.
 func (e *Endpoint) expected(path pathsel.Path) float64 {
 	rate := e.host.memory.hinted(path.Fingerprint, time.Now())
 	if rate == 0 {

@@ -207,9 +207,9 @@ type delivery struct {
 	large bool    // packets above the least size were among it
 }
 
-// add returns what has been delivered since the last check. After a stall, two checks follow at
-// once, and many acknowledgements come between them: they show no rate, and are left to the next
-// check.
+// add returns what has been delivered since the last check. ok is false if there was no check
+// before, or if it was less than half of watchEvery ago. That happens after a stall: then many
+// acknowledgements arrive between two checks, and show no rate. The next check counts them.
 func (t *tally) add(s congestion.Snapshot, now time.Time) (d delivery, ok bool) {
 	since := now.Sub(t.at)
 	if !t.at.IsZero() && since < watchEvery/2 {

@@ -225,8 +225,8 @@ func (l *lookup) glance(dst pathsel.IA) []found {
 	return unexpired(l.known(dst), time.Now())
 }
 
-// known returns the paths to dst: those that are refreshed, if there are any. The caller holds
-// l.mu.
+// known returns the paths to dst that are refreshed. If there are none, it returns those of the last
+// lookup for single messages. The caller holds l.mu.
 func (l *lookup) known(dst pathsel.IA) []found {
 	if d := l.destinations[dst]; d != nil && len(d.paths) > 0 {
 		return d.paths

@@ -494,9 +494,8 @@ func TestBothNamesAreOurs(t *testing.T) {
 	sameData(t, dir, l, data)
 }
 
-// Another program makes a file whose name is that of a complete file of ours, with .part. braid
-// does not touch it: neither when a piece of our file is found wrong, nor when the piece is written
-// again.
+// Another program makes a file beside our complete file, with the same name and .part. braid finds
+// a wrong piece in our file and writes it again. Neither changes the other program's file.
 func TestPartAppears(t *testing.T) {
 	info, l, data := claimShape(t)
 	dir := fastDir(t)

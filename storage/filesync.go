@@ -27,8 +27,8 @@ func (f *files) sync() ([]int, error) {
 	return slices.Collect(maps.Keys(dirty)), nil
 }
 
-// syncFiles syncs files and directories one by one if they are few, otherwise their whole file
-// systems.
+// syncFiles syncs each file and directory if they are few. If they are many, it syncs the whole file
+// systems that hold them.
 func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 	if len(dirty)+len(dirtyDirs) > fewFiles {
 		if err := f.syncSystems(dirty, dirtyDirs); !errors.Is(err, errors.ErrUnsupported) {
@@ -52,8 +52,8 @@ func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 	return syncDirs(f.system, f.root, dirtyDirs)
 }
 
-// syncSystems syncs the file systems of files and directories. There may be several: one may be
-// mounted below the root.
+// syncSystems syncs each file system that holds one of the files or directories, once. Another file
+// system may be mounted below the root.
 func (f *files) syncSystems(dirty map[int]bool, dirtyDirs map[string]bool) error {
 	synced := map[uint64]bool{}
 	for dir := range dirtyDirs {

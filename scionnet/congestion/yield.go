@@ -105,9 +105,10 @@ func (b *bbr) giveWay(limitedNow bool) {
 	}
 }
 
-// fills says whether a flow cruises at the full rate of the path. A newcomer finds room more easily
-// if it does not, so it must have been alone for a while. In a group, a queue tells nothing of
-// newcomers: siblings make queues for each other.
+// fills says whether a flow cruises at the full rate of the path. Below it, a flow leaves room for
+// newcomers. A flow takes the full rate if no queue stands now and none stood after its last probes:
+// then it is alone. For a flow with siblings only the present queue counts, since earlier ones may
+// have been theirs.
 func (b *bbr) fills() bool {
 	return b.empty() && (b.yield.rivals == 0 || b.company.part < 1)
 }

@@ -260,8 +260,8 @@ func (d *decoder) hints() (pathsel.Hints, error) {
 	return out, err
 }
 
-// rates reads "path rates" and adds the rates to the hints, which come before them. It skips rates
-// of unknown paths, and impossible ones.
+// rates reads "path rates", which comes after "path hints", and adds each rate to the hint for the
+// same path. It ignores rates of other paths, and impossible values.
 func (d *decoder) rates(of pathsel.Hints) error {
 	return d.Dict(func(key []byte) error {
 		v, err := d.Bytes()
