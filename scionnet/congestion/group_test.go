@@ -12,6 +12,15 @@ func joined(s *sim, g *Group, i int, links []Link, path ...*wire) *sender {
 	return s.flow(f, time.Duration(i)*100*ms, 20*ms, path...)
 }
 
+// behind makes a flow of a group that crosses a common link, and then one of the same rate and queue
+// that is so far.
+func behind(s *sim, g *Group, start, far time.Duration, common *wire) *sender {
+	f := New(Config{Seed: s.random.Uint64()})
+	g.Join(f, []Link{"common"})
+	own := &wire{rate: common.rate, delay: far, queue: common.queue}
+	return s.flow(f, start, common.delay+far, common, own)
+}
+
 // A common link that has room for all costs nothing, whatever the members do on their own links.
 func TestDisjoint(t *testing.T) {
 	for seed := range uint64(seeds(3)) {
@@ -82,10 +91,7 @@ func TestSiblingsShortQueue(t *testing.T) {
 			s, g := newSim(seed), NewGroup()
 			w := &wire{rate: 10 * mbit, delay: 5 * ms, queue: 50 * ms, jitter: 300 * time.Microsecond}
 			for i := range n {
-				far := time.Duration(i+1) * 5 * ms
-				f := New(Config{Seed: s.random.Uint64()})
-				g.Join(f, []Link{"common"})
-				s.flow(f, 0, w.delay+far, w, &wire{rate: 10 * mbit, delay: far, queue: 50 * ms})
+				behind(s, g, 0, time.Duration(i+1)*5*ms, w)
 			}
 			s.run(time.Second)
 			before := w.carried
@@ -166,13 +172,8 @@ func TestVacatedByTwo(t *testing.T) {
 	for seed := range uint64(runs) {
 		s, g := newSim(seed), NewGroup()
 		w := &wire{rate: 10 * mbit, delay: 5 * ms, queue: 50 * ms, jitter: ms}
-		flow := func(start, far time.Duration) *sender {
-			f := New(Config{Seed: s.random.Uint64()})
-			g.Join(f, []Link{"common"})
-			return s.flow(f, start, w.delay+far, w, &wire{rate: w.rate, delay: far, queue: w.queue})
-		}
-		stays := flow(0, 20*ms)
-		one, two := flow(5500*ms, 15*ms), flow(5500*ms, 10*ms)
+		stays := behind(s, g, 0, 20*ms, w)
+		one, two := behind(s, g, 5500*ms, 15*ms, w), behind(s, g, 5500*ms, 10*ms, w)
 		s.run(10*time.Second + time.Duration(seed)*70*ms)
 		one.left = 0
 		s.run(s.now + 40*ms)
