@@ -105,7 +105,7 @@ func (b *bbr) giveWay(limitedNow bool) {
 	}
 }
 
-// fills says whether a flow cruises at the full rate of the path. Below it, a flow leaves room for
+// fills says whether a flow cruises at the full rate of the path. At less, it leaves room for
 // newcomers. A flow takes the full rate if no queue stands now and none stood after its last probes:
 // then it is alone. For a flow with siblings only the present queue counts, since earlier ones may
 // have been theirs.
