@@ -37,8 +37,8 @@ type watcher struct {
 type stamp struct {
 	size    int64
 	changed time.Time
-	// again says that the system has refused something: rights or space are missing, for example.
-	// If that ends, the file itself does not change.
+	// again has the file tried at each look, since no look finds this stamp: the system has refused
+	// something, for example because space is missing. When that ends, the file does not change.
 	again bool
 }
 
