@@ -756,6 +756,42 @@ func TestPieceChangesDuringSync(t *testing.T) {
 	closeStore(t, s, tor)
 }
 
+// A file is checked while a sync is under way, and the process is killed after it. The next one does
+// not take the piece that was found right meanwhile for missing.
+func TestCheckEndsDuringSync(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 32<<10)
+	dir, sys := fastDir(t), &during{name: "f0"}
+	f := l.Files[0]
+	name := filepath.Join(dir, filepath.FromSlash(f.Path))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, data[:f.Length], 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	s, tor := openStore(t, KindFile, dir, info, Options{system: sys})
+	x := tor.Piece(info.Piece(0)).(piece).torrent
+	check := func(p int) {
+		if !hashAndMark(t, tor.Piece(info.Piece(p)), info, p) {
+			t.Errorf("piece %d is wrong", p)
+		}
+	}
+	check(0)
+	sys.do = func() { check(1) }
+	for i, want := range []bool{false, true} {
+		if err := x.sync(); err != nil {
+			t.Fatal(err)
+		}
+		saved, ok := (Stored{KindFile, dir, metainfo.Hash{9}, l}).readRecord()
+		now, err := stamps(dir, l)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		checked, right, _ := saved.compare(l, now)
+		if !slices.Equal(checked, []bool{want, want}) || !slices.Equal(right, checked) {
+			t.Errorf("after sync %d, checked are %v, and right %v", i, checked, right)
+		}
+	}
+	closeStore(t, s, tor)
+}
+
 // broken is a system whose next sync of a data file fails, as it does if the disk has lost data.
 type broken struct {
 	realSystem

@@ -143,6 +143,7 @@ type verdicts struct {
 	checked []bool // of each piece: it was verified, or is known to be missing
 	right   []bool // of each piece: it was verified and is right
 	noted   bitset // pieces that have been right since the last note
+	known   []bool // of each piece: it was checked at the last note
 }
 
 func (v *verdicts) get(piece int) engine.Completion {
@@ -164,11 +165,18 @@ func (v *verdicts) set(piece int, right bool) (changed bool) {
 	return changed
 }
 
-// note notes the right pieces, at the beginning of a sync.
+// note notes the checked pieces and the right ones, at the beginning of a sync.
 func (v *verdicts) note() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.noted = bitsetOf(v.right)
+	v.noted, v.known = bitsetOf(v.right), slices.Clone(v.checked)
+}
+
+// knew tells whether all of these pieces were checked at the last note.
+func (v *verdicts) knew(begin, end int) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !slices.Contains(v.known[begin:end], false)
 }
 
 // synced returns the noted pieces that have been right ever since. A piece that was wrong meanwhile
@@ -402,14 +410,14 @@ func (r *record) forgetBlocks(piece int) error {
 
 // checkpoint records pieces and blocks whose data was synced since they were noted, and the stamps
 // of changed files; if blocks is nil, those in the record stay. It removes the files that it
-// records from changed. A file with unchecked pieces is not recorded yet: with a valid stamp these
-// would count as missing.
+// records from changed. A file is not recorded before all of its pieces are checked and noted: with
+// a valid stamp, the others would count as missing at the next start.
 func (r *record) checkpoint(
 	blocks map[int]bitset, changed map[int]bool, stampOf func(file int) stamp,
 ) error {
 	files := map[int]stamp{}
 	for i := range changed {
-		if r.isChecked(r.layout.Files[i]) {
+		if r.pieces.knew(r.layout.FilePieces(r.layout.Files[i])) {
 			files[i] = stampOf(i)
 		}
 	}
@@ -436,13 +444,6 @@ func (r *record) checkpoint(
 		delete(changed, i)
 	}
 	return nil
-}
-
-func (r *record) isChecked(f File) bool {
-	r.pieces.mu.Lock()
-	defer r.pieces.mu.Unlock()
-	begin, end := r.layout.FilePieces(f)
-	return !slices.Contains(r.pieces.checked[begin:end], false)
 }
 
 // release is told that the download ends with all its data on disk. Of its files only those stay
