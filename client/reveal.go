@@ -89,7 +89,7 @@ const (
 	// dryPatience is how long a peer without pieces ahead waits for pieces from others. If it is
 	// shorter, the seed repeats pieces that are on their way to the peer; if it is longer, lonely
 	// peers lose time.
-	dryPatience = time.Second
+	dryPatience = 250 * time.Millisecond
 	// interestTime and a round trip are enough for an interested peer to say so.
 	interestTime = 250 * time.Millisecond
 	// askedPatience is how long pieces that the peer has requested may make no progress.
