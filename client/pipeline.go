@@ -46,6 +46,13 @@ const (
 	// connections cannot have these blocks meanwhile, and a reader who turns to another place in a
 	// film has to wait for them.
 	shrinkFactor = 3
+	// A batch of at most wire.FirstRequests needs no slack for slow start, so it grows and shrinks by
+	// smallTrips and smallFactor. In a swarm each peer sends little, and what it was asked for long
+	// ahead another peer often has sooner.
+	smallTrips, smallFactor = 2, 2
+	// leastRequests is the size of the smallest batch. Of smaller ones, the filter does not ask for
+	// more before all are answered.
+	leastRequests = wire.FirstRequests / 2
 	// unknownTrip stands for a round trip that is not known. It is longer than that of any usual
 	// path.
 	unknownTrip = 500 * time.Millisecond
@@ -93,17 +100,21 @@ func (p pipeline) isDue(outstanding int) bool {
 // look sets the target. trip is the present round-trip time; 0: not known.
 func (p pipeline) look(now time.Time, trip time.Duration) pipeline {
 	trip = cmp.Or(trip, unknownTrip)
-	size, grow := p.most, max(growBelow, growTrips*trip)
+	trips, factor := time.Duration(growTrips), time.Duration(shrinkFactor)
+	if p.most <= wire.FirstRequests {
+		trips, factor = smallTrips, smallFactor
+	}
+	size, grow := p.most, max(growBelow, trips*trip)
 	lasted := now.Sub(p.since)
 	mayPass := p.target == 0 || 4*now.Sub(p.eighth) < grow // the slowness may
 	half := lasted * time.Duration(p.most) / time.Duration(2*wire.Part(p.most))
 	switch {
 	case half < grow, mayPass && lasted < max(pause, slowStart*trip):
 		size *= 2
-	case half > shrinkFactor*grow:
+	case half > factor*grow:
 		size /= 2
 	}
-	return pipeline{target: min(max(size, wire.FirstRequests), maxRequests), since: now}
+	return pipeline{target: min(max(size, leastRequests), maxRequests), since: now}
 }
 
 // peakRequests is the engine's field with the size of the last batch: it requests twice as many

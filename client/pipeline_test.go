@@ -32,8 +32,13 @@ func TestPipeline(t *testing.T) {
 		{300, time.Second, 1900 * time.Millisecond, 600},
 		{300, time.Second, 5 * time.Second, 300},
 		{800, 0, 0, maxRequests},
-		{16, 0, time.Minute, wire.FirstRequests},
-		{1, 0, 0, wire.FirstRequests},
+		{16, 0, time.Second, 16},
+		{16, 0, 2001 * time.Millisecond, 8}, // small batches shrink sooner
+		{16, 200 * time.Millisecond, 801 * time.Millisecond, 8},
+		{300, 200 * time.Millisecond, 801 * time.Millisecond, 300},
+		{8, 200 * time.Millisecond, 399 * time.Millisecond, 16},
+		{8, 0, time.Minute, leastRequests},
+		{1, 0, 0, leastRequests},
 	} {
 		p := pipeline{target: c.outstanding}
 		now := time.Unix(1e9, 0)
@@ -79,7 +84,7 @@ func TestPipelineOfPulses(t *testing.T) {
 		{"slow start", 32, 120 * ms, 400 * ms, [4]float64{0.5, 0.3, 0.12, 0.08}, 64},
 		{"as slow as slow start", 32, 120 * ms, 400 * ms, steady, 32},
 		{"first", 0, 120 * ms, 600 * ms, steady, 2 * wire.FirstRequests},
-		{"slow first", 0, 120 * ms, 970 * ms, steady, wire.FirstRequests},
+		{"slow first", 0, 120 * ms, 970 * ms, steady, leastRequests},
 		{"slower than slow start", 320, 120 * ms, 970 * ms, [4]float64{0.5, 0.3, 0.12, 0.08}, 320},
 	} {
 		t.Run(c.name, func(t *testing.T) {
