@@ -68,6 +68,7 @@ type gauge struct {
 	link        *link
 	outstanding atomic.Int64          // requests sent, neither answered nor taken back
 	grace       atomic.Int64          // ns for which a request stays with its connection: see rarest
+	swarm       atomic.Bool           // some of the peers lack pieces themselves
 	unchoked    atomic.Bool           // the peer serves us
 	exchanges   [pexKinds]atomic.Bool // kinds of addresses that the peer takes in peer exchange
 	port        atomic.Uint32         // at which the peer says that it listens; 0: it does not say
@@ -214,12 +215,13 @@ func (x *gauge) counts(n int64, now time.Time) {
 	if n > 0 {
 		x.pipeline = x.pipeline.sent(outstanding, now)
 	} else if x.pipeline = x.pipeline.answered(outstanding, now); x.pipeline.isDue(outstanding) {
-		x.pipeline = x.pipeline.look(now, x.link.Measure().RTT)
+		x.pipeline = x.pipeline.look(now, x.link.Measure().RTT, x.swarm.Load())
 	}
 	x.deepen()
 }
 
-// deepen tells the engine how large its next batch is, so that it fills the pipeline.
+// deepen tells the engine and the filter how large the next batch is, so that it fills the
+// pipeline.
 func (x *gauge) deepen() {
 	if x.peak != nil {
 		target := x.pipeline.target
@@ -227,5 +229,6 @@ func (x *gauge) deepen() {
 			target = firstBatch(x.link.Measure().RTT)
 		}
 		*x.peak = (target + 1) / 2
+		x.link.Filter.SetTarget(target)
 	}
 }

@@ -46,13 +46,10 @@ const (
 	// connections cannot have these blocks meanwhile, and a reader who turns to another place in a
 	// film has to wait for them.
 	shrinkFactor = 3
-	// A batch of at most wire.FirstRequests needs no slack for slow start, so it grows and shrinks by
-	// smallTrips and smallFactor. In a swarm each peer sends little, and what it was asked for long
-	// ahead another peer often has sooner.
-	smallTrips, smallFactor = 2, 2
-	// leastRequests is the size of the smallest batch. Of smaller ones, the filter does not ask for
-	// more before all are answered.
-	leastRequests = wire.FirstRequests / 2
+	// In a swarm each peer sends little, and what it was asked for long ahead another peer often has
+	// sooner. There a batch of at most wire.FirstRequests, which needs no slack for slow start, grows
+	// and shrinks by smallTrips and smallFactor, down to smallest.
+	smallTrips, smallFactor, smallest = 2, 2, 4
 	// unknownTrip stands for a round trip that is not known. It is longer than that of any usual
 	// path.
 	unknownTrip = 500 * time.Millisecond
@@ -97,12 +94,13 @@ func (p pipeline) isDue(outstanding int) bool {
 	return p.most > 0 && p.most-outstanding >= wire.Part(p.most)
 }
 
-// look sets the target. trip is the present round-trip time; 0: not known.
-func (p pipeline) look(now time.Time, trip time.Duration) pipeline {
+// look sets the target. trip is the present round-trip time; 0: not known. swarm tells whether some
+// of the peers lack pieces themselves.
+func (p pipeline) look(now time.Time, trip time.Duration, swarm bool) pipeline {
 	trip = cmp.Or(trip, unknownTrip)
-	trips, factor := time.Duration(growTrips), time.Duration(shrinkFactor)
-	if p.most <= wire.FirstRequests {
-		trips, factor = smallTrips, smallFactor
+	trips, factor, least := time.Duration(growTrips), time.Duration(shrinkFactor), wire.FirstRequests
+	if swarm && p.most <= wire.FirstRequests {
+		trips, factor, least = smallTrips, smallFactor, smallest
 	}
 	size, grow := p.most, max(growBelow, trips*trip)
 	lasted := now.Sub(p.since)
@@ -114,7 +112,7 @@ func (p pipeline) look(now time.Time, trip time.Duration) pipeline {
 	case half > factor*grow:
 		size /= 2
 	}
-	return pipeline{target: min(max(size, leastRequests), maxRequests), since: now}
+	return pipeline{target: min(max(size, least), maxRequests), since: now}
 }
 
 // peakRequests is the engine's field with the size of the last batch: it requests twice as many

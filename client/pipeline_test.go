@@ -21,24 +21,28 @@ func TestPipeline(t *testing.T) {
 		outstanding int // at most
 		trip, half  time.Duration
 		want        int // outstanding in the next batch
+		swarm       bool
 	}{
-		{16, 0, 100 * time.Millisecond, 32},
-		{300, 0, 999 * time.Millisecond, 600}, // an unknown round trip may be long
-		{300, 0, 2 * time.Second, 300},
-		{300, 0, 5 * time.Second, 150},
-		{300, 10 * time.Millisecond, 299 * time.Millisecond, 600},
-		{300, 10 * time.Millisecond, 301 * time.Millisecond, 300}, // a short one need not be filled for long
-		{300, 10 * time.Millisecond, 901 * time.Millisecond, 150},
-		{300, time.Second, 1900 * time.Millisecond, 600},
-		{300, time.Second, 5 * time.Second, 300},
-		{800, 0, 0, maxRequests},
-		{16, 0, time.Second, 16},
-		{16, 0, 2001 * time.Millisecond, 8}, // small batches shrink sooner
-		{16, 200 * time.Millisecond, 801 * time.Millisecond, 8},
-		{300, 200 * time.Millisecond, 801 * time.Millisecond, 300},
-		{8, 200 * time.Millisecond, 399 * time.Millisecond, 16},
-		{8, 0, time.Minute, leastRequests},
-		{1, 0, 0, leastRequests},
+		{16, 0, 100 * time.Millisecond, 32, false},
+		{300, 0, 999 * time.Millisecond, 600, false}, // an unknown round trip may be long
+		{300, 0, 2 * time.Second, 300, false},
+		{300, 0, 5 * time.Second, 150, false},
+		{300, 10 * time.Millisecond, 299 * time.Millisecond, 600, false},
+		{300, 10 * time.Millisecond, 301 * time.Millisecond, 300, false}, // a short one need not be filled for long
+		{300, 10 * time.Millisecond, 901 * time.Millisecond, 150, false},
+		{300, time.Second, 1900 * time.Millisecond, 600, false},
+		{300, time.Second, 5 * time.Second, 300, false},
+		{800, 0, 0, maxRequests, false},
+		{16, 0, time.Minute, wire.FirstRequests, false},
+		{1, 0, 0, wire.FirstRequests, false},
+		{16, 0, time.Second, 16, true},
+		{16, 0, 2001 * time.Millisecond, 8, true},
+		{16, 200 * time.Millisecond, 801 * time.Millisecond, 8, true},
+		{300, 200 * time.Millisecond, 801 * time.Millisecond, 300, true},
+		{8, 200 * time.Millisecond, 399 * time.Millisecond, 16, true},
+		{8, 0, time.Minute, 4, true},
+		{4, 0, time.Minute, smallest, true},
+		{1, 0, 0, smallest, true},
 	} {
 		p := pipeline{target: c.outstanding}
 		now := time.Unix(1e9, 0)
@@ -54,7 +58,7 @@ func TestPipeline(t *testing.T) {
 		if !p.isDue(c.outstanding / 2) {
 			t.Errorf("%+v: not looked at", c)
 		}
-		p = p.answered(c.outstanding/2, now.Add(c.half)).look(now.Add(c.half), c.trip)
+		p = p.answered(c.outstanding/2, now.Add(c.half)).look(now.Add(c.half), c.trip, c.swarm)
 		if p.target != c.want || p.isDue(0) { // the rest changes nothing
 			t.Errorf("%+v: %+v", c, p)
 		}
@@ -84,7 +88,7 @@ func TestPipelineOfPulses(t *testing.T) {
 		{"slow start", 32, 120 * ms, 400 * ms, [4]float64{0.5, 0.3, 0.12, 0.08}, 64},
 		{"as slow as slow start", 32, 120 * ms, 400 * ms, steady, 32},
 		{"first", 0, 120 * ms, 600 * ms, steady, 2 * wire.FirstRequests},
-		{"slow first", 0, 120 * ms, 970 * ms, steady, leastRequests},
+		{"slow first", 0, 120 * ms, 970 * ms, steady, wire.FirstRequests},
 		{"slower than slow start", 320, 120 * ms, 970 * ms, [4]float64{0.5, 0.3, 0.12, 0.08}, 320},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,7 +108,7 @@ func TestPipelineOfPulses(t *testing.T) {
 			if !p.isDue(outstanding) {
 				t.Errorf("not looked at with %d outstanding", outstanding)
 			}
-			if p = p.look(now, c.trip); p.target != c.want || !p.eighth.IsZero() {
+			if p = p.look(now, c.trip, false); p.target != c.want || !p.eighth.IsZero() {
 				t.Errorf("%+v, want %d", p, c.want)
 			}
 		})

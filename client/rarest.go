@@ -22,6 +22,7 @@ type rarest struct {
 	order []int         // each piece's place among equally rare ones
 	first map[int]bool  // pieces that are requested first now
 	turns int           // looks left until the next choice
+	swarm bool          // some peer lacks pieces, or did
 	grace time.Duration // how long a request stays with its connection
 }
 
@@ -109,7 +110,8 @@ type rarestView struct {
 // plan returns the pieces that are requested first from now on, and those that no longer are.
 func (r *rarest) plan(v rarestView) (raise, lower []int) {
 	r.turns, r.grace = 1+v.pieces*(len(v.has)+rarestState)/rarestWork, stealGrace
-	if !v.leechers && len(r.first) == 0 {
+	r.swarm = v.leechers || len(r.first) > 0
+	if !r.swarm {
 		return nil, nil // seeds have everything, and data in order is easier to store
 	}
 	peers := make([]int, v.pieces)
@@ -175,7 +177,7 @@ func (f *rarestFirst) choose() {
 		return
 	}
 	raise, lower := f.memory.plan(f.view())
-	f.setGrace(f.memory.grace)
+	f.tell(f.memory.grace, f.memory.swarm)
 	for _, i := range raise {
 		f.torrent.SetPriority(i, torrent.PiecePriorityHigh)
 	}
@@ -184,16 +186,18 @@ func (f *rarestFirst) choose() {
 	}
 }
 
-// setGrace sets how long requests stay with their connections.
-func (f *rarestFirst) setGrace(d time.Duration) {
+// tell tells the connections how long requests stay with them, and whether they are of a swarm.
+func (f *rarestFirst) tell(grace time.Duration, swarm bool) {
 	for r := range f.peers.connected() {
-		r.link.gauge.Load().grace.Store(int64(d))
+		x := r.link.gauge.Load()
+		x.grace.Store(int64(grace))
+		x.swarm.Store(swarm)
 	}
 }
 
 // forget begins anew, after the engine has lost all priorities.
 func (f *rarestFirst) forget() {
-	f.setGrace(stealGrace)
+	f.tell(stealGrace, false)
 	if f.memory != nil {
 		clear(f.memory.first)
 	}

@@ -342,11 +342,18 @@ func (f *Filter) answeredLocked(m message, now time.Time) verdict {
 	return pass
 }
 
+// SetTarget tells the filter how many requests are meant to be outstanding; 0: as many as at first.
+func (f *Filter) SetTarget(requests int) { f.target.Store(int64(requests)) }
+
 // suggestLocked has the engine ask for more once enough of a batch is answered.
 func (f *Filter) suggestLocked() {
 	n := len(f.requested)
-	// Not for the last few requests of a torrent.
-	due := n > 0 && f.batch-n >= Part(f.batch) && f.batch >= FirstRequests/2
+	least := FirstRequests / 2
+	if target := int(f.target.Load()); target > 0 {
+		least = min(least, target)
+	}
+	// Not if the batch is much smaller than meant: it has the last few requests of a torrent.
+	due := n > 0 && f.batch-n >= Part(f.batch) && f.batch >= least
 	if due && f.engineUnchoked && !f.noRejects {
 		f.batch = n
 		f.toEngineLocked(suggestion)

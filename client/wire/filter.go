@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -70,6 +71,7 @@ type Filter struct {
 	disk             Disk               // nil: it has no blocks
 	fetches          []block            // the engine gets these from disk, in order
 	batch            int                // the most requests outstanding since the last suggestion
+	target           atomic.Int64       // see SetTarget
 	wait             waiting            // for the answers
 	late             map[block]uint8    // answers that may still come to withdrawn requests
 	progressed       bool               // a block has come since the last request was rejected

@@ -565,6 +565,28 @@ func TestNudge(t *testing.T) {
 	s.engineGets(interested)
 }
 
+// The engine is asked for more when half of a batch is there: of a small one if it was meant to be
+// small, but not if the torrent has no more to request.
+func TestSmallBatch(t *testing.T) {
+	for target, asks := range map[int]bool{0: false, 4: true, FirstRequests: false} {
+		s := newStand(t, true)
+		s.filter.SetTarget(target)
+		s.sends(unchoke)
+		s.engineGets(unchoke)
+		blocks := make([]block, 4)
+		for i := range blocks {
+			blocks[i] = block{1, uint32(i) * 100, 100}
+			s.says(encode(msgRequest, blocks[i]))
+		}
+		s.sends(piece(blocks[0]), piece(blocks[1]))
+		want := [][]byte{piece(blocks[0]), piece(blocks[1])}
+		if asks {
+			want = append(want, suggestion)
+		}
+		s.engineGets(want...)
+	}
+}
+
 // A peer without the fast extension is nudged by a choke that it has not sent.
 func TestNudgeWithoutFastExtension(t *testing.T) {
 	s := newStand(t, false)
