@@ -433,6 +433,8 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 		return fmt.Errorf("what %q: want one of %s", m.What, list(figures))
 	case m.From < 0 || m.From.D() > maxTime || m.To < 0 || m.To.D() > maxTime || m.To != 0 && m.To <= m.From:
 		return errors.New("from must lie before to")
+	case m.What == "first" && (m.From != 0 || m.To != 0):
+		return errors.New("first has no from and no to")
 	case f.over != (m.Over != nil) && !f.maybeOver:
 		return errors.New("out and back need over, rate and ratio may have it, others must not")
 	case f.base != (m.Base != nil) || m.Base != nil && m.Base.To <= m.Base.From:

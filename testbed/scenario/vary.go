@@ -303,7 +303,7 @@ func (s *Scenario) setLinks(links []Link) error {
 			return onLine(l.line, "links: no link of topology %s ends at %s", s.topology.Name, l.At)
 		}
 	}
-	if mtu := s.MTU; mtu > 0 {
+	if mtu := s.MTU; mtu != 0 {
 		if mtu < testbed.MinMTU || mtu > testbed.MaxMTU {
 			return fmt.Errorf("mtu %d: want %d to %d", mtu, testbed.MinMTU, testbed.MaxMTU)
 		}
