@@ -76,7 +76,7 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 	}
 	var runs []int
 	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 && n <= maxRuns && strconv.Itoa(n) == e.Name() {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 && strconv.Itoa(n) == e.Name() {
 			runs = append(runs, n)
 		}
 	}

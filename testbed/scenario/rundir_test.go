@@ -95,6 +95,22 @@ func TestOpenRunDir(t *testing.T) {
 	}
 }
 
+// Runs may be more than a file can ask for: testbed run --runs 2000.
+func TestManyRuns(t *testing.T) {
+	dir := t.TempDir()
+	at := filepath.Join(dir, "test", "default", "2000")
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := Result{Scenario: "test", Variant: "default", Run: 2000}
+	if err := testbed.WriteJSON(filepath.Join(at, resultFile), r); err != nil {
+		t.Fatal(err)
+	}
+	if results, err := readResults(dir, "test", "default"); err != nil || len(results) != 1 {
+		t.Errorf("%v, %v", results, err)
+	}
+}
+
 // The table of a run directory keeps the runs that a later command does not ask for.
 func TestSummaryKeepsEarlierRuns(t *testing.T) {
 	s, err := parseText(foldText)

@@ -291,6 +291,9 @@ func (s Scenario) Only(names []string) (Scenario, error) {
 		if i < 0 {
 			return s, fmt.Errorf("scenario %s has no variant %s", s.Name, n)
 		}
+		if slices.Index(names, n) < len(s.Variants) {
+			return s, fmt.Errorf("variant %s is named twice", n)
+		}
 		s.Variants = append(s.Variants, variants[i])
 	}
 	return s, nil

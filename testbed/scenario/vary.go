@@ -123,7 +123,13 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 	for _, t := range templates {
 		made := map[string]bool{}
 		for _, c := range combinations {
-			n := replaced(&t, matrix, c)
+			var pairs [][2]string
+			for i, d := range matrix {
+				pairs = append(pairs, [2]string{"$" + d.name, c[i]})
+			}
+			// A name comes before its own beginning: $size before $s.
+			slices.SortFunc(pairs, func(a, b [2]string) int { return strings.Compare(b[0], a[0]) })
+			n := replaced(&t, pairs)
 			text, err := yaml.Marshal(n)
 			if err != nil {
 				return nil, err
@@ -151,18 +157,18 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 	return out, nil
 }
 
-// replaced returns a copy of the node with values in place of their names.
-func replaced(n *yaml.Node, matrix []dimension, values []string) *yaml.Node {
+// replaced returns a copy of the node with values in place of their names, pair by pair.
+func replaced(n *yaml.Node, pairs [][2]string) *yaml.Node {
 	c := *n
 	c.Content = nil
 	for _, x := range n.Content {
-		c.Content = append(c.Content, replaced(x, matrix, values))
+		c.Content = append(c.Content, replaced(x, pairs))
 	}
 	if c.Kind != yaml.ScalarNode || !strings.Contains(c.Value, "$") {
 		return &c
 	}
-	for i, d := range matrix {
-		c.Value = strings.ReplaceAll(c.Value, "$"+d.name, values[i])
+	for _, p := range pairs {
+		c.Value = strings.ReplaceAll(c.Value, p[0], p[1])
 	}
 	c.Tag, c.Style = "", 0 // a number may have become one
 	return &c

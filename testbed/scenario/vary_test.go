@@ -90,6 +90,31 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// A variant that is named twice would count each of its runs twice.
+func TestOnlyTwice(t *testing.T) {
+	s, err := parseText(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err := s.Only([]string{"adaptive", "one-path", "adaptive"}); err == nil {
+		t.Errorf("%d variants", len(x.Variants))
+	}
+}
+
+// The name of a value may be the beginning of another name.
+func TestMatrixNames(t *testing.T) {
+	s, err := parseText(strings.Replace(whole, "variants:\n", `matrix: {s: [adaptive], size: [2MB]}
+variants:
+  - {name: $s-$size, selector: $s, size: $size}
+`, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := s.Variants[0]; v.Name != "adaptive-2mb" || v.Size != 2e6 {
+		t.Errorf("%+v", v)
+	}
+}
+
 // Swarms of several transports share the links, and no more.
 func TestMixed(t *testing.T) {
 	s, err := parseText(strings.NewReplacer("args: [--verbose]", "", "  - {name: more", `  - {name: ip-seed, as: "1-ff00:0:110", role: seed, transport: tcp}
