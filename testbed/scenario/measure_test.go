@@ -267,6 +267,11 @@ func TestBaseline(t *testing.T) {
 			t.Errorf("%s: %d expectations, want %d", x.Variant, len(x.Expected), want)
 		}
 	}
+	// The table shows what is expected, even if a baseline comes first.
+	var b strings.Builder
+	if err := Table(&b, Summarise([]Scenario{s}, results)[1:]); err != nil || !strings.Contains(b.String(), "e >= 0.9") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
 }
 
 // TestMeanings: every figure of every shipped scenario says what it is.

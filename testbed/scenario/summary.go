@@ -193,9 +193,11 @@ func table(w io.Writer, variants []Summary) error {
 	row(variants[0].Scenario, func(v Summary) string { return v.Variant })
 	for _, n := range FigureNames(variants...) {
 		want := ""
-		for _, e := range variants[0].Expected {
-			if e.Figure == n {
-				want = " " + e.Want
+		for _, v := range variants {
+			for _, e := range v.Expected {
+				if e.Figure == n {
+					want = " " + e.Want
+				}
 			}
 		}
 		row("  "+n+want, func(v Summary) string {
