@@ -65,10 +65,10 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		words = append(words, fmt.Sprintf("%s: %s downloads in %.1f to %.1f s, median %.1f s",
 			v.name, outOf(r.Runs, all), r.Min, r.Max, r.Median))
 	}
-	star, hasStar := tStar(vs)
-	if hasStar {
-		lo, hi = min(lo, star), max(hi, star)
-		words = append(words, fmt.Sprintf("the limit is T* = %.1f s", star))
+	stars := starsOf(vs)
+	for _, s := range stars {
+		lo, hi = min(lo, s.at), max(hi, s.at)
+		words = append(words, fmt.Sprintf("%s = %.1f s", s.name, s.at))
 	}
 	f.Text += strings.Join(words, "; ") + "."
 	if math.IsInf(lo, 1) {
@@ -87,15 +87,21 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		X: figure.Scale{Min: lo, Max: hi, From: 44, To: width - 168},
 		Y: figure.Scale{Max: 1, From: y + 226, To: y + 36}, // the limit has its name above the plot
 	}
-	f.Add(figure.Words(0, y+14, "part of the downloads that are complete", figure.Muted, figure.Start))
+	title := "part of the downloads that are complete"
+	if len(stars) > 1 {
+		title += "; dashed: T* of each variant"
+	}
+	f.Add(figure.Words(0, y+14, title, figure.Muted, figure.Start))
 	f.Add(at.AxisY(4)...)
 	f.Add(at.AxisX(8, "time since a leecher's start (s)")...)
-	if hasStar {
-		x := at.X.At(star)
-		tip := fmt.Sprintf("T*: no download can be complete before %.2f s", star)
-		label := figure.Words(x, at.Y.To-5, fmt.Sprintf("T* %.1f s", star), figure.Limit, figure.Middle)
-		f.Add(figure.Segment(x, at.Y.From, x, at.Y.To, figure.Limit).Wide(1.5).Dashed(5, 3).WithTip(tip),
-			label.Sized(figure.Small).InBold())
+	for _, s := range stars {
+		x := at.X.At(s.at)
+		tip := fmt.Sprintf("%s: the last download cannot be complete before %.2f s", s.name, s.at)
+		f.Add(figure.Segment(x, at.Y.From, x, at.Y.To, s.ink).Wide(1.5).Dashed(5, 3).WithTip(tip))
+		if len(stars) == 1 {
+			label := figure.Words(x, at.Y.To-5, fmt.Sprintf("T* %.1f s", s.at), s.ink, figure.Middle)
+			f.Add(label.Sized(figure.Small).InBold())
+		}
 	}
 	var lines []line
 	for i, v := range vs {
@@ -133,16 +139,26 @@ func outOf(n, all int) string {
 	return fmt.Sprintf("%d of %d", n, all)
 }
 
-// tStar returns the median of T* over all runs, if there is one.
-func tStar(vs []variant) (float64, bool) {
-	var all []float64
-	for _, v := range vs {
-		all = append(all, valuesOf(v.results, v.summary, "t-star")...)
+// star is T* of a variant, or of all.
+type star struct {
+	name string
+	at   float64 // the median over runs
+	ink  figure.Ink
+}
+
+// starsOf returns T* of each variant that has one; a single one if they are equal.
+func starsOf(vs []variant) (stars []star) {
+	for i, v := range vs {
+		if r, ok := v.summary.Figures["t-star"]; ok {
+			ink, _ := figure.SeriesInk(i)
+			stars = append(stars, star{"T* of " + v.name, r.Median, ink})
+		}
 	}
-	if len(all) == 0 {
-		return 0, false
+	differs := func(s star) bool { return math.Abs(s.at-stars[0].at) >= 0.05 }
+	if len(stars) > 0 && !slices.ContainsFunc(stars, differs) {
+		stars = []star{{"T*", stars[0].at, figure.Limit}}
 	}
-	return scenario.RangeOf(all).Median, true
+	return stars
 }
 
 // dots are the values of a figure in the runs of one variant or side.

@@ -520,3 +520,24 @@ func TestTextsNameTheMachine(t *testing.T) {
 		}
 	}
 }
+
+// Variants on different links have different limits. A limit that they share is drawn once.
+func TestLimitOfEachVariant(t *testing.T) {
+	run := open(t, made{leechers: 1, runs: 2, about: "x"})
+	vs := variantsOf(run, run.Scenarios[0])
+	limits := func() (tips []string) {
+		for _, m := range cdfFigure(vs, "x").Marks {
+			if strings.Contains(m.Tip, "cannot be complete") {
+				tips = append(tips, m.Tip)
+			}
+		}
+		return tips
+	}
+	if got := limits(); len(got) != 1 || !strings.Contains(got[0], "14.00 s") {
+		t.Errorf("%q, want one limit", got)
+	}
+	vs[1].summary.Figures["t-star"] = scenario.RangeOf([]float64{10, 10})
+	if got := limits(); len(got) != 2 || !strings.Contains(got[0], "14.00 s") || !strings.Contains(got[1], "10.00 s") {
+		t.Errorf("%q, want the limits of both variants", got)
+	}
+}
