@@ -117,7 +117,7 @@ func (d document) String() string {
 	return b.String() + d.tail
 }
 
-// check returns an error for variants in the block that the scenario does not have.
+// check returns an error for variants and figures in the block that the scenario does not have.
 func (b block) check(s scenario.Scenario) error {
 	has := func(v string) bool {
 		return slices.ContainsFunc(s.Variants, func(x scenario.Variant) bool { return x.Name == v })
@@ -134,9 +134,17 @@ func (b block) check(s scenario.Scenario) error {
 	if b.Against != "" {
 		need("against", b.Against)
 	}
+	figures := slices.Clone(b.Figures)
 	for _, d := range b.Draw {
 		if _, v, ok := strings.Cut(d, " "); ok {
 			need("draw", v)
+		} else if d != "reached" && d != "completion" && d != "components" {
+			figures = append(figures, d)
+		}
+	}
+	for _, f := range figures {
+		if s.Meaning(f) == "" {
+			errs = append(errs, fmt.Errorf("scenario %s has no figure %q", s.Name, f))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

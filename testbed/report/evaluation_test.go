@@ -97,6 +97,8 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"<!-- runs\ndraw: [x]\n-->\n<!-- end of runs -->", "either"},
 		{"<!-- runs\nmissed: true\n-->\n<!-- end of runs -->\n<!-- runs\nmissed: true\n-->\n<!-- end of runs -->", "two blocks"},
 		{"<!-- runs\nscenario: made\nagainst: nobody\n-->\n<!-- end of runs -->", `no variant "nobody"`},
+		{"<!-- runs\nscenario: made\ndraw: [music]\n-->\n<!-- end of runs -->", `no figure "music"`},
+		{"<!-- runs\nscenario: made\nfigures: [music]\n-->\n<!-- end of runs -->", `no figure "music"`},
 		{"<!-- runs\nscenario: made\ndraw: [music fast]\n-->\n<!-- end of runs -->", `no figure "music"`},
 	} {
 		name := filepath.Join(t.TempDir(), "page.md")
