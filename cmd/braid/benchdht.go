@@ -147,9 +147,13 @@ func readDHTRows(name string) (rows []dhtbench.Row, err error) {
 	defer f.Close()
 	for d := json.NewDecoder(f); ; {
 		var r dhtbench.Row
-		if err := d.Decode(&r); errors.Is(err, io.EOF) {
+		err := d.Decode(&r)
+		switch {
+		case errors.Is(err, io.EOF) && len(rows) > 0:
 			return rows, nil
-		} else if err != nil {
+		case errors.Is(err, io.EOF), err == nil && r.Nodes < 1:
+			return nil, fmt.Errorf("%s has no results of bench dht --json", name)
+		case err != nil:
 			return nil, fmt.Errorf("read the results %s: %w", name, err)
 		}
 		rows = append(rows, r)

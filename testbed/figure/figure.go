@@ -73,8 +73,11 @@ var formats = map[string]func(Figure, io.Writer) error{
 // AllFormats are the endings of all file formats.
 var AllFormats = slices.Sorted(maps.Keys(formats))
 
-// Write writes the figure into a folder, as a file for each ending.
+// Write writes the figure into a folder, which it makes, as a file for each ending.
 func (f Figure) Write(dir string, endings ...string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("create the folder of figures: %w", err)
+	}
 	for _, ending := range endings {
 		var b bytes.Buffer
 		err := formats[ending](f, &b)

@@ -149,11 +149,6 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 	if err := os.RemoveAll(dir); err != nil { // old figures
 		return 0, err
 	}
-	if len(drawn) > 0 {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return 0, err
-		}
-	}
 	for _, f := range drawn {
 		if err := f.Write(dir, ".svg"); err != nil {
 			return 0, err

@@ -16,7 +16,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -82,13 +81,7 @@ func writeFigures(dir string, figures []placed) (names []string, err error) {
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, f := range figures {
 		names = append(names, f.File())
-		g.Go(func() error {
-			folder := filepath.Join(dir, f.folder)
-			if err := os.MkdirAll(folder, 0o755); err != nil {
-				return fmt.Errorf("create the folder of figures: %w", err)
-			}
-			return f.Write(folder, figure.AllFormats...)
-		})
+		g.Go(func() error { return f.Write(filepath.Join(dir, f.folder), figure.AllFormats...) })
 	}
 	return names, g.Wait()
 }
