@@ -83,20 +83,12 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 	slices.Sort(runs)
 	var results []Result
 	for _, n := range runs {
-		run := filepath.Join(dir, scenario, variant, strconv.Itoa(n))
-		res, err := readResult(run)
+		res, err := readResult(dir, scenario, variant, n)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
-		}
-		if res.Scenario != scenario || res.Variant != variant || res.Run != n {
-			return nil, fmt.Errorf("%s is not the result of %s, %s, run %d",
-				filepath.Join(run, resultFile), scenario, variant, n)
-		}
-		if err := res.check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(run, resultFile), err)
 		}
 		results = append(results, res)
 	}
@@ -146,7 +138,7 @@ func (r RunDir) Record(res Result) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	samples, err := os.Open(filepath.Join(r.Dir, res.Scenario, res.Variant, strconv.Itoa(res.Run), samplesFile))
+	samples, err := os.Open(filepath.Join(runIn(r.Dir, res.Scenario, res.Variant, res.Run), samplesFile))
 	if err != nil {
 		return nil, fmt.Errorf("read samples: %w", err)
 	}
@@ -163,10 +155,21 @@ func ReadRecord(s Scenario, samples io.Reader) (*Record, error) {
 	return f.record()
 }
 
-func readResult(dir string) (r Result, err error) {
-	name := filepath.Join(dir, resultFile)
-	if err := readJSON(name, maxResultFile, &r); err != nil {
+// runIn returns the folder of a run.
+func runIn(dir, scenario, variant string, run int) string {
+	return filepath.Join(dir, scenario, variant, strconv.Itoa(run))
+}
+
+func readResult(dir, scenario, variant string, run int) (r Result, err error) {
+	name := filepath.Join(runIn(dir, scenario, variant, run), resultFile)
+	if err = readJSON(name, maxResultFile, &r); err == nil {
+		err = r.check()
+	}
+	if err != nil {
 		return r, fmt.Errorf("read %s: %w", name, err)
+	}
+	if r.Scenario != scenario || r.Variant != variant || r.Run != run {
+		return r, fmt.Errorf("%s is not the result of %s, %s, run %d", name, scenario, variant, run)
 	}
 	return r, nil
 }

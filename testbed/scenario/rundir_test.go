@@ -111,6 +111,26 @@ func TestManyRuns(t *testing.T) {
 	}
 }
 
+// A run that was copied to another place is not a run of its own.
+func TestCopiedRun(t *testing.T) {
+	s, err := parseText(foldText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	at := filepath.Join(dir, "test", "default", "1")
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := testbed.WriteJSON(filepath.Join(at, resultFile), Result{Scenario: "test", Variant: "default", Run: 2}); err != nil {
+		t.Fatal(err)
+	}
+	results, err := Run(t.Context(), []Scenario{s}, Options{Dir: dir, Runs: 1, Say: func(string) {}})
+	if err == nil || !strings.Contains(err.Error(), "is not the result of") {
+		t.Errorf("%v, %v", results, err)
+	}
+}
+
 // The table of a run directory keeps the runs that a later command does not ask for.
 func TestSummaryKeepsEarlierRuns(t *testing.T) {
 	s, err := parseText(foldText)

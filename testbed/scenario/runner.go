@@ -111,8 +111,7 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 	row := 0
 	for run := 1; run <= s.Runs; run++ {
 		for _, t := range turns {
-			dir := filepath.Join(o.Dir, s.Name, t.variant.Name, fmt.Sprint(run))
-			res, err := readResult(dir)
+			res, err := readResult(o.Dir, s.Name, t.variant.Name, run)
 			if err == nil {
 				results = append(results, res)
 				continue
@@ -125,7 +124,7 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 					s.Name, t.variant.Name, c))
 				continue
 			}
-			if res, err = h.run(ctx, t, run, dir, o); err == nil {
+			if res, err = h.run(ctx, t, run, runIn(o.Dir, s.Name, t.variant.Name, run), o); err == nil {
 				o.Say(res.line())
 				if o.Finished != nil {
 					o.Finished(res)
