@@ -137,7 +137,10 @@ type Network struct {
 // Start fails it leaves nothing running.
 func Start(ctx context.Context, opts Options) (*Network, error) {
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	if err := checkOptions(&opts); err != nil {
+	if opts.Dir == "" {
+		return nil, errors.New("no directory for the testbed")
+	}
+	if err := opts.Check(); err != nil {
 		return nil, err
 	}
 	var bin programs
@@ -183,12 +186,10 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 	return n, nil
 }
 
-func checkOptions(o *Options) error {
+// Check returns an error for options that no network can have, and sets defaults.
+func (o *Options) Check() error {
 	if len(o.Topology.ASes) == 0 {
 		return errors.New("topology without ASes")
-	}
-	if o.Dir == "" {
-		return errors.New("no directory for the testbed")
 	}
 	if o.Subnet.IsValid() {
 		if err := checkSubnet(o.Subnet); err != nil {

@@ -51,8 +51,10 @@ func (s *Scenario) check() error {
 		return wrong("runs", "want 1 to %d", maxRuns)
 	case s.Takes < 0 || s.Takes.D() > maxTime:
 		return wrong("takes", "want the approximate length of a run, such as 20s, at most %v", maxTime)
-	case s.Timeout < 0 || s.Timeout.D() > maxTime:
-		return wrong("timeout", "want at most %v", maxTime)
+	case s.Timeout <= 0 || s.Timeout.D() > maxTime:
+		return wrong("timeout", "want more than 0, and at most %v", maxTime)
+	case len(s.Peers) > 0 && s.Lasts > 0:
+		return wrong("lasts", "a run with peers lasts until they are done")
 	case s.Sample.D() < minSample || s.Sample.D() > time.Minute:
 		return wrong("sample", "want %v to 1m", minSample)
 	}
@@ -115,6 +117,8 @@ func (s *Scenario) checkVariant(v Variant) error {
 	switch {
 	case x.Size < 0 || x.Size > maxSize || x.Pieces < 0, x.Torrents < 0 || x.Torrents > maxPeers || v.Leechers < 0:
 		return errors.New("size, torrents or leechers are out of bounds")
+	case v.Degree != 0 && v.Neighbours == "":
+		return errors.New("degree needs neighbours")
 	case !slices.Contains(routers, x.Router):
 		return fmt.Errorf("router %q: want stock or fast", x.Router)
 	case x.TCP != "" && !tcpName.MatchString(x.TCP):
@@ -232,7 +236,7 @@ func (s *Scenario) options() (o testbed.Options, err error) {
 			return o, fmt.Errorf("bfd: %w", err)
 		}
 	}
-	return o, nil
+	return o, o.Check()
 }
 
 // ends returns the ASes in which a peer or a flow uses SCION, in order.
@@ -272,10 +276,6 @@ func (s *Scenario) checkPeers() error {
 	if len(s.Peers) > 0 && !(some(seeds) && some(leeches)) {
 		return onLine(s.lines.of("peers"), "peers: want at least one seed and one leech")
 	}
-	if len(s.Peers) > 0 && !some(func(p Peer) bool { return leeches(p) && p.Start.immediately() }) {
-		return onLine(s.lines.of("peers"), "peers: at least one leech must start at 0s, "+
-			"because times count from its first payload byte")
-	}
 	names := map[string]bool{}
 	for _, v := range s.Variants {
 		if err := plainName(v.Name); err != nil {
@@ -300,11 +300,15 @@ func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
 		return errors.New("there are two peers of this name")
 	case !s.hasAS(p.AS):
 		return fmt.Errorf("AS %s is not in topology %s", p.AS, s.topology.Name)
+	case p.Start.After >= s.Timeout.D():
+		return fmt.Errorf("start: %v is after the timeout", p.Start.After)
+	case p.Stop.comesBefore(p.Start) || p.Crash.comesBefore(p.Start):
+		return errors.New("it stops before it starts")
 	case p.Role == Seed && (len(p.From) > 0 || p.Selector != ""):
 		return errors.New("a seed has no from and no selector")
 	case p.Role == Seed && !p.Start.immediately() && !s.introduced():
 		return errors.New("a seed starts at 0s, unless peers find each other by themselves")
-	case p.Name == everybody || p.Name == trackerName:
+	case p.Name == everybody || p.Name == trackerName || p.Name == runnerName:
 		return errors.New("this name is reserved")
 	case p.Role != Seed && p.Role != Leech:
 		return fmt.Errorf("role %q: want seed or leech", p.Role)
@@ -339,6 +343,10 @@ func (s *Scenario) checkTraffic(t Traffic, earlier []Traffic) error {
 		return fmt.Errorf("kind %q: want bulk or datagrams", t.Kind)
 	case (t.Kind == Datagrams) != (t.Rate > 0):
 		return errors.New("datagrams need a rate, bulk has none")
+	case t.Start.After >= s.end():
+		return s.tooLate(t.Start)
+	case t.Stop.comesBefore(t.Start):
+		return errors.New("it stops before it starts")
 	case !s.hasAS(t.From) || !s.hasAS(t.To) || t.From == t.To:
 		return fmt.Errorf("want two ASes of topology %s", s.topology.Name)
 	case s.topology.LinkAt(t.Over.Interface) < 0:
@@ -355,7 +363,7 @@ func (s *Scenario) checkEvent(e Event) error {
 	case e.At == nil:
 		return errors.New("want a time at, such as 5s or 30%")
 	case e.At.After >= s.end():
-		return fmt.Errorf("%v is after the end of the run, which takes about %v (takes)", e.At.After, s.end())
+		return s.tooLate(*e.At)
 	case s.topology.LinkAt(where.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, where)
 	case e.Link != nil && len(e.Properties) == 0:
@@ -376,6 +384,10 @@ func (s *Scenario) checkEvent(e Event) error {
 	c := s.topology.Links[s.topology.LinkAt(where.Interface)].Config
 	e.change.Apply(&c)
 	return c.Validate()
+}
+
+func (s *Scenario) tooLate(w When) error {
+	return fmt.Errorf("%v is after the end of the run, which takes about %v (takes)", w.After, s.end())
 }
 
 // end returns when a run is over at the latest.

@@ -224,7 +224,10 @@ func Parse(file string, r io.Reader, topology func(string) (testbed.Topology, er
 			err = inFile(file, err)
 		}
 	}()
-	s = Scenario{Name: strings.TrimSuffix(filepath.Base(file), ".yaml"), scale: 1}
+	s = Scenario{
+		Name: strings.TrimSuffix(filepath.Base(file), ".yaml"), scale: 1, Settings: Settings{Torrents: 1},
+		Runs: 5, Seed: 1, Timeout: Duration(2 * time.Minute), Sample: Duration(50 * time.Millisecond),
+	}
 	if s.text, err = io.ReadAll(io.LimitReader(r, maxFile+1)); err != nil {
 		return s, err
 	}
@@ -263,12 +266,8 @@ func (s *Scenario) expand() error {
 	return err
 }
 
+// setDefaults sets defaults of peers and variants.
 func (s *Scenario) setDefaults() {
-	s.Torrents = cmp.Or(s.Torrents, 1)
-	s.Runs = cmp.Or(s.Runs, 5)
-	s.Seed = cmp.Or(s.Seed, 1)
-	s.Timeout = cmp.Or(s.Timeout, Duration(2*time.Minute))
-	s.Sample = cmp.Or(s.Sample, Duration(50*time.Millisecond))
 	for i := range s.Peers {
 		p := &s.Peers[i]
 		p.Transport = cmp.Or(p.Transport, SCION)

@@ -99,6 +99,11 @@ func parseWhen(s string) (w When, err error) {
 
 func (w When) immediately() bool { return w == When{} }
 
+// comesBefore compares two times; parts of the data are not compared.
+func (w *When) comesBefore(x When) bool {
+	return w != nil && w.Done == 0 && x.Done == 0 && w.After < x.After
+}
+
 // later returns a time that is later; a part of the data stays.
 func (w *When) later(by time.Duration) *When {
 	if w == nil || w.Done > 0 {

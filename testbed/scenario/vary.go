@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -226,6 +227,11 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 			}
 			return p.Role == Leech && n > v.Leechers
 		})
+	}
+	starts := func(p Peer) bool { return p.Role == Leech && p.Start.immediately() }
+	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, starts) {
+		return s, errors.New("peers: at least one leech must start at 0s, " +
+			"because times count from its first payload byte")
 	}
 	for i := range s.Peers {
 		p := &s.Peers[i]

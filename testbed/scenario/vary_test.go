@@ -90,6 +90,19 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// The times of a run count from a leecher that starts at 0s, also in a variant with fewer leechers.
+func TestFirstOfFew(t *testing.T) {
+	text := strings.Replace(whole, "variants:\n", "variants:\n  - {name: few, leechers: 1}\n", 1)
+	if _, err := parseText(text); err != nil {
+		t.Error(err)
+	}
+	text = strings.Replace(text, "role: leech, selector: all, from: [seeder]}", "role: leech, start: 1s}", 1)
+	text = strings.Replace(text, "start: 5s, stop: 20s, crash: 50%", "stop: 20s", 1)
+	if _, err := parseText(text); err == nil || !strings.Contains(err.Error(), "variant few: peers: at least one leech must start at 0s") {
+		t.Error(err)
+	}
+}
+
 // A variant that is named twice would count each of its runs twice.
 func TestOnlyTwice(t *testing.T) {
 	s, err := parseText(whole)
