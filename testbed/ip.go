@@ -58,7 +58,8 @@ type hop struct {
 // ipSubnet contains the addresses of all hosts. They are visible in their namespaces only.
 var ipSubnet = netip.MustParsePrefix("10.66.0.0/16")
 
-// IP returns the network for hosts on IP. The caller closes its hosts before the network.
+// IP returns the network for hosts on IP, with the MTU that the links have now. The caller closes its
+// hosts before the network.
 func (n *Network) IP() *IPNetwork {
 	x := &IPNetwork{
 		network: n, mtu: 1500, next: ipSubnet.Addr().Next(),
@@ -67,8 +68,9 @@ func (n *Network) IP() *IPNetwork {
 	for _, a := range n.opts.Topology.ASes {
 		x.mtu = min(x.mtu, a.MTU)
 	}
-	for _, l := range n.opts.Topology.Links {
-		x.mtu = min(x.mtu, l.MTU, cmp.Or(l.Config.MTU, l.MTU))
+	for i, l := range n.opts.Topology.Links {
+		ab, ba := n.links[i].Config()
+		x.mtu = min(x.mtu, l.MTU, cmp.Or(ab.MTU, l.MTU), cmp.Or(ba.MTU, l.MTU))
 	}
 	return x
 }

@@ -181,6 +181,29 @@ links:
 	}
 }
 
+// The MTU of hosts follows the links as they are, not as they were when the network started.
+func TestIPMTU(t *testing.T) {
+	topo, err := ShippedTopology("two-paths")
+	if err != nil {
+		t.Fatal(err)
+	}
+	topo.Links[0].Config.MTU = 1350
+	n, err := Start(t.Context(), Options{Topology: topo, Dir: t.TempDir(), LinksOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if mtu := n.IP().MTU(); mtu != 1350 {
+		t.Errorf("MTU %d at the start", mtu)
+	}
+	if err := n.SetLink(topo.Links[0].A.Interface, func(c *linkemu.Config) { c.MTU = 1300 }); err != nil {
+		t.Fatal(err)
+	}
+	if mtu := n.IP().MTU(); mtu != 1300 {
+		t.Errorf("MTU %d after a change of a link", mtu)
+	}
+}
+
 // A host whose program is missing, or ends at once, says so and leaves nothing behind.
 func TestIPHostThatFails(t *testing.T) {
 	needHosts(t)
