@@ -117,6 +117,8 @@ func (s *Scenario) checkVariant(v Variant) error {
 	switch {
 	case x.Size < 0 || x.Size > maxSize || x.Pieces < 0, x.Torrents < 0 || x.Torrents > maxPeers || v.Leechers < 0:
 		return errors.New("size, torrents or leechers are out of bounds")
+	case x.onlyIP() && slices.ContainsFunc(x.Events, func(e Event) bool { return e.Pause != nil }):
+		return errors.New("pause: peers on IP have no routers; quiet leaves out the events")
 	case v.Degree != 0 && v.Neighbours == "":
 		return errors.New("degree needs neighbours")
 	case !slices.Contains(routers, x.Router):

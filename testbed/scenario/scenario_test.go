@@ -100,6 +100,7 @@ func TestMistakes(t *testing.T) {
 		{"bfd: 200ms", "bfd: 1ms", "BFD interval"},
 		{"path_lifetime: 5m37.5s", "path_lifetime: 48h", "path lifetime"},
 		{"{selector: adaptive}", "{selector: adaptive, degree: 3}", "degree needs neighbours"},
+		{"{selector: adaptive}", "{name: ip, transport: tcp, traffic: []}", "variant ip: pause: "},
 		{"name: leecher, as", "name: runner, as", "reserved"},
 		{"start: 5s, stop: 20s", "start: 70s, stop: 80s", "1m10s is after the timeout"},
 		{"start: 5s, stop: 20s", "start: 5s, stop: 2s", "stops before it starts"},
