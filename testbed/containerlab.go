@@ -199,9 +199,14 @@ func tcArgs(device string, l Link) (args []string) {
 		if bytes == 0 {
 			bytes = int(float64(c.Rate) / 8 * wait.Seconds())
 		}
+		packet := l.MTU + linkHeaders
+		burst, limit := labBurst, max(bytes, packet)
+		if c.Police { // the queue is the bucket, and no more than a packet waits
+			burst, limit = limit, packet
+		}
 		args = append(args, fmt.Sprintf(
 			"qdisc replace dev %s parent 1:1 handle 10: tbf rate %dbit burst %db limit %db",
-			device, c.Rate, labBurst, max(bytes, l.MTU+linkHeaders)))
+			device, c.Rate, burst, limit))
 	}
 	return args
 }

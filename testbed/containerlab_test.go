@@ -230,6 +230,10 @@ func TestTCArgs(t *testing.T) {
 			"qdisc replace dev eth1 root handle 1: netem limit 100000",
 			"qdisc replace dev eth1 parent 1:1 handle 10: tbf rate 8000000bit burst 32768b limit 50000b",
 		}},
+		{linkemu.Config{Rate: 8e6, QueueTime: 50 * ms, Police: true}, []string{
+			"qdisc replace dev eth1 root handle 1: netem limit 100000",
+			"qdisc replace dev eth1 parent 1:1 handle 10: tbf rate 8000000bit burst 50000b limit 1500b",
+		}},
 	} {
 		if got := tcArgs("eth1", Link{MTU: 1472, Config: tt.c}); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.c, got, tt.want)
