@@ -258,7 +258,8 @@ func (f *fold) addSaid(name string, t float64, said any) error {
 			return err
 		}
 		l.finished[e.InfoHash] = true
-		l.Complete = len(l.finished) >= l.wanted
+		// Who is observed from outside is done with all torrents at once.
+		l.Complete = e.InfoHash == "" || len(l.finished) >= l.wanted
 	case *event.Piece:
 		own = e.T
 		if e.Piece >= 0 && e.Piece < maxPieces {

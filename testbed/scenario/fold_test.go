@@ -220,3 +220,20 @@ func TestManyLinkStates(t *testing.T) {
 	}
 	t.Errorf("kept %d states of %d links", len(f.states), len(s.topology.Links))
 }
+
+// Another client is observed from outside: it is done once, with all of its torrents.
+func TestDoneWithAllTorrents(t *testing.T) {
+	s, err := Parse("x.yaml", strings.NewReader(strings.Replace(foldText, "size: 2MB", "size: 2MB\ntorrents: 2", 1)), shippedTopology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for infoHash, want := range map[string]bool{"": true, "h": false} {
+		f := newFold(s)
+		if err := f.addSaid("leecher", 1, &event.Done{InfoHash: infoHash, Seconds: 1, Fetched: 4e6}); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.leechers["leecher"].Complete; got != want {
+			t.Errorf("after %q is done: complete is %v, want %v", infoHash, got, want)
+		}
+	}
+}
