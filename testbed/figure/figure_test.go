@@ -189,6 +189,9 @@ func TestFit(t *testing.T) {
 	if w := TextWidth(got, TextSize, false); w > 60 || w < 48 || !strings.HasPrefix(long, strings.TrimSuffix(got, "…")) {
 		t.Errorf("%q is %v wide", got, w)
 	}
+	if got := Fit(strings.Repeat("wide words ", 50), TextSize, 500); TextWidth(got, TextSize, true) > 500 {
+		t.Errorf("in bold letters %q does not fit", got)
+	}
 	if got := Fit("x", TextSize, 0); got != "…" {
 		t.Errorf("%q where there is no room", got)
 	}

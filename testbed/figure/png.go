@@ -94,16 +94,17 @@ type evenly struct{ font.Face }
 
 func (evenly) Kern(_, _ rune) fixed.Int26_6 { return 0 }
 
-// Fit shortens a text to a width, and ends it with an ellipsis if something is missing.
+// Fit shortens a text to a width that it also has in bold letters, and ends it with an ellipsis if
+// something is missing.
 func Fit(text string, size, width float64) string {
 	r := []rune(text)
 	if narrow := int(width/size*8) + 8; len(r) > narrow { // no letter is an eighth of its height wide
 		r = r[:narrow]
-	} else if TextWidth(text, size, false) <= width {
+	} else if TextWidth(text, size, true) <= width {
 		return text
 	}
 	n := len(r)
-	for ; n > 0 && TextWidth(string(r[:n])+"…", size, false) > width; n-- {
+	for ; n > 0 && TextWidth(string(r[:n])+"…", size, true) > width; n-- {
 	}
 	return string(r[:n]) + "…"
 }
