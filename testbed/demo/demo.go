@@ -133,8 +133,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			return res, fmt.Errorf("download %s: %s", r.Variant, r.Failed)
 		}
 	}
-	if len(res.Candidates) != 2 || len(results[1].Limit) == 0 {
+	if len(res.Candidates) != 2 {
 		return res, errors.New("a download has no result")
+	}
+	if len(results[1].Limit) == 0 {
+		return res, fmt.Errorf("topology %s has paths whose links have no rate", o.Topology.Name)
 	}
 	res.LimitMbitS = results[1].Limit[0].MbitS
 	res.Gain = res.Candidates[1].PayloadMbitS / res.Candidates[0].PayloadMbitS

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -22,8 +23,7 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 			continue
 		}
 		if !r.hasLimit(capacity) {
-			return 0, fmt.Errorf("path %s has no link with a rate: there is no limit to compare with",
-				r.fingerprint.Short())
+			return 0, errUnbounded
 		}
 		open = append(open, r)
 	}
@@ -151,7 +151,7 @@ type LimitStep struct {
 }
 
 // limit returns the limit over the time of the run. It is nil if leechers download from each other,
-// since it is about data from seeds.
+// since it is about data from seeds, and if some path has no link with a rate.
 func (r *Record) limit() ([]LimitStep, error) {
 	if r.feed {
 		return nil, nil
@@ -163,6 +163,9 @@ func (r *Record) limit() ([]LimitStep, error) {
 	}
 	for _, t := range r.moments(first, r.End) {
 		v, err := r.carriesAll(t)
+		if errors.Is(err, errUnbounded) {
+			return nil, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -253,7 +256,7 @@ func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 			least = min(least, capacity[link]/float64(max(1, users)))
 		}
 		if math.IsInf(least, 1) {
-			return 0, fmt.Errorf("the path of %s has no link with a rate: there is no share to compare with", f.Name)
+			return 0, errUnbounded
 		}
 		return least * f.route.share, nil
 	})

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -135,10 +136,10 @@ func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
 		}
 	}
 	whole, ok, err := efficiencyBetween(r, first, r.End)
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnbounded) {
 		return nil, err
 	}
-	put("e", whole, ok, nil)
+	put("e", whole, ok, err)
 	payload, ok, err := efficiencyBetween(r, 0, r.End)
 	put("e-payload", payload, ok, err)
 	took := r.End - first
@@ -157,10 +158,10 @@ func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
 	put("handshake-rank", rho, ok, nil)
 	for _, w := range wanted {
 		v, ok, err := figures[w.What].of(r, w)
-		if err != nil {
+		if err != nil && !errors.Is(err, errUnbounded) {
 			return nil, fmt.Errorf("measure %s: %w", w.Name, err)
 		}
-		put(w.Name, v, ok, nil)
+		put(w.Name, v, ok, err)
 	}
 	return m, nil
 }

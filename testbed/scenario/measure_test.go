@@ -230,6 +230,26 @@ func TestMeasureAtOnce(t *testing.T) {
 	}
 }
 
+// Links without a rate set no limit. A run over them has all other figures.
+func TestMeasureWithoutLimit(t *testing.T) {
+	r := steady()
+	for i := range r.states {
+		r.states[i].capacity = map[pathsel.Interface]float64{link(1): math.Inf(1), link(2): math.Inf(1)}
+	}
+	m, err := r.measure([]Measure{{Name: "part", What: "efficiency"}, {Name: "rate", What: "rate"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"e": false, "e-payload": false, "t-star": false, "part": false, "seconds": true, "rate": true} {
+		if _, ok := m[name]; ok != want {
+			t.Errorf("%s is there: %v, want %v", name, ok, want)
+		}
+	}
+	if limit, err := r.limit(); limit != nil || err != nil {
+		t.Errorf("limit %v, %v", limit, err)
+	}
+}
+
 func TestInterval(t *testing.T) {
 	if Interval([]float64{1}) != nil || Interval([]float64{1, 2}, []float64{3}) != nil {
 		t.Error("an interval of one run")

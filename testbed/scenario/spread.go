@@ -136,7 +136,7 @@ func (s Scenario) throttled() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return slices.Contains(p.Args, "--upload-rate") })
 }
 
-var errUnbounded = errors.New("a peer is reached without a link that has a rate, so there is no limit to compare with")
+var errUnbounded = errors.New("no link on the way has a rate, so there is no limit to compare with")
 
 // spreadRate returns R above, in bits of payload per second.
 func spreadRate(
