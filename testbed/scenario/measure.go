@@ -239,7 +239,7 @@ func ratio(r *Record, m Measure) (float64, bool, error) {
 // with a network that the leecher has to itself.
 func efficiency(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
-	if m.Of == "" {
+	if m.Of == "" || r.feed {
 		if !ok {
 			return 0, false, nil
 		}
@@ -260,7 +260,11 @@ func efficiency(r *Record, m Measure) (float64, bool, error) {
 	return (l.Payload.before(to) - l.Payload.before(from)) * 8 / limit, limit > 0, err
 }
 
+// efficiencyBetween compares with the data that seeds could send, which says nothing of a swarm.
 func efficiencyBetween(r *Record, from, to float64) (float64, bool, error) {
+	if r.feed {
+		return 0, false, nil
+	}
 	limit, err := r.allowed(from, to)
 	var got float64
 	for _, l := range r.Leechers {

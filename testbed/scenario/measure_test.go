@@ -250,6 +250,21 @@ func TestMeasureWithoutLimit(t *testing.T) {
 	}
 }
 
+// Where leechers download from each other, what seeds could send is no limit.
+func TestEfficiencyOfSwarm(t *testing.T) {
+	r := steady()
+	r.feed = true
+	m, err := r.measure([]Measure{{Name: "all", What: "efficiency"}, {Name: "one", What: "efficiency", Of: "leecher"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"e", "e-payload", "all", "one"} {
+		if v, ok := m[name]; ok {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+}
+
 func TestInterval(t *testing.T) {
 	if Interval([]float64{1}) != nil || Interval([]float64{1, 2}, []float64{3}) != nil {
 		t.Error("an interval of one run")

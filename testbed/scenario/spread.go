@@ -99,14 +99,10 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err erro
 }
 
 // addSpread adds the figures of a swarm to those of a run: the limit T*, and the time divided by it.
-// It deletes the efficiency, which compares with the data that seeds send, and says nothing of a
-// swarm.
 func (r *Record) addSpread(figures map[string]float64) error {
 	if !r.feed {
 		return nil
 	}
-	delete(figures, "e")
-	delete(figures, "e-payload")
 	s := r.Scenario
 	seeds, receivers := map[string]bool{}, []string(nil)
 	for _, p := range s.Peers {
