@@ -212,7 +212,7 @@ func gap(r *Record, m Measure) (longest float64, ok bool, err error) {
 // rate returns the rate of useful payload, or of all bytes over some paths, in Mbit/s.
 func rate(r *Record, m Measure) (float64, bool, error) {
 	from, to, ok := m.window(r)
-	return m.between(r, from, to), ok, nil
+	return m.between(r, from, to), ok && len(m.leechers(r)) > 0, nil
 }
 
 func (m Measure) between(r *Record, from, to float64) float64 {

@@ -83,6 +83,7 @@ func TestFigures(t *testing.T) {
 	for _, m := range []Measure{
 		{What: "out", From: 15 * s, Over: at(1)}, {What: "back", From: 20 * s, Over: at(1)}, {What: "rate", From: 30 * s}, {What: "gap", From: 30 * s},
 		{What: "efficiency", From: 30 * s}, {What: "efficiency", Of: "leecher", From: 30 * s}, {What: "efficiency", Of: "nobody"},
+		{What: "rate", Of: "nobody"},
 	} {
 		if v, ok, err := figures[m.What].of(r, m); ok || err != nil {
 			t.Errorf("%+v: %v, %v where there is nothing to measure", m, v, err)
