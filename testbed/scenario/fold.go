@@ -34,6 +34,7 @@ type leecherFold struct {
 	*Leecher
 	said     bool
 	fetched  map[string]float64 // by torrent
+	wasted   map[string]float64
 	finished map[string]bool
 	wanted   int // torrents
 	paths    map[pathsel.Key]*pathFold
@@ -79,7 +80,8 @@ func newFold(s Scenario) *fold {
 		if p.Role == Leech {
 			f.leechers[p.Name] = &leecherFold{
 				Leecher: &Leecher{Name: p.Name, delay: s.seedDelay(p)}, wanted: s.torrentsOf(p),
-				fetched: map[string]float64{}, finished: map[string]bool{}, paths: map[pathsel.Key]*pathFold{},
+				fetched: map[string]float64{}, wasted: map[string]float64{}, finished: map[string]bool{},
+				paths: map[pathsel.Key]*pathFold{},
 			}
 		}
 	}
@@ -298,7 +300,8 @@ func (f *fold) addProgress(l *leecherFold, e *event.Progress) error {
 	if !saneTime(e.T) || !sane(float64(e.Fetched)) || len(l.fetched) > maxTorrents {
 		return errUnlikely
 	}
-	l.Wasted = max(l.Wasted, float64(e.Wasted))
+	l.wasted[e.InfoHash] = max(l.wasted[e.InfoHash], float64(e.Wasted))
+	l.Wasted = total(l.wasted)
 	l.fetched[e.InfoHash] = float64(e.Fetched)
 	l.Payload.add(e.T, total(l.fetched))
 	for _, x := range e.Paths {

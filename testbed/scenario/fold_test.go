@@ -237,3 +237,20 @@ func TestDoneWithAllTorrents(t *testing.T) {
 		}
 	}
 }
+
+// What torrents wasted is summed, as what they fetched is.
+func TestWastedOfAllTorrents(t *testing.T) {
+	s, err := Parse("x.yaml", strings.NewReader(strings.Replace(foldText, "size: 2MB", "size: 2MB\ntorrents: 2", 1)), shippedTopology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFold(s)
+	for _, p := range []event.Progress{{InfoHash: "a", T: 1, Fetched: 10, Wasted: 3}, {InfoHash: "b", T: 1, Fetched: 20, Wasted: 5}, {InfoHash: "a", T: 2, Fetched: 30, Wasted: 4}} {
+		if err := f.addSaid("leecher", 1, &p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := f.leechers["leecher"]; l.Wasted != 9 || total(l.fetched) != 50 {
+		t.Errorf("%v wasted of %v, want 9 of 50", l.Wasted, total(l.fetched))
+	}
+}
