@@ -58,8 +58,8 @@ type hop struct {
 // ipSubnet contains the addresses of all hosts. They are visible in their namespaces only.
 var ipSubnet = netip.MustParsePrefix("10.66.0.0/16")
 
-// IP returns the network for hosts on IP, with the MTU that the links have now. The caller closes its
-// hosts before the network.
+// IP returns the network for hosts on IP, with the MTU that the links have now. The caller closes
+// its hosts before the network.
 func (n *Network) IP() *IPNetwork {
 	x := &IPNetwork{
 		network: n, mtu: 1500, next: ipSubnet.Addr().Next(),
