@@ -209,7 +209,13 @@ func transfer(ctx context.Context, cfg Config, r Row, at place) (sample, error) 
 
 // rows returns the cases of the run, in the order of the table.
 func (cfg Config) rows() ([]Row, error) {
-	rows := slices.DeleteFunc(cases(len(cfg.FastRouter) > 0), func(r Row) bool {
+	rows := cases(len(cfg.FastRouter) > 0)
+	for _, name := range cfg.Only {
+		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Case == name }) {
+			return nil, fmt.Errorf("case %q: no case matches the selection", name)
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(r Row) bool {
 		return len(cfg.Only) > 0 && !slices.Contains(cfg.Only, r.Case) ||
 			len(cfg.Routers) > 0 && !slices.Contains(cfg.Routers, r.Routers) ||
 			len(cfg.MTUs) > 0 && !slices.Contains(cfg.MTUs, r.MTU) ||

@@ -105,3 +105,11 @@ func TestSummary(t *testing.T) {
 		t.Errorf("median of two: %v", r.MbitS)
 	}
 }
+
+// A case with a typing error is not left out in silence.
+func TestUnknownCase(t *testing.T) {
+	cfg := Config{Only: []string{"tcp", "quick"}, Progress: func(string) {}}
+	if rows, err := cfg.rows(); err == nil || !strings.Contains(err.Error(), `"quick"`) {
+		t.Errorf("%v, %v", rows, err)
+	}
+}
