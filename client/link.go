@@ -214,7 +214,7 @@ func (x *gauge) counts(n int64, now time.Time) {
 	}
 	if n > 0 {
 		x.pipeline = x.pipeline.sent(outstanding, now)
-	} else if x.pipeline = x.pipeline.answered(outstanding, now); x.pipeline.isDue(outstanding) {
+	} else if x.pipeline = x.pipeline.answered(now); x.pipeline.isDue() {
 		x.pipeline = x.pipeline.look(now, x.link.Measure().RTT, x.swarm.Load())
 	}
 	x.deepen()

@@ -24,6 +24,7 @@ import (
 type pipeline struct {
 	target int       // requests to have outstanding after the next look; 0: not looked yet
 	most   int       // outstanding at most since the last look; 0: none was sent since
+	past   int       // answered or taken back since the first one that was sent since
 	since  time.Time // of the last look, or of the first request after none was outstanding
 	eighth time.Time // when the last eighth of the requests before it began; zero: not yet
 }
@@ -48,8 +49,10 @@ const (
 	shrinkFactor = 3
 	// In a swarm each peer sends little, and what it was asked for long ahead another peer often has
 	// sooner. There a batch of at most wire.FirstRequests, which needs no slack for slow start, grows
-	// and shrinks by smallTrips and smallFactor, down to smallest.
-	smallTrips, smallFactor, smallest = 2, 2, 4
+	// if half of it lasts less than the longer one of smallBelow and a round trip, and shrinks from
+	// smallFactor times that on, down to smallest.
+	smallBelow            = 100 * time.Millisecond
+	smallFactor, smallest = 2, 4
 	// unknownTrip stands for a round trip that is not known. It is longer than that of any usual
 	// path.
 	unknownTrip = 500 * time.Millisecond
@@ -66,43 +69,43 @@ func firstBatch(trip time.Duration) int {
 
 // inLastEighth tells whether less than an eighth of the batch is to be answered before the next
 // look.
-func (p pipeline) inLastEighth(outstanding int) bool {
-	return 8*(outstanding-1-p.most+wire.Part(p.most)) < p.most
-}
+func (p pipeline) inLastEighth() bool { return 8*(wire.Part(p.most)-p.past-1) < p.most }
 
 // sent records a new request, which is one of those that are outstanding now.
 func (p pipeline) sent(outstanding int, now time.Time) pipeline {
 	if outstanding == 1 {
 		p.since = now
 	}
-	if p.most = max(p.most, outstanding); !p.inLastEighth(outstanding) {
+	if p.most = max(p.most, outstanding); !p.inLastEighth() {
 		p.eighth = time.Time{}
 	}
 	return p
 }
 
-// answered records that a request was answered or taken back, and how many are outstanding now.
-func (p pipeline) answered(outstanding int, now time.Time) pipeline {
-	if p.eighth.IsZero() && p.inLastEighth(outstanding) {
+// answered records that a request was answered or taken back.
+func (p pipeline) answered(now time.Time) pipeline {
+	if p.most == 0 {
+		return p
+	}
+	p.past++
+	if p.eighth.IsZero() && p.inLastEighth() {
 		p.eighth = now
 	}
 	return p
 }
 
-// isDue tells whether it is time for the next look.
-func (p pipeline) isDue(outstanding int) bool {
-	return p.most > 0 && p.most-outstanding >= wire.Part(p.most)
-}
+// isDue tells whether it is time for the next look. The requests that are outstanding now would not
+// tell: in a swarm the engine adds some with each piece that the peer announces.
+func (p pipeline) isDue() bool { return p.most > 0 && p.past >= wire.Part(p.most) }
 
 // look sets the target. trip is the present round-trip time; 0: not known. swarm tells whether some
 // of the peers lack pieces themselves.
 func (p pipeline) look(now time.Time, trip time.Duration, swarm bool) pipeline {
 	trip = cmp.Or(trip, unknownTrip)
-	trips, factor, least := time.Duration(growTrips), time.Duration(shrinkFactor), wire.FirstRequests
+	size, grow, factor, least := p.most, max(growBelow, growTrips*trip), time.Duration(shrinkFactor), wire.FirstRequests
 	if swarm && p.most <= wire.FirstRequests {
-		trips, factor, least = smallTrips, smallFactor, smallest
+		grow, factor, least = max(smallBelow, trip), smallFactor, smallest
 	}
-	size, grow := p.most, max(growBelow, trips*trip)
 	lasted := now.Sub(p.since)
 	mayPass := p.target == 0 || 4*now.Sub(p.eighth) < grow // the slowness may
 	half := lasted * time.Duration(p.most) / time.Duration(2*wire.Part(p.most))

@@ -36,10 +36,12 @@ func TestPipeline(t *testing.T) {
 		{16, 0, time.Minute, wire.FirstRequests, false},
 		{1, 0, 0, wire.FirstRequests, false},
 		{16, 0, time.Second, 16, true},
-		{16, 0, 2001 * time.Millisecond, 8, true},
-		{16, 200 * time.Millisecond, 801 * time.Millisecond, 8, true},
+		{16, 0, 1001 * time.Millisecond, 8, true},
+		{16, 200 * time.Millisecond, 401 * time.Millisecond, 8, true},
 		{300, 200 * time.Millisecond, 801 * time.Millisecond, 300, true},
-		{8, 200 * time.Millisecond, 399 * time.Millisecond, 16, true},
+		{8, 10 * time.Millisecond, 99 * time.Millisecond, 16, true},
+		{8, 200 * time.Millisecond, 199 * time.Millisecond, 16, true},
+		{8, 200 * time.Millisecond, 201 * time.Millisecond, 8, true},
 		{8, 0, time.Minute, 4, true},
 		{4, 0, time.Minute, smallest, true},
 		{1, 0, 0, smallest, true},
@@ -49,19 +51,43 @@ func TestPipeline(t *testing.T) {
 		for n := range c.outstanding {
 			p = p.sent(n+1, now)
 		}
-		each := c.half / time.Duration((c.outstanding+1)/2)
-		for n := c.outstanding - 1; 2*n > c.outstanding; n-- {
-			if p = p.answered(n, now.Add(each*time.Duration(c.outstanding-n))); p.isDue(n) {
-				t.Errorf("%+v: looked at with %d outstanding", c, n)
+		part := wire.Part(c.outstanding)
+		for n := range part {
+			if p.isDue() {
+				t.Errorf("%+v: looked at after %d answers", c, n)
 			}
+			p = p.answered(now.Add(c.half * time.Duration(n+1) / time.Duration(part)))
 		}
-		if !p.isDue(c.outstanding / 2) {
+		if !p.isDue() {
 			t.Errorf("%+v: not looked at", c)
 		}
-		p = p.answered(c.outstanding/2, now.Add(c.half)).look(now.Add(c.half), c.trip, c.swarm)
-		if p.target != c.want || p.isDue(0) { // the rest changes nothing
+		p = p.look(now.Add(c.half), c.trip, c.swarm)
+		if p.target != c.want || p.answered(now).isDue() { // the rest changes nothing
 			t.Errorf("%+v: %+v", c, p)
 		}
+	}
+}
+
+// A peer in a swarm announces pieces all the time, and the engine asks for each at once: the number
+// of outstanding requests never falls by half, and the pipeline is looked at all the same.
+func TestPipelineThatIsRefilled(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	p := pipeline{target: 16, since: now}
+	for n := range 10 {
+		p = p.sent(n+1, now)
+	}
+	for range wire.Part(10) {
+		if p.isDue() {
+			t.Fatal("looked at too early")
+		}
+		now = now.Add(300 * time.Millisecond)
+		p = p.answered(now).sent(10, now)
+	}
+	if !p.isDue() {
+		t.Fatal("not looked at")
+	}
+	if p = p.look(now, 200*time.Millisecond, true); p.target != 5 {
+		t.Errorf("a target of %d", p.target)
 	}
 }
 
@@ -94,19 +120,18 @@ func TestPipelineOfPulses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			now := time.Unix(1e9, 0)
 			p := pipeline{target: c.batch, most: cmp.Or(c.batch, wire.FirstRequests), since: now}
-			outstanding, each := p.most, wire.Part(p.most)/4
+			each := wire.Part(p.most) / 4
 			for _, part := range c.parts {
-				for range each {
-					if p.isDue(outstanding) {
-						t.Fatalf("looked at with %d outstanding", outstanding)
+				for n := range each {
+					if p.isDue() {
+						t.Fatalf("looked at after %d of %d answers", n, each)
 					}
 					now = now.Add(time.Duration(part * float64(c.lasted) / float64(each)))
-					outstanding--
-					p = p.answered(outstanding, now)
+					p = p.answered(now)
 				}
 			}
-			if !p.isDue(outstanding) {
-				t.Errorf("not looked at with %d outstanding", outstanding)
+			if !p.isDue() {
+				t.Error("not looked at")
 			}
 			if p = p.look(now, c.trip, false); p.target != c.want || !p.eighth.IsZero() {
 				t.Errorf("%+v, want %d", p, c.want)
