@@ -152,8 +152,8 @@ func missing(list []cppki.TRCID, known []cppki.SignedTRC) (out []cppki.TRCID) {
 		if newest >= id.Base && id.Serial-newest <= maxSteps {
 			from = newest + 1
 		}
-		for ; from <= id.Serial; from++ {
-			out = append(out, cppki.TRCID{ISD: id.ISD, Base: id.Base, Serial: from})
+		for i := range id.Serial - from + 1 { // the serial may be the largest number there is
+			out = append(out, cppki.TRCID{ISD: id.ISD, Base: id.Base, Serial: from + i})
 		}
 	}
 	slices.SortFunc(out, compareIDs)

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -106,6 +107,7 @@ func TestMissing(t *testing.T) {
 		{[]cppki.TRCID{id(3)}, c[:1], []cppki.TRCID{id(2), id(3)}},
 		{[]cppki.TRCID{id(3), id(3)}, c, []cppki.TRCID{id(3)}},
 		{[]cppki.TRCID{id(1 << 40)}, c, []cppki.TRCID{id(1 << 40)}},
+		{[]cppki.TRCID{id(math.MaxUint64)}, c, []cppki.TRCID{id(math.MaxUint64)}},
 	} {
 		if got := missing(x.list, x.known); !slices.Equal(got, x.want) {
 			t.Errorf("%v, known %d: %v, want %v", x.list, len(x.known), got, x.want)
@@ -144,9 +146,9 @@ func TestFetchHostile(t *testing.T) {
 		"wildcard AS": func(m map[string][]byte) {
 			m["/topology"] = []byte(strings.Replace(topologyOf1, "1-ff00", "0-ff00", 1))
 		},
-		"huge topology":    func(m map[string][]byte) { m["/topology"] = make([]byte, maxTopology+1) },
-		"damaged TRC":      func(m map[string][]byte) { m["/trcs/isd1-b1-s1/blob"] = []byte("x") },
-		"another TRC":      func(m map[string][]byte) { m["/trcs/isd1-b1-s1/blob"] = chain(t)[1].Raw },
+		"huge topology": func(m map[string][]byte) { m["/topology"] = make([]byte, maxTopology+1) },
+		"damaged TRC":   func(m map[string][]byte) { m["/trcs/isd1-b1-s1/blob"] = []byte("x") },
+		"another TRC":   func(m map[string][]byte) { m["/trcs/isd1-b1-s1/blob"] = chain(t)[1].Raw },
 		"list of anything": func(m map[string][]byte) { m["/trcs"] = []byte(`[{"id":{"isd":0}}]`) },
 		"long list": func(m map[string][]byte) {
 			m["/trcs"] = []byte("[" + strings.Repeat(string(list[1:len(list)-1])+",", maxTRCs) + string(list[1:]))
