@@ -16,6 +16,11 @@ import (
 // sends that format. A control service of scionproto sends another one, with the names of its Go
 // fields.
 func parseTopology(b []byte) (file []byte, ia pathsel.IA, err error) {
+	defer func() { // scionproto's parser panics at a null in the place of a router or service
+		if r := recover(); r != nil {
+			err = fmt.Errorf("its topology is wrong: %v", r)
+		}
+	}()
 	topo, err := topology.FromJSONBytes(b)
 	if err != nil {
 		converted, e := convert(b)

@@ -149,6 +149,16 @@ func TestFetchHostile(t *testing.T) {
 		"huge topology": func(m map[string][]byte) { m["/topology"] = make([]byte, maxTopology+1) },
 		"damaged TRC":   func(m map[string][]byte) { m["/trcs/isd1-b1-s1/blob"] = []byte("x") },
 		"another TRC":   func(m map[string][]byte) { m["/trcs/isd1-b1-s1/blob"] = chain(t)[1].Raw },
+		"router without anything": func(m map[string][]byte) {
+			m["/topology"] = []byte(strings.Replace(topologyOf1, `"border_routers":{}`, `"border_routers":{"b":null}`, 1))
+		},
+		"interface without anything": func(m map[string][]byte) {
+			m["/topology"] = []byte(strings.Replace(topologyOf1, `"border_routers":{}`,
+				`"border_routers":{"b":{"internal_addr":"192.0.2.1:5","interfaces":{"1":null}}}`, 1))
+		},
+		"service without anything": func(m map[string][]byte) {
+			m["/topology"] = []byte(strings.Replace(topologyOf1, `{"cs-1":{"addr":"192.0.2.1:30252"}}`, `{"cs-1":null}`, 1))
+		},
 		"list of anything": func(m map[string][]byte) { m["/trcs"] = []byte(`[{"id":{"isd":0}}]`) },
 		"long list": func(m map[string][]byte) {
 			m["/trcs"] = []byte("[" + strings.Repeat(string(list[1:len(list)-1])+",", maxTRCs) + string(list[1:]))
