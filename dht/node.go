@@ -307,15 +307,15 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 	case q.keeps != nil:
 		n.keptAnswered(now, q, m)
 	default:
-		n.learn(now, m.Nodes)
+		n.learn(now, c.Addr, m.Nodes)
 	}
 }
 
 // learn asks some of the nodes that another one has named, if the table has room for them.
-func (n *Node) learn(now time.Time, named []Contact) {
+func (n *Node) learn(now time.Time, from Addr, named []Contact) {
 	asked := 0
 	for _, c := range named {
-		if asked < 3 && n.inNetwork(c.Addr) && n.table.wants(c) && n.probe(now, c) {
+		if asked < 3 && n.mayContact(from, c.Addr) && n.table.wants(c) && n.probe(now, c) {
 			asked++
 		}
 	}

@@ -389,3 +389,33 @@ func TestUnfollow(t *testing.T) {
 		}
 	}
 }
+
+// A node cannot make another one contact addresses that are nearer to it, such as a service of its
+// machine, whichever query it answers.
+func TestLeadsNobodyInward(t *testing.T) {
+	for _, x := range []struct {
+		own, from string
+		inward    []string
+	}{
+		{"9.9.9.9:1", "1.1.1.1:1", []string{"127.0.0.1:53", "10.0.0.1:53", "169.254.1.1:53"}},
+		{"1-ff00:0:1,[10.9.9.9]:1", "1-ff00:0:2,[10.0.0.2]:1", []string{"1-ff00:0:1,[127.0.0.1]:53"}},
+	} {
+		n := newNode(t, x.own, DefaultLimits)
+		contact := func(at string) Contact {
+			a := addr(t, at)
+			if a.IsSCION() {
+				return Contact{BoundID(a, n.cfg.Rand), a}
+			}
+			return Contact{randomID(n.cfg.Rand), a}
+		}
+		from := contact(x.from)
+		n.ask(start, &query{to: from, m: &Message{Query: FindNode}})
+		m := &Message{T: n.take().Packets[0].Message.T, ID: from.ID}
+		for _, at := range x.inward {
+			m.Nodes = append(m.Nodes, contact(at))
+		}
+		for _, p := range n.Receive(start, Origin{Addr: from.Addr, Proven: true, Size: 100}, m).Packets {
+			t.Errorf("%s makes %s contact %s", x.from, x.own, p.To)
+		}
+	}
+}
