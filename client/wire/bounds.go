@@ -13,8 +13,8 @@ import (
 // if the peer says something that no peer has a reason to say.
 
 const (
-	// maxUnsaid is how many bytes may wait for a peer. Beyond that, its requests get no rejects: it
-	// does not read, and asks on and on although it is choked.
+	// maxUnsaid is how many bytes may wait for a peer. Beyond that, its requests are dropped: it does
+	// not read, and asks on and on.
 	maxUnsaid = 64 << 10
 	// maxBlock is the longest block that a peer may ask for, in bytes. All clients ask for 16 KiB.
 	// The engine keeps up to three copies of a block until the peer has read it.

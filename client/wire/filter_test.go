@@ -487,6 +487,35 @@ func TestBarredPeerThatFloods(t *testing.T) {
 	}
 }
 
+// Who asks for more each time that it is served, and does not read the answers, takes no memory
+// either.
+func TestServedPeerThatFloods(t *testing.T) {
+	s := newStand(t, true)
+	s.says(unchoke)
+	go func() {
+		for range s.read {
+		}
+	}()
+	for turn := range uint32(20) {
+		s.filter.Unbar()
+		var flood []byte
+		for i := range uint32(1000) {
+			flood = append(flood, encode(msgRequest, block{turn, i << 14, 1 << 14})...)
+		}
+		for _, b := range [][]byte{flood, interested} { // the filter reads the second after the first
+			if _, err := s.peer.Write(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.filter.Bar()
+	}
+	s.filter.mu.Lock()
+	defer s.filter.mu.Unlock()
+	if n := len(s.filter.forPeer); n > maxUnsaid+maxServing*blockHead {
+		t.Errorf("%d bytes wait for a peer that does not read", n)
+	}
+}
+
 func BenchmarkGateRead(b *testing.B) {
 	stream := hello(true)
 	for range 64 {

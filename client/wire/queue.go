@@ -131,13 +131,13 @@ func (p pace) window() int { return min(max(leastGiven, 2*max(p.count, p.before)
 
 // asksLocked decides what happens to a request of the peer.
 func (f *Filter) asksLocked(b block) verdict {
-	if f.engineServes && !f.serves {
-		if len(f.forPeer) < maxUnsaid {
-			f.toPeerLocked(encode(msgReject, b))
-		}
+	switch {
+	case len(f.forPeer) >= maxUnsaid:
 		return drop
-	}
-	if f.noRejects && !f.engineServes {
+	case f.engineServes && !f.serves:
+		f.toPeerLocked(encode(msgReject, b))
+		return drop
+	case f.noRejects && !f.engineServes:
 		return drop // the engine would not answer
 	}
 	now, room := f.serving.asks(b)
