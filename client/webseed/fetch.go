@@ -179,11 +179,10 @@ func (c *Conn) pause(d time.Duration) {
 	}
 	clear(c.queue)
 	c.order = nil
-	over := time.AfterFunc(d, func() {
+	time.AfterFunc(d, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.choked = false
 		c.sendLocked(message(pp.Unchoke))
 	})
-	context.AfterFunc(c.ctx, func() { over.Stop() })
 }

@@ -3,7 +3,9 @@ package webseed
 import (
 	"net/http"
 	"net/url"
+	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/storage"
@@ -58,4 +60,29 @@ func TestFileURL(t *testing.T) {
 			t.Errorf("%s: %s, want %s", x.base, got, x.want)
 		}
 	}
+}
+
+// A server that is busy again and again takes no memory.
+func TestPausesLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConn(Config{})
+		defer c.cancel()
+		pauses := func(n int) uint64 {
+			for range n {
+				c.mu.Lock()
+				c.pause(time.Second)
+				c.out = nil // the engine has read it
+				c.mu.Unlock()
+				time.Sleep(2 * time.Second)
+			}
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapObjects
+		}
+		const n = 10_000
+		if before, after := pauses(1), pauses(n); after > before+n {
+			t.Errorf("%d more objects after %d pauses", after-before, n)
+		}
+	})
 }
