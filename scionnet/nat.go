@@ -499,14 +499,14 @@ func movedTo(e *quic.ApplicationError) *MovedError {
 }
 
 // MovedTo is the peer's new address if the connection has ended because a NAT has given it one. It
-// is in the AS in which the peer was proven to be.
+// is in the AS in which the peer was proven to be, and not in ours: no router sees peers there.
 func (c *Conn) MovedTo() (Addr, bool) {
 	var app *quic.ApplicationError
 	if !errors.As(context.Cause(c.quic.Context()), &app) || app.ErrorCode != codeMoved {
 		return Addr{}, false
 	}
 	to := movedTo(app).To
-	return to, to.IA == c.route.remote.IA && c.Proven()
+	return to, to.IA == c.route.remote.IA && to.IA != c.endpoint.host.ia && c.Proven()
 }
 
 // moved ends the connections whose packets to us come from that router. Their peers still send to

@@ -265,3 +265,15 @@ func FuzzSTUN(f *testing.F) {
 		}
 	})
 }
+
+// Inside an AS no router sees a peer, so its word about a new address leads nowhere: it could name
+// a service of this machine.
+func TestNobodyMovesInsideTheAS(t *testing.T) {
+	h := oneAS(t)
+	c, peer := pair(t, listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{}))
+	peer.quic.CloseWithError(codeMoved, "1-ff00:0:110,[127.0.0.1]:53")
+	<-c.quic.Context().Done()
+	if to, moved := c.MovedTo(); moved {
+		t.Errorf("the peer is looked for at %s", to)
+	}
+}
