@@ -31,7 +31,7 @@ func filterSDP(sdp string, local bool) (string, error) {
 	var b strings.Builder
 	media, candidates := 0, 0
 	for _, line := range lines {
-		line = strings.TrimSuffix(line, "\r")
+		line = strings.ReplaceAll(line, "\r", "") // also in front, where pion skips it
 		if rest, ok := strings.CutPrefix(line, "m="); ok {
 			if media++; media > 1 || !strings.HasPrefix(rest, "application ") {
 				return "", errors.New("a WebRTC connection with more than a data channel")
