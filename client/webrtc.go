@@ -133,6 +133,7 @@ func (discardLogs) NewLogger(scope string) logging.LeveledLogger {
 type rtcEnd struct {
 	transport *WebRTC
 	pc        *webrtc.PeerConnection
+	channel   sync.Once // for the only channel that is used
 	began     time.Time
 	expiry    *time.Timer
 	wire      *rtcWire       // once it is connected
@@ -168,6 +169,16 @@ func (t *WebRTC) begin(name string, opened func(*rtcWire)) (*rtcEnd, error) {
 				w.end()
 			}
 		}
+	})
+	e.pc.OnDataChannel(func(d *webrtc.DataChannel) { // a second channel ends the connection
+		second := true
+		if e.channel.Do(func() { second = false }); second {
+			t.mu.Lock()
+			t.shut(e.pc)
+			t.mu.Unlock()
+			return
+		}
+		e.use(d)
 	})
 	t.pending[e] = struct{}{}
 	e.expiry = time.AfterFunc(rtcPatience, e.close)
@@ -347,7 +358,7 @@ func (t *WebRTC) Offer(ctx context.Context, found func(Peer) bool) (*RTCOffer, e
 	o := &RTCOffer{end: e}
 	d, err := e.pc.CreateDataChannel("braid", nil)
 	if err == nil {
-		e.use(d)
+		e.channel.Do(func() { e.use(d) })
 		var sdp webrtc.SessionDescription
 		if sdp, err = e.pc.CreateOffer(nil); err == nil {
 			o.SDP, err = e.describe(ctx, sdp)
@@ -395,18 +406,6 @@ func (t *WebRTC) Answer(
 	if err != nil {
 		return "", err
 	}
-	var channels sync.Once
-	e.pc.OnDataChannel(func(d *webrtc.DataChannel) { // a second channel ends the connection
-		first := false
-		channels.Do(func() { first = true })
-		if first {
-			e.use(d)
-		} else {
-			t.mu.Lock()
-			t.shut(e.pc)
-			t.mu.Unlock()
-		}
-	})
 	var sdp webrtc.SessionDescription
 	theirs := webrtc.SessionDescription{Type: webrtc.SDPTypeOffer, SDP: offer}
 	if err = e.pc.SetRemoteDescription(theirs); err == nil {

@@ -121,6 +121,23 @@ func TestWebRTCTwice(t *testing.T) {
 	meetRTC(t, x, y)
 }
 
+// A peer that opens a second channel loses the connection, whoever has offered it: nobody would read
+// from the channel, and its name can be long.
+func TestWebRTCSecondChannel(t *testing.T) {
+	for _, ofOfferer := range []bool{true, false} {
+		by, to := meetRTC(t, rtcTransport(t), rtcTransport(t))
+		if !ofOfferer {
+			by, to = to, by
+		}
+		if _, err := by.(*rtcWire).pc.CreateDataChannel("second", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(to); err != nil {
+			t.Errorf("opened by the offerer %v: %v", ofOfferer, err)
+		}
+	}
+}
+
 // A connection that opens while the transport closes does not outlive it.
 func TestWebRTCOpensTooLate(t *testing.T) {
 	x, y := rtcTransport(t), rtcTransport(t)
