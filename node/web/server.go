@@ -165,6 +165,12 @@ var headers = map[string]string{
 	"Cross-Origin-Resource-Policy": "same-origin",
 }
 
+// isLocal tells whether a request came to a loopback address.
+func isLocal(r *http.Request) bool {
+	a, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && a.IP.IsLoopback()
+}
+
 // handler is the routes behind the checks.
 func (s *Server) handler(routes []Route) http.Handler {
 	public, private := http.NewServeMux(), http.NewServeMux()
@@ -183,6 +189,10 @@ func (s *Server) handler(routes []Route) http.Handler {
 		if !s.access.IsOwner(r) && !s.access.allowsHost(r.Host) {
 			http.Error(w, "this name is not allowed: use the IP address, or allow it with "+
 				"braid daemon --allow-host NAME", http.StatusMisdirectedRequest)
+			return
+		}
+		if !s.access.IsOwner(r) && !s.access.HasPassword() && !isLocal(r) { // it was removed
+			http.Error(w, ErrNeedsPassword.Error(), http.StatusForbidden)
 			return
 		}
 		if err := otherSites.Check(r); err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,9 +156,21 @@ func TestListenNeedsPassword(t *testing.T) {
 			t.Errorf("%s without a password: %v", address, err)
 		}
 	}
-	s := serve(t, access(t, "secret"), "0.0.0.0:0")
+	a := access(t, "secret")
+	s := serve(t, a, "0.0.0.0:0")
 	if len(s.Addresses()) != 1 {
 		t.Error(s.Addresses())
+	}
+	// The password may be removed later.
+	if err := a.SetPassword(""); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]int{"192.0.2.1": http.StatusForbidden, "127.0.0.1": http.StatusOK} {
+		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP(at)})
+		r, w := httptest.NewRequestWithContext(ctx, "GET", "http://"+at+"/x", nil), httptest.NewRecorder()
+		if s.http.Handler.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("at %s, without a password: %d, want %d", at, w.Code, want)
+		}
 	}
 }
 
