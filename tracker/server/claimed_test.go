@@ -1,13 +1,16 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"braid/pathsel"
 	"braid/tracker/server"
+	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
 
@@ -52,5 +55,33 @@ func TestClaimedAS(t *testing.T) {
 	answer, err = s.ask(1, 4, nil)
 	if err != nil || len(answer.Peers) != 1 || answer.Peers[0].Addr.IA != pathsel.IA(as(1)) {
 		t.Errorf("a peer that is in the AS is answered %+v, %v", answer, err)
+	}
+}
+
+// visited is a store that remembers the last visit.
+type visited struct {
+	swarm.Store
+	last swarm.Visit
+}
+
+func (v *visited) Announce(ctx context.Context, x swarm.Visit) (swarm.View, error) {
+	v.last = x
+	return v.Store.Announce(ctx, x)
+}
+
+// A store charges nothing to an AS that is only claimed, such as room in the cache of a gateway.
+func TestClaimedASIsNotCharged(t *testing.T) {
+	cfg := server.Default()
+	store := &visited{Store: swarm.NewMemory(cfg.Limits())}
+	s, err := server.New(cfg, store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := announceOf(1)
+	if server.AskClaimed(s, addrOf(1, 1), a.Query(), nil); store.last.Addr != (wire.Addr{}) {
+		t.Errorf("the store hears of %s", store.last.Addr)
+	}
+	if server.AskFrom(s, addrOf(1, 1), a.Query(), nil); store.last.Addr.IA != as(1) {
+		t.Errorf("once it is proven, the store hears of %s", store.last.Addr)
 	}
 }

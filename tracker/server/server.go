@@ -172,8 +172,8 @@ func (s *Server) announce(ctx context.Context, r request, a *wire.Announce) (wir
 	if a.NumWant >= 0 {
 		v.Want = min(a.NumWant, g.cfg.MaxNumWant)
 	}
-	if r.claimed { // it is neither added nor removed
-		v.Addr.Port, v.Event = 0, wire.Periodic
+	if r.claimed { // it is neither added nor removed, and the store knows no AS to charge
+		v.Addr, v.Event = wire.Addr{}, wire.Periodic
 	}
 	switch {
 	case r.transport == overUDP && r.from.Host.Is6():
