@@ -146,6 +146,11 @@ func (t *WebRTC) begin(name string, opened func(*rtcWire)) (*rtcEnd, error) {
 	e := &rtcEnd{transport: t, began: time.Now(), name: name, opened: opened}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for x := range t.pending {
+		if name != "" && x.name == name { // its peer begins anew
+			x.closeLocked()
+		}
+	}
 	switch {
 	case t.ctx.Err() != nil:
 		return nil, t.ctx.Err()
@@ -187,15 +192,18 @@ func (t *WebRTC) begin(name string, opened func(*rtcWire)) (*rtcEnd, error) {
 
 // close ends an end that is not connected yet.
 func (e *rtcEnd) close() {
+	e.transport.mu.Lock()
+	defer e.transport.mu.Unlock()
+	e.closeLocked()
+}
+
+func (e *rtcEnd) closeLocked() {
 	t := e.transport
-	t.mu.Lock()
-	_, pending := t.pending[e]
-	delete(t.pending, e)
-	if pending {
+	if _, pending := t.pending[e]; pending {
+		delete(t.pending, e)
 		e.expiry.Stop()
 		t.shut(e.pc)
 	}
-	t.mu.Unlock()
 }
 
 // shut closes a connection in the background, since that may wait for packets. The caller holds
@@ -443,10 +451,8 @@ func (t *WebRTC) Close() error {
 	t.mu.Lock()
 	wires := slices.Collect(maps.Values(t.ready))
 	for e := range t.pending {
-		e.expiry.Stop()
-		t.shut(e.pc)
+		e.closeLocked()
 	}
-	clear(t.pending)
 	t.mu.Unlock()
 	for _, w := range wires {
 		w.Close()

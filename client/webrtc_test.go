@@ -184,6 +184,23 @@ func TestWebRTCIsBounded(t *testing.T) {
 	}
 }
 
+// A peer that offers connections again and again, and makes none, leaves room for others.
+func TestWebRTCOffersOfOne(t *testing.T) {
+	x, y := rtcTransport(t), rtcTransport(t)
+	o, err := x.Offer(t.Context(), accept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxRTCPending {
+		if _, err := y.Answer(t.Context(), "the offerer", o.SDP, accept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := y.Answer(t.Context(), "another", o.SDP, accept); err != nil {
+		t.Errorf("another peer: %v", err)
+	}
+}
+
 // What is said about this host, and whom a stranger can have us contact.
 func TestFilterSDP(t *testing.T) {
 	const host = "a=candidate:1 1 udp 2130706431 192.168.1.7 5000 typ host"
