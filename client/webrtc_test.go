@@ -121,8 +121,8 @@ func TestWebRTCTwice(t *testing.T) {
 	meetRTC(t, x, y)
 }
 
-// A peer that opens a second channel loses the connection, whoever has offered it: nobody would read
-// from the channel, and its name can be long.
+// A peer that opens a second channel loses the connection, whoever has offered it: nobody would
+// read from the channel, and its name can be long.
 func TestWebRTCSecondChannel(t *testing.T) {
 	for _, ofOfferer := range []bool{true, false} {
 		by, to := meetRTC(t, rtcTransport(t), rtcTransport(t))

@@ -210,6 +210,7 @@ func TestKeep(t *testing.T) {
 
 func FuzzParseTopology(f *testing.F) {
 	f.Add([]byte(topologyOf1))
+	f.Add([]byte(strings.Replace(topologyOf1, `"border_routers":{}`, `"border_routers":{"b":null}`, 1)))
 	f.Add([]byte(`{"Timestamp":"2026-01-01T00:00:00Z","IA":"1-ff00:0:110","MTU":1472,"DispatchedPortEnd":9,"BR":{"b":{"InternalAddr":"192.0.2.1:5","IFs":{"1":{"IA":"1-ff00:0:111","LinkType":"child","MTU":1400}}}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, ia, err := parseTopology(b)
