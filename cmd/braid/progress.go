@@ -35,6 +35,7 @@ type display struct {
 
 	mu     sync.Mutex
 	events *json.Encoder
+	over   map[string]bool // downloads whose end an event has reported, by info hash
 }
 
 func newDisplay(cmd *cli.Command, uploads bool) *display {
@@ -49,6 +50,7 @@ func newDisplay(cmd *cli.Command, uploads bool) *display {
 		said:    map[*node.Torrent]*pace{},
 		places:  map[*node.Torrent]*places{},
 		events:  json.NewEncoder(results),
+		over:    map[string]bool{},
 		sample:  time.Second,
 	}
 }
@@ -68,7 +70,31 @@ func (d *display) interval() time.Duration {
 func (d *display) emit(e any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.encode(e)
+}
+
+// encode is emit for a caller that holds mu.
+func (d *display) encode(e any) {
 	_ = d.events.Encode(e) // the printer keeps the error, and ends the command
+}
+
+// emitEnd emits the event of a download that is complete or has failed. No progress event of the
+// download comes after it.
+func (d *display) emitEnd(infoHash string, e any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over[infoHash] = true
+	d.encode(e)
+}
+
+// emitProgress emits a progress event. The looks at a download do not know of the events of its
+// node, so one of them may overlap with its end.
+func (d *display) emitProgress(e event.Progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.uploads || !d.over[e.InfoHash] {
+		d.encode(e)
+	}
 }
 
 // result prints the result of a command: the event with --json, otherwise the text.
@@ -111,14 +137,16 @@ func (d *display) event(e any) {
 	case event.Served:
 		d.served(e)
 	case event.Done:
-		if d.seeds {
-			return
+		if d.json && !d.seeds {
+			d.emitEnd(e.InfoHash, e)
 		}
+		return
 	case event.Failed:
-		if d.seeds {
-			return
+		if d.json && !d.seeds {
+			d.hasFailed = true
+			d.emitEnd(e.InfoHash, e)
 		}
-		d.hasFailed = d.json
+		return
 	}
 	if d.json {
 		d.emit(e)
@@ -191,7 +219,7 @@ func (d *display) show(torrents []*node.Torrent) {
 	switch {
 	case d.json:
 		for i, p := range all {
-			d.emit(node.NewProgress(torrents[i].Source(), p))
+			d.emitProgress(node.NewProgress(torrents[i].Source(), p))
 		}
 	case d.people.live():
 		for i, t := range torrents {
