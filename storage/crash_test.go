@@ -848,3 +848,43 @@ func TestHasRoomLeavesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// locker does something before it is locked for the first time.
+type locker struct {
+	sync.Locker
+	do func()
+}
+
+func (l *locker) Lock() {
+	if do := l.do; do != nil {
+		l.do = nil
+		do()
+	}
+	l.Locker.Lock()
+}
+
+// A piece is found right just when a sync begins. The record then has the piece or its blocks.
+func TestPieceIsRightWhenSyncBegins(t *testing.T) {
+	info, _, data := shape(t, 16<<10, 32<<10)
+	s, tor := openStore(t, KindFile, fastDir(t), info)
+	p := tor.Piece(info.Piece(0))
+	x := p.(piece).torrent
+	if _, err := p.WriteAt(data[:16<<10], 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.writer.flushPiece(0); err != nil {
+		t.Fatal(err)
+	}
+	x.writer.blocks.changed = sync.NewCond(&locker{&x.writer.mu, func() {
+		if err := p.MarkComplete(); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err := x.sync(); err != nil {
+		t.Fatal(err)
+	}
+	if saved := x.record.saved; !saved.Pieces.has(0) && saved.Blocks[0] == nil {
+		t.Error("the record has neither the piece nor its blocks")
+	}
+	closeStore(t, s, tor)
+}

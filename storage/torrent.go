@@ -164,8 +164,8 @@ func (t *torrent) syncLoop() {
 func (t *torrent) sync() error {
 	t.syncing.Lock()
 	defer t.syncing.Unlock()
+	blocks := t.writer.blocks.note() // first: a piece that is right from now on has none any more
 	t.pieces.note()
-	blocks := t.writer.blocks.note()
 	files, err := t.place.sync()
 	for _, i := range files {
 		t.changed[i] = true
