@@ -849,6 +849,39 @@ func TestHasRoomLeavesNothing(t *testing.T) {
 	}
 }
 
+// A piece is fetched and found right while a sync is under way, and the process is killed after it.
+// The next one looks at the piece again, since the record does not have it yet.
+func TestPieceFetchedDuringSync(t *testing.T) {
+	for _, kind := range []Kind{KindFile, KindMmap} {
+		info, l, data := shape(t, 16<<10, 32<<10)
+		dir, sys := fastDir(t), &during{name: "f0" + partSuffix}
+		s, tor := openStore(t, kind, dir, info, Options{system: sys})
+		x := tor.Piece(info.Piece(0)).(piece).torrent
+		if err := writePiece(tor, info, data, 0); err != nil {
+			t.Fatal(err)
+		}
+		sys.do = func() {
+			if err := writePiece(tor, info, data, 1); err != nil {
+				t.Error(err)
+			}
+		}
+		for i, want := range []bool{false, true} {
+			if err := x.sync(); err != nil {
+				t.Fatal(err)
+			}
+			saved, ok := (Stored{kind, dir, metainfo.Hash{9}, l}).readRecord()
+			now, err := stamps(dir, l)
+			if !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			if checked, right, _ := saved.compare(l, now); checked[1] != want || right[1] != want {
+				t.Errorf("after sync %d, checked are %v, and right %v", i, checked, right)
+			}
+		}
+		closeStore(t, s, tor)
+	}
+}
+
 // locker does something before it is locked for the first time.
 type locker struct {
 	sync.Locker

@@ -345,7 +345,7 @@ func (f *files) written(h *handle) error {
 func (f *files) stamp(i int) stamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.altered[i] || f.dropped != nil {
+	if f.altered[i] || f.dirty[i] || f.dropped != nil {
 		return noStamp
 	}
 	return f.stamps[i]

@@ -45,8 +45,8 @@ type place interface {
 	// lostPieces returns the pieces in files that are gone or were changed by somebody else. It is
 	// an error if only opening the place again could repair that.
 	lostPieces() ([]int, error)
-	// stamp is how write has left a file, or how opening has found it; noStamp if somebody else has
-	// changed it since.
+	// stamp is how the last sync has left a file, or how opening has found it; noStamp if it was
+	// changed since.
 	stamp(file int) stamp
 	close() error
 }
