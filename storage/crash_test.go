@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
 	"go.etcd.io/bbolt"
@@ -920,4 +921,77 @@ func TestPieceIsRightWhenSyncBegins(t *testing.T) {
 		t.Error("the record has neither the piece nor its blocks")
 	}
 	closeStore(t, s, tor)
+}
+
+// Recorded data may be gone for a while. Later it is looked at again, and does not count as missing
+// for ever.
+func TestDataComesBack(t *testing.T) {
+	touch := func(name string, by time.Duration) {
+		st, err := os.Stat(name)
+		if err == nil {
+			err = os.Chtimes(name, time.Time{}, st.ModTime().Add(by))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename := func(from, to string) {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name                string
+		before, while, then func(name string, x *torrent)
+	}{
+		{
+			"a start that checks nothing",
+			func(name string, _ *torrent) { touch(name, time.Hour) },
+			func(string, *torrent) {},
+			func(name string, _ *torrent) { touch(name, -time.Hour) },
+		}, {
+			"a read",
+			func(string, *torrent) {},
+			func(name string, x *torrent) {
+				rename(name, name+".away")
+				if _, err := (piece{torrent: x}).ReadAt(make([]byte, 10), 0); err == nil {
+					t.Error("a file that is away can be read")
+				}
+			},
+			func(name string, _ *torrent) { rename(name+".away", name) },
+		}, {
+			"a look at the files",
+			func(string, *torrent) {},
+			func(name string, x *torrent) {
+				rename(name, name+".away")
+				if lost, err := x.syncAndCheck(); len(lost) != 2 || err != nil {
+					t.Error(lost, err)
+				}
+			},
+			func(name string, _ *torrent) { rename(name+".away", name) },
+		},
+	} {
+		info, l, data := shape(t, 16<<10, 32<<10)
+		dir := fastDir(t)
+		s, tor := openStore(t, KindFile, dir, info)
+		for p := range l.Pieces() {
+			if err := writePiece(tor, info, data, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeStore(t, s, tor)
+		name := filepath.Join(dir, filepath.FromSlash(l.Files[0].Path))
+		c.before(name, nil)
+		s, tor = openStore(t, KindFile, dir, info)
+		c.while(name, tor.Piece(info.Piece(0)).(piece).torrent)
+		closeStore(t, s, tor)
+		c.then(name, nil)
+		s, tor = openStore(t, KindFile, dir, info)
+		for p := range l.Pieces() {
+			if x := tor.Piece(info.Piece(p)).Completion(); x.Ok && !x.Complete {
+				t.Errorf("after %s, piece %d counts as missing", c.name, p)
+			}
+		}
+		closeStore(t, s, tor)
+	}
 }

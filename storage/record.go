@@ -244,12 +244,9 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	case s.options.Recheck != nil && s.options.Recheck(hash):
 		clear(v.checked)
 		clear(v.right)
-		// With a valid stamp, what has not been hashed when the process is killed would count as
-		// missing.
 		for i, x := range now {
 			if x == saved.stamp(i) && x != noFile {
 				known.changed = append(known.changed, i)
-				r.saved.setStamp(i, noStamp)
 			}
 		}
 	default:
@@ -259,9 +256,14 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 		v.checked[p] = v.checked[p] && !l.isWhole(p, bits) // the last download has not hashed it any more
 	}
 	// Data that is no longer trusted must not be trusted again if somebody sets the file's time
-	// back.
+	// back. Nor must it count as missing then, or if this process ends before it is hashed.
 	return r, known, r.save(func(saved *state) {
 		saved.Pieces, saved.Blocks = bitsetOf(v.right), maps.Clone(known.blocks)
+		for _, i := range known.changed {
+			if saved.stamp(i) != noFile {
+				saved.setStamp(i, noStamp)
+			}
+		}
 		for i := range owned {
 			if owned[i] {
 				saved.Owned.set(i)
@@ -382,8 +384,10 @@ func stampOfFile(name string) (stamp, error) {
 	return stampFrom(st), nil
 }
 
-// remove removes wrong pieces from the file at once. Right ones enter it with checkpoint.
-func (r *record) remove(pieces ...int) error {
+// remove removes pieces that are wrong or gone from the file at once. If they are gone, the next
+// start hashes their files, since the data may be back by then. Right pieces enter the file with
+// checkpoint.
+func (r *record) remove(gone bool, pieces ...int) error {
 	r.mu.Lock()
 	changes := r.unsaved || slices.ContainsFunc(pieces, r.saved.Pieces.has)
 	r.mu.Unlock()
@@ -392,8 +396,20 @@ func (r *record) remove(pieces ...int) error {
 	}
 	return r.save(func(saved *state) {
 		for _, p := range pieces {
+			if gone && saved.Pieces.has(p) {
+				r.distrust(saved, p)
+			}
 			saved.Pieces.clear(p)
 		}
+	})
+}
+
+// distrust has the files of a piece hashed at the next start.
+func (r *record) distrust(saved *state, piece int) {
+	off, n := r.layout.PieceRange(piece)
+	_ = r.layout.Span(off, int(n), func(i int, _ int64, _, _ int) error {
+		saved.setStamp(i, noStamp)
+		return nil
 	})
 }
 

@@ -275,7 +275,7 @@ func TestRecord(t *testing.T) {
 			for p := range 4 {
 				// A file is not vouched for before all of its pieces were checked.
 				if r.pieces.set(p, p != 3); p == 3 {
-					if err := r.remove(p); err != nil {
+					if err := r.remove(false, p); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -190,7 +190,7 @@ func (t *torrent) missed(index int, err error) {
 	if t.record == nil {
 		return
 	}
-	if err := errors.Join(t.place.mark(index, false), t.recordWrong(index)); err != nil {
+	if err := errors.Join(t.place.mark(index, false), t.recordWrong(index, true)); err != nil {
 		t.log.Warn("a piece that is gone is still in the record", "piece", index, "error", err)
 	}
 }
@@ -210,8 +210,8 @@ func (t *torrent) forgetBlocks(piece int) error {
 
 // recordWrong removes a piece from the record. If that fails, because the disk is full for example,
 // the next sync does it, in one with the stamps of changed files.
-func (t *torrent) recordWrong(piece int) error {
-	err := t.record.remove(piece)
+func (t *torrent) recordWrong(piece int, gone bool) error {
+	err := t.record.remove(gone, piece)
 	if err != nil {
 		t.touch()
 	}
@@ -298,7 +298,7 @@ func (p piece) MarkNotComplete() error {
 	}
 	t.touch()
 	// The record first: new blocks may be written as soon as this returns.
-	err := errors.Join(t.forgetBlocks(p.index), t.recordWrong(p.index))
+	err := errors.Join(t.forgetBlocks(p.index), t.recordWrong(p.index, false))
 	if news {
 		err = errors.Join(err, t.place.mark(p.index, false))
 	}
@@ -340,5 +340,5 @@ func (t *torrent) syncAndCheck() ([]int, error) {
 	for _, p := range lost {
 		err = errors.Join(err, t.place.mark(p, false))
 	}
-	return lost, errors.Join(err, t.record.remove(lost...))
+	return lost, errors.Join(err, t.record.remove(true, lost...))
 }
