@@ -227,10 +227,14 @@ func (t *Torrent) verifyStopped() {
 		t.last.Checked = n
 		t.mu.Unlock()
 	})
+	again := !r.Complete()
+	for i, recorded := range o.stored().Recorded() {
+		again = again || err == nil && r.Good[i] && !recorded
+	}
 	t.mu.Lock()
 	t.state, t.abort, t.verifying, t.last.Checked = state, nil, false, 0
 	if err == nil {
-		t.options.Storage.Recheck = !r.Complete() // the next start finds the wrong pieces
+		t.options.Storage.Recheck = again // the next start finds the wrong pieces, and corrects the record
 		t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
 	}
 	t.mu.Unlock()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -314,5 +315,54 @@ func TestCompleteDataStays(t *testing.T) {
 		} else if s := x.Status(); s.Moving || s.Storage.Dir != mine {
 			t.Errorf("it is in %s, moves: %v", s.Storage.Dir, s.Moving)
 		}
+	}
+}
+
+// A paused torrent that was found damaged is repaired by hand, with the same time. If a check finds
+// it complete, it is complete when it is resumed.
+func TestRepairedByHand(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	src := create(t, out, "file", 1<<20)
+	n := openService(t, t.TempDir(), out)
+	x := add(t, n, Options{Source: src})
+	wait(t, "the data", x.Done())
+	name := filepath.Join(out, "file")
+	right, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		phase client.Phase
+		done  int
+	}{{client.Downloading, 31}, {client.Complete, 32}} {
+		if err := x.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		b := slices.Clone(right)
+		if c.done < 32 {
+			clear(b[5000:6000])
+		}
+		if st, err = os.Stat(name); err == nil {
+			err = errors.Join(os.WriteFile(name, b, 0o644), os.Chtimes(name, st.ModTime(), st.ModTime()))
+		}
+		if err == nil {
+			err = x.Verify()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the check", func() bool { return x.State() == Paused && x.Status().Done == c.done })
+		if err := x.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, string(c.phase), func() bool {
+			p := x.Progress()
+			return x.State() == Running && p.Phase == c.phase && p.Done == c.done
+		})
 	}
 }
