@@ -160,13 +160,12 @@ func (t *Torrent) leave(ctx context.Context) error {
 	t.mu.Lock()
 	o, from := t.options, t.leaving
 	t.mu.Unlock()
-	if from == "" || isSameDir(from, o.Storage.Dir) {
-		return nil
-	}
-	old := o.stored()
-	old.Dir = from
-	if err := old.Delete(ctx, o.Storage.Complete); err != nil {
-		return err // the next process tries again
+	if from != "" && !isSameDir(from, o.Storage.Dir) { // the user may have moved it back
+		old := o.stored()
+		old.Dir = from
+		if err := old.Delete(ctx, o.Storage.Complete); err != nil {
+			return err // the next process tries again
+		}
 	}
 	t.mu.Lock()
 	t.leaving = ""

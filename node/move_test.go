@@ -366,3 +366,37 @@ func TestRepairedByHand(t *testing.T) {
 		})
 	}
 }
+
+// Old data that could not be deleted after a move is forgotten if the torrent moves back to it, and
+// deleted if the torrent is removed with its data.
+func TestOldDataIsLeft(t *testing.T) {
+	t.Parallel()
+	old, data, state := t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, old, "file", 1<<20)
+	n := openService(t, state, old)
+	if err := os.Link(filepath.Join(old, "file"), filepath.Join(data, "file")); err != nil {
+		t.Fatal(err)
+	}
+	x := add(t, n, Options{Source: src, Paused: true, Storage: fileIn(data)})
+	x.mu.Lock()
+	x.leaving = old // as after a move that could not delete it
+	x.mu.Unlock()
+	for _, dir := range []string{old, data} { // the data stays where it is
+		if err := x.Move(dir, false); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the move", func() bool { return x.State() == Paused && x.Status().Storage.Dir == dir })
+	}
+	sameFile(t, filepath.Join(data, "file"), filepath.Join(old, "file"))
+	x.mu.Lock()
+	x.leaving = old
+	x.mu.Unlock()
+	if err := n.Remove(x.InfoHash(), true); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{old, data} {
+		if _, err := os.Lstat(filepath.Join(dir, "file")); !os.IsNotExist(err) {
+			t.Errorf("the data of the removed torrent: %v", err)
+		}
+	}
+}

@@ -164,7 +164,7 @@ func (t *Torrent) deleteData(ctx context.Context) error {
 	if o.Source.IsMagnet() || o.Storage.Dir == "" {
 		return nil // there is no data
 	}
-	if err := o.stored().Delete(ctx, o.Storage.Complete); err != nil {
+	if err := errors.Join(t.leave(ctx), o.stored().Delete(ctx, o.Storage.Complete)); err != nil {
 		return fmt.Errorf("remove torrent %s: its data is left behind: %w", o.title(), err)
 	}
 	return nil
