@@ -400,3 +400,22 @@ func TestOldDataIsLeft(t *testing.T) {
 		}
 	}
 }
+
+// A restart, as after a change of the selection, does not cancel a move.
+func TestRestartLetsMove(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	n := openService(t, t.TempDir(), data)
+	x := add(t, n, Options{Source: create(t, data, "file", 1<<20), Paused: true})
+	cancelled := false
+	x.mu.Lock()
+	x.state, x.abort = Moving, func() { cancelled = true } // as in the middle of Move
+	x.mu.Unlock()
+	x.restart(func(*Options) { t.Error("the options of a torrent that moves were changed") })
+	if cancelled {
+		t.Error("the move was cancelled")
+	}
+	x.mu.Lock()
+	x.state, x.abort = Paused, nil
+	x.mu.Unlock()
+}

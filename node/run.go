@@ -384,7 +384,9 @@ func (t *Torrent) cancelStart() {
 // restart ends the run, if there is one, changes the options, and starts the torrent again. It
 // locks op.
 func (t *Torrent) restart(change func(*Options)) {
-	t.cancelStart()
+	if t.State() != Moving { // a move goes on, and the torrent starts again after it
+		t.cancelStart()
+	}
 	t.op.Lock()
 	defer t.op.Unlock()
 	before := t.State()
