@@ -517,6 +517,9 @@ func (f *files) rename(i int, final bool) error {
 		}
 		f.forget(h)
 	}
+	if st, err := f.root.Lstat(before); err == nil && !st.Mode().IsRegular() {
+		return nil // it is somebody else's, and the next write says so
+	}
 	f.final[i] = final
 	after := f.name(i)
 	_, err := f.root.Lstat(after)

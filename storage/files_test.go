@@ -453,3 +453,46 @@ func TestSettleDuringWrite(t *testing.T) {
 	settle()
 	closeStore(t, s, tor)
 }
+
+// Somebody puts a directory, or a link to the file, in the place of a file that is served. It keeps
+// its name.
+func TestDirectoryKeepsItsName(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 32<<10)
+	for _, put := range []func(name string) error{
+		func(name string) error { return os.Mkdir(name, 0o755) },
+		func(name string) error { return os.Symlink(name+".away", name) },
+	} {
+		dir := fastDir(t)
+		s, tor := openStore(t, KindFile, dir, info)
+		for p := range l.Pieces() {
+			if err := writePiece(tor, info, data, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeStore(t, s, tor)
+		s, tor = openStore(t, KindFile, dir, info)
+		name := filepath.Join(dir, filepath.FromSlash(l.Files[0].Path))
+		if err := errors.Join(os.Rename(name, name+".away"), put(name)); err != nil {
+			t.Fatal(err)
+		}
+		p := tor.Piece(info.Piece(0))
+		if _, err := p.ReadAt(make([]byte, 10), 0); err == nil {
+			t.Error("it can be read")
+		}
+		if err := p.MarkNotComplete(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(name); err != nil {
+			t.Error(err)
+		}
+		if err := writePiece(tor, info, data, 0); err == nil {
+			t.Error("no error says what is in the way")
+		}
+		if _, err := os.Lstat(name); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(tor.Close(), s.Close()); err != nil {
+			t.Log(err)
+		}
+	}
+}
