@@ -747,3 +747,22 @@ func TestReadWhileChanging(t *testing.T) {
 	close(ended)
 	readers.Wait()
 }
+
+// A process that was killed just when peers had described a magnet link has left the description
+// with the data only. The next one keeps it with the torrent's state.
+func TestDescriptionIsKept(t *testing.T) {
+	t.Parallel()
+	out, state := t.TempDir(), t.TempDir()
+	src := create(t, out, "file", 1<<20)
+	n := openService(t, state, out)
+	x := add(t, n, Options{Source: src, Paused: true, Storage: fileIn(out)})
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name, kept := filepath.Join(state, x.InfoHash()+".torrent"), storage.KeptTorrent(out, src.InfoHash)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(kept), 0o755), os.Rename(name, kept)); err != nil {
+		t.Fatal(err)
+	}
+	openService(t, state, out)
+	sameFile(t, kept, name)
+}

@@ -261,7 +261,8 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	t := newTorrent(n, o)
 	t.added, t.completed, t.forced, t.removing = s.Added, s.Completed, s.Forced, s.Removing
 	t.arriving = s.Arriving
-	t.kept = !o.Source.IsMagnet()
+	_, missing := os.Stat(strings.TrimSuffix(name, ".json") + ".torrent")
+	t.kept = missing == nil // otherwise the description may lie with the data, which can move
 	if s.Served != "" {
 		t.state, t.reason = Served, s.Served
 		close(t.ended)
