@@ -385,6 +385,7 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 	}
 	if err := t.keep(); err != nil {
 		if n.service {
+			t.remove() // the queue may have started it
 			n.forget(t)
 			return nil, failed(err)
 		}

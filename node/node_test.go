@@ -766,3 +766,29 @@ func TestDescriptionIsKept(t *testing.T) {
 	openService(t, state, out)
 	sameFile(t, kept, name)
 }
+
+// A torrent that cannot be saved is not added, and does not run although the queue has started it.
+func TestUnsavedDoesNotRun(t *testing.T) {
+	t.Parallel()
+	out, state := t.TempDir(), t.TempDir()
+	src := create(t, out, "file", 1<<20)
+	n := openService(t, state, out)
+	if err := os.MkdirAll(filepath.Join(state, src.InfoHash.HexString()+".json", "in the way"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	x := newTorrent(n, n.withDefaults(Options{Source: src}))
+	x.saving.Lock()
+	added := make(chan error)
+	go func() {
+		_, err := n.add(t.Context(), x)
+		added <- err
+	}()
+	eventually(t, "the start", func() bool { return x.State() == Running })
+	x.saving.Unlock()
+	if err := <-added; err == nil || len(n.Torrents()) > 0 {
+		t.Errorf("%v, %d torrents", err, len(n.Torrents()))
+	}
+	if s := x.State(); s != Removed || x.current() != nil {
+		t.Errorf("it is %s", s)
+	}
+}
