@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,6 +102,16 @@ func create(ctx context.Context, cmd *cli.Command) error {
 			return err
 		}
 		name = filepath.Base(abs) + ".torrent"
+	}
+	if old, err := os.Lstat(name); err == nil {
+		listed := client.CreateOptions{Exclude: opts.Exclude}
+		_ = client.EachFile(ctx, root, listed, func(_ string, st fs.FileInfo) {
+			f.want(!os.SameFile(st, old), "%s belongs to the data: name another file for the "+
+				"torrent with --output, or leave this one out with --exclude", name)
+		}) // Create reports the error
+		if f.err != nil {
+			return f.err
+		}
 	}
 	count, stop := out.counting("hashing "+root, 0)
 	opts.Progress = count.raiseOf

@@ -55,4 +55,10 @@ func TestCreateAndInfo(t *testing.T) {
 	want(2, "", "--tracker", "create", "set", "--tracker", "udp://127.0.0.1:1,gopher://x")
 	want(2, "", "--exclude", "create", "set", "--exclude", "/")
 	want(1, "", "no data", "create", "set", "--exclude", "a*", "--exclude", "b*")
+	// The torrent replaces no file of its own data. It may replace an older torrent.
+	want(2, "", "set/a belongs to the data", "create", "set", "-o", "set/a")
+	want(2, "", "set/a belongs to the data", "create", "set/a", "-o", "set/a")
+	want(0, "set/a.torrent: 14 B in 2 files", "", "create", "set", "-o", "set/a.torrent")
+	want(2, "", "set/a.torrent belongs to the data", "create", "set", "-o", "set/a.torrent")
+	want(0, "set/a.torrent: 14 B in 2 files", "", "create", "set", "-o", "set/a.torrent", "--exclude", "*.torrent")
 }
