@@ -114,7 +114,12 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 		}
 	}
 	for _, u := range d.WebSeeds {
-		w.printf("web seed\t%s\tnot used\n", u)
+		note := "not used"
+		s.WebSeeds = []string{u}
+		if _, usable := s.WebSeedErrors(); usable {
+			note = ""
+		}
+		w.printf("web seed\t%s\t%s\n", u, note)
 	}
 	for _, p := range d.Peers {
 		w.printf("peer\t%s\n", p)
