@@ -43,7 +43,7 @@ func getCommand() *cli.Command {
 const maxStdinLine = 8 << 10
 
 func runGet(ctx context.Context, t *task) error {
-	l, err := readLine(t.Command, os.Stdin)
+	l, err := readLine(ctx, t.Command, os.Stdin)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ var errUnreachable = errors.New("no address in the line can be reached from this
 	"the sender is only on SCION, and this host is not")
 
 // readLine reads the line from the command line or from standard input.
-func readLine(cmd *cli.Command, stdin io.Reader) (send.Line, error) {
+func readLine(ctx context.Context, cmd *cli.Command, stdin io.Reader) (send.Line, error) {
 	if cmd.Args().Len() == 0 {
 		return send.Line{}, usageErrorf("name the line that braid send has printed, " +
 			"or - to read it from standard input")
@@ -105,7 +105,9 @@ func readLine(cmd *cli.Command, stdin io.Reader) (send.Line, error) {
 		text += a
 	}
 	if text == "-" {
-		b, err := io.ReadAll(io.LimitReader(stdin, maxStdinLine))
+		b, err := interruptible(ctx, func() ([]byte, error) {
+			return io.ReadAll(io.LimitReader(stdin, maxStdinLine))
+		})
 		if err != nil {
 			return send.Line{}, err
 		}

@@ -28,7 +28,7 @@ func setPassword(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	if cmd.Bool("remove") {
 		return d.SetPassword(ctx, "")
 	}
-	password, err := readPassword(cmd)
+	password, err := readPassword(ctx, cmd)
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,10 @@ func setPassword(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	return d.SetPassword(ctx, password)
 }
 
-func readPassword(cmd *cli.Command) (string, error) {
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+func readPassword(ctx context.Context, cmd *cli.Command) (string, error) {
+	fd := int(os.Stdin.Fd())
+	before, err := term.GetState(fd)
+	if err != nil { // no terminal
 		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 		if line == "" && err != nil {
 			return "", errors.New("no password on standard input")
@@ -49,8 +51,8 @@ func readPassword(cmd *cli.Command) (string, error) {
 	ask := func(what string) (string, error) {
 		stderr(cmd).printf("%s: ", what)
 		defer stderr(cmd).printf("\n")
-		b, err := term.ReadPassword(int(os.Stdin.Fd()))
-		return string(b), err
+		b, err := interruptible(ctx, func() ([]byte, error) { return term.ReadPassword(fd) })
+		return string(b), errors.Join(err, term.Restore(fd, before)) // an interrupt left it silent
 	}
 	first, err := ask("New password")
 	if err != nil {

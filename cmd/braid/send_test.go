@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/urfave/cli/v3"
 
 	"braid/client"
 	"braid/node/event"
@@ -246,4 +249,20 @@ func loopback(l send.Line) (client.Peer, error) {
 		}
 	}
 	return client.Peer{}, errors.New("no address on TCP in the line")
+}
+
+// An interrupt ends braid get - while it waits for the line.
+func TestInterruptedLine(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	never, w := io.Pipe()
+	defer w.Close()
+	get := &cli.Command{}
+	get.Action = func(_ context.Context, c *cli.Command) error {
+		_, err := readLine(ctx, c, never)
+		return err
+	}
+	if err := get.Run(t.Context(), []string{"get", "-"}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }

@@ -125,3 +125,23 @@ func every(interval time.Duration, f func()) (stop func()) {
 	}()
 	return func() { close(quit); <-ended }
 }
+
+// interruptible returns what read returns, or the error of the context if that ends first. A read
+// from a terminal or a pipe cannot be cancelled: it goes on until the process ends.
+func interruptible[T any](ctx context.Context, read func() (T, error)) (v T, err error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := read()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		return v, ctx.Err()
+	}
+}

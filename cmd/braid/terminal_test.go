@@ -127,3 +127,15 @@ func TestPlainTerminals(t *testing.T) {
 		x.shows("nothing", func(s string) bool { return !strings.Contains(s, "interrupted") })
 	}
 }
+
+// Ctrl-C ends the question for a password, and the terminal shows typed text again.
+func TestInterruptedPassword(t *testing.T) {
+	t.Parallel()
+	x := newTerminal(t, t.TempDir(), 80, 24)
+	x.enter("$BRAID password --api unix:none; echo code $?")
+	x.shows("the question", func(s string) bool { return strings.Contains(s, "New password:") })
+	x.tmux("send-keys", "C-c")
+	x.shows("the end", func(s string) bool { return strings.Contains(s, "code 130") })
+	x.enter("true typed")
+	x.shows("typed text", func(s string) bool { return strings.Contains(s, "true typed") })
+}
