@@ -117,9 +117,12 @@ func (t *task) lockState(dir, command string) error {
 		return fmt.Errorf("make the state directory: %w", err)
 	}
 	f, err := durable.OpenLocked(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600, 0)
-	if err != nil {
+	if errors.Is(err, durable.ErrInUse) {
 		return fmt.Errorf("the state directory %s belongs to another %s that runs: %w",
 			dir, command, err)
+	}
+	if err != nil {
+		return fmt.Errorf("lock the state directory: %w", err)
 	}
 	t.atEnd(func() error { _ = f.Close(); return nil })
 	return nil

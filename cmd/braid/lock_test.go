@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -31,5 +33,18 @@ func TestLockNamesHolder(t *testing.T) {
 	code, _, said := ends(t, dir, args...)
 	if want := fmt.Sprintf("another braid is using it (process %d: %s download file.torrent -o out", first.Process.Pid, first.Path); code != exitFailed || !strings.Contains(said, want) {
 		t.Errorf("exit code %d, no %q: %s", code, want, said)
+	}
+}
+
+// A state directory that cannot be locked is not said to be in use.
+func TestLockFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "state", "lock"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	code, _, said := ends(t, dir, "daemon", "--state", "state")
+	if code != exitFailed || !strings.Contains(said, "is a directory") || strings.Contains(said, "another") {
+		t.Errorf("exit code %d: %s", code, said)
 	}
 }
