@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -139,8 +138,11 @@ func (f *flags) dhtListen() (scion []scionnet.Addr, ip []netip.AddrPort) {
 	}
 	f.want(len(scion)+len(ip) > 0, "no listen address: give --listen (see --help)")
 	f.want(len(scion) <= 1, "--listen: one node on SCION in a process")
-	sameKind := func(a, b netip.AddrPort) bool { return a.Addr().Is4() == b.Addr().Is4() }
-	f.want(len(slices.CompactFunc(slices.Clone(ip), sameKind)) == len(ip),
+	byKind := map[bool]int{}
+	for _, a := range ip {
+		byKind[a.Addr().Is4()]++
+	}
+	f.want(byKind[true] <= 1 && byKind[false] <= 1,
 		"--listen: one node on IPv4 and one on IPv6 in a process")
 	return scion, ip
 }
@@ -199,17 +201,10 @@ func runDHT(ctx context.Context, t *task) error {
 		t.out.say("others find nodes on SCION with --dht-item " + item)
 	}
 	<-ctx.Done()
-	t.out.say(dhtSummary(d.Status()))
-	return nil
-}
-
-// dhtSummary says what the nodes have done, one line for each network.
-func dhtSummary(s event.DHT) string {
-	var out []string
-	for _, n := range s.Networks {
-		out = append(out, fmt.Sprintf("%s: %d queries answered for others, "+
+	for _, n := range d.Status().Networks {
+		t.out.say(fmt.Sprintf("%s: %d queries answered for others, "+
 			"%d nodes in %d networks known, %d peers of %d torrents kept",
 			n.Network, n.Queries-n.Refused, n.Nodes, len(n.ByAS), n.Peers, n.Torrents))
 	}
-	return strings.Join(out, "\n")
+	return nil
 }

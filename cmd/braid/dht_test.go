@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ func TestDHTFlags(t *testing.T) {
 		{2, "arguments", []string{"x"}},
 		{2, "want IP:port", []string{"--listen", "name:1"}},
 		{2, "one node on IPv4", []string{"--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"}},
+		{2, "one node on IPv4", []string{"--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--listen", "127.0.0.2:0"}},
 		{2, "--dht-node", []string{"--listen", "127.0.0.1:0", "--dht-node", "127.0.0.1"}},
 		{2, "no node can have", []string{"--listen", "127.0.0.1:0", "--dht-node", "0.0.0.0:1"}},
 		{2, "one on IP", []string{"--listen", "127.0.0.1:0", "--publish", "key"}},
@@ -76,5 +78,33 @@ func knowsOne(t *testing.T, args ...string) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// At its end a node says what it has done, with a line for each network.
+func TestDHTSummary(t *testing.T) {
+	t.Parallel()
+	cmd := braid(t, t.TempDir(), "dht", "--listen", "127.0.0.1:0", "--listen", "[::1]:0")
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() { // it is ready
+		t.Fatal("no line")
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	var networks []string
+	for lines.Scan() {
+		network, _, _ := strings.Cut(lines.Text(), ": 0 queries")
+		networks = append(networks, network)
+	}
+	if err := cmd.Wait(); err != nil || !slices.Equal(networks, []string{"ip4", "ip6"}) {
+		t.Errorf("%q, %v", networks, err)
 	}
 }
