@@ -173,6 +173,9 @@ func named(ctx context.Context, cmd *cli.Command, d *v1.Client) ([]v1.Torrent, e
 		return nil, usageErrorf("name a torrent by its number, its name or its info hash; " +
 			"braid list shows them")
 	}
+	if cmd.Args().Present() && cmd.Bool("all") {
+		return nil, usageErrorf("--all stands for all torrents: give it, or name torrents")
+	}
 	all, err := d.List(ctx, "info_hash", "number", "name", "directory", "state")
 	if err != nil {
 		return nil, err
@@ -362,6 +365,9 @@ func moveCommand() *cli.Command {
 }
 
 func move(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+	if cmd.String("to") == "" {
+		return usageErrorf("--to: want a directory")
+	}
 	dir, err := filepath.Abs(cmd.String("to"))
 	if err != nil {
 		return err

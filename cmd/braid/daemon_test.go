@@ -106,6 +106,9 @@ func TestDaemon(t *testing.T) {
 	if code, _, said := ends(t, dir, "rename", "file", "again", "a/b", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "without a slash") {
 		t.Errorf("rename to a/b: exit code %d: %s", code, said)
 	}
+	if code, _, said := ends(t, dir, "move", "file", "--to", "", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "--to") {
+		t.Errorf("move to nowhere: exit code %d: %s", code, said)
+	}
 	d.does(t, "pause", "file")
 	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != exitFailed || !strings.Contains(said, "another braid daemon") {
 		t.Errorf("a second daemon: exit code %d: %s", code, said)

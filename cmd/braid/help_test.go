@@ -47,6 +47,12 @@ func TestMistypedCommandLines(t *testing.T) {
 		"testbed link --dri x":           `unknown flag --dri (did you mean --dir?); see braid testbed link --help`,
 		"seed --storage":                 `--storage needs a value; see braid seed --help`,
 		"testbed link -d x":              `name one interface, such as 1-ff00:0:110#1; see braid testbed link --help`,
+		"pause --all 1":                  `--all stands for all torrents: give it, or name torrents`,
+		"watch 1":                        `braid watch takes no arguments, got "1"`,
+		"password x":                     `braid password takes no arguments: it asks for the password`,
+		"paths 0-0":                      `ISD-AS "0-0" is a wildcard, not a destination`,
+		"paths 1-1 --status x":           `name one destination, such as: braid paths 1-ff00:0:111; or give --status or --torrent instead`,
+		"paths --torrent x --status x":   `name one destination, such as: braid paths 1-ff00:0:111; or give --status or --torrent instead`,
 		"testbed up":                     `--dir is missing; see braid testbed up --help`,
 		"download --max-paths many file": `--max-paths "many": want a whole number; see braid download --help`,
 	} {

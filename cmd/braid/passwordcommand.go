@@ -25,6 +25,9 @@ func passwordCommand() *cli.Command {
 }
 
 func setPassword(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
+	if cmd.Args().Present() {
+		return usageErrorf("braid password takes no arguments: it asks for the password")
+	}
 	if cmd.Bool("remove") {
 		return d.SetPassword(ctx, "")
 	}

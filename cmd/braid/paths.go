@@ -53,18 +53,24 @@ no path, or if paths were probed and none is alive.`,
 }
 
 func runPaths(ctx context.Context, cmd *cli.Command) error {
-	if name := cmd.String("status"); name != "" && !cmd.Args().Present() {
-		return showStatus(cmd, name, time.Now())
+	wanted := cmd.Args().Len()
+	for _, flag := range []string{"status", "torrent"} {
+		if cmd.IsSet(flag) {
+			wanted++
+		}
 	}
-	if cmd.IsSet("torrent") && !cmd.Args().Present() {
+	switch {
+	case wanted != 1:
+		return usageErrorf("name one destination, such as: braid paths 1-ff00:0:111; " +
+			"or give --status or --torrent instead")
+	case cmd.IsSet("status"):
+		return showStatus(cmd, cmd.String("status"), time.Now())
+	case cmd.IsSet("torrent"):
 		return withDaemon(torrentPaths)(ctx, cmd)
-	}
-	if cmd.Args().Len() != 1 {
-		return usageErrorf("name one destination, such as: braid paths 1-ff00:0:111")
 	}
 	dst, host, err := parseDestination(cmd.Args().First())
 	if err != nil {
-		return err
+		return usageErrorf("%w", err)
 	}
 	f := &flags{Command: cmd}
 	policy := f.policy()
