@@ -71,10 +71,10 @@ func (o *Options) SetFiles(files map[int]client.Priority) error {
 	all := s.Files(o.Source.Layout)
 	for i, p := range files {
 		if i < 0 || i >= len(all) {
-			return fmt.Errorf("file %d: the torrent has files 0 to %d", i, len(all)-1)
+			return fmt.Errorf("file %d: the torrent has files 1 to %d", i+1, len(all))
 		}
 		if p < client.Skip || p > client.High {
-			return fmt.Errorf("file %d with priority %d: there is no such priority", i, p)
+			return fmt.Errorf("file %d with priority %d: there is no such priority", i+1, p)
 		}
 		all[i] = p
 	}

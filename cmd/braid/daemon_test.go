@@ -109,6 +109,9 @@ func TestDaemon(t *testing.T) {
 	if code, _, said := ends(t, dir, "move", "file", "--to", "", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "--to") {
 		t.Errorf("move to nowhere: exit code %d: %s", code, said)
 	}
+	if code, _, said := ends(t, dir, "set", "file", "--file", "2=skip", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "file 2: the torrent has files 1 to 1") {
+		t.Errorf("an unknown file: exit code %d: %s", code, said)
+	}
 	d.does(t, "pause", "file")
 	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != exitFailed || !strings.Contains(said, "another braid daemon") {
 		t.Errorf("a second daemon: exit code %d: %s", code, said)
