@@ -16,7 +16,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 // NewReady returns the event of a session that listens at these addresses.
 func NewReady(listen []client.Peer) event.Ready {
-	out := event.Ready{Event: "ready"}
+	out := event.Ready{Event: "ready", Listen: []string{}}
 	for _, p := range listen {
 		out.Listen = append(out.Listen, p.String())
 	}

@@ -175,7 +175,11 @@ func (d *display) ready(listen []client.Peer) {
 		d.emit(e)
 	}
 	d.people.clear()
-	d.people.printf("ready, listening on %s\n", strings.Join(e.Listen, " and "))
+	on := ""
+	if len(listen) > 0 { // a seed for browsers listens nowhere
+		on = ", listening on " + strings.Join(e.Listen, " and ")
+	}
+	d.people.printf("ready%s\n", on)
 }
 
 // watch shows the transfers until all of them have ended, and returns true, or until the context
