@@ -49,6 +49,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,10 +78,7 @@ type Session struct {
 
 // New opens a session. The context bounds the opening only.
 func New(ctx context.Context, cfg Config) (*Session, error) {
-	log := cfg.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	var s *Session
 	transports, err := openTransports(ctx, cfg, log)
 	if err == nil {

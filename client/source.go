@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -358,10 +359,7 @@ func (s Source) Magnet(peers ...Peer) string {
 
 // title names the torrent for users: its name or, while that is unknown, the begin of its hash.
 func (s Source) title() string {
-	if s.Name != "" {
-		return s.Name
-	}
-	return hex.EncodeToString(s.InfoHash[:4])
+	return cmp.Or(s.Name, hex.EncodeToString(s.InfoHash[:4]))
 }
 
 // Torrent is a .torrent file of the source without its trackers, peers and web seeds; nil for a

@@ -32,7 +32,7 @@ type shape struct {
 }
 
 // countersLocked returns the counters of earlier runs, with the times of the present run added.
-func (t *Torrent) countersLocked(p client.Progress, now time.Time) counters {
+func (t *Torrent) countersLocked(now time.Time) counters {
 	c := t.past
 	if r := t.run; r != nil {
 		r.mu.Lock()
@@ -98,7 +98,7 @@ func (n *Node) saveCounters() error {
 	for _, t := range torrents {
 		p := t.Progress()
 		t.mu.Lock()
-		c := t.countersLocked(p, now)
+		c := t.countersLocked(now)
 		t.mu.Unlock()
 		c.Fetched, c.Sent, c.Wasted, c.Dropped = p.Fetched, p.Sent, p.Wasted, p.Dropped
 		c.Shape = shape{p.Total, p.Have, p.Missing, p.Pieces, p.Done}

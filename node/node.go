@@ -331,12 +331,8 @@ func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
 // withDefaults fills in the settings for new torrents.
 func (n *Node) withDefaults(o Options) Options {
 	s := n.Settings()
-	if o.Storage.Kind == "" {
-		o.Storage.Kind = storage.KindFile
-	}
-	if o.Storage.Dir == "" {
-		o.Storage.Dir = s.Dir
-	}
+	o.Storage.Kind = cmp.Or(o.Storage.Kind, storage.KindFile)
+	o.Storage.Dir = cmp.Or(o.Storage.Dir, s.Dir)
 	o.Paused = o.Paused || s.AddPaused
 	if len(o.Trackers) == 0 && !o.Source.IsPrivate() {
 		o.Trackers, _ = parseTiers(s.Trackers) // Validate has checked them

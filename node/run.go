@@ -155,7 +155,7 @@ func (t *Torrent) fold(r *run) {
 	if t.run != r {
 		return
 	}
-	t.past = t.countersLocked(p, time.Now())
+	t.past = t.countersLocked(time.Now())
 	t.past.Fetched, t.past.Sent = t.past.Fetched+p.Fetched, t.past.Sent+p.Sent
 	t.past.Wasted, t.past.Dropped = t.past.Wasted+p.Wasted, t.past.Dropped+p.Dropped
 	p.Since += r.offset

@@ -59,7 +59,7 @@ func (t *Torrent) status(stalled time.Duration) Status {
 	p := t.Progress()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.countersLocked(p, now)
+	c := t.countersLocked(now)
 	s := Status{
 		Options:    t.options,
 		Progress:   p,

@@ -13,6 +13,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -87,7 +88,7 @@ func serve(n *node.Node, o Options, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	list(src, name, w, r)
+	list(src, name, w)
 }
 
 // serveFile answers with one file. It never changes, so the info hash and its number are its tag.
@@ -127,10 +128,7 @@ func serveFile(t *node.Torrent, i int, w http.ResponseWriter, r *http.Request) {
 
 // typeOf is the content type by the name: the content itself is not looked at.
 func typeOf(name string) string {
-	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
-		return t
-	}
-	return "application/octet-stream"
+	return cmp.Or(mime.TypeByExtension(path.Ext(name)), "application/octet-stream")
 }
 
 func retryLater(w http.ResponseWriter, text string) {

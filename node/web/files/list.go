@@ -41,7 +41,7 @@ var page = template.Must(template.New("").Parse(`<!DOCTYPE html>
 `))
 
 // list answers with the files of a directory; an empty name is the torrent itself.
-func list(src client.Source, name string, w http.ResponseWriter, r *http.Request) {
+func list(src client.Source, name string, w http.ResponseWriter) {
 	dir := strings.TrimSuffix(name, "/")
 	entries := entriesOf(src, dir)
 	switch {

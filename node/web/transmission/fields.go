@@ -334,10 +334,7 @@ func primaryType(files []node.File) string {
 		}
 	}
 	kind, _, _ := strings.Cut(mime.TypeByExtension(path.Ext(largest.Path)), ";")
-	if kind == "" {
-		return "application/octet-stream"
-	}
-	return kind
+	return cmp.Or(kind, "application/octet-stream")
 }
 
 // scrapeURL returns the URL for scrapes. By convention, the last part of the path begins with

@@ -150,8 +150,7 @@ func (c *Client) Add(ctx context.Context, in AddTorrent) (Added, error) {
 
 // Set changes settings of a torrent.
 func (c *Client) Set(ctx context.Context, infoHash string, in Change) error {
-	_, err := call[TorrentDetail](ctx, c, "PATCH", at(infoHash, ""), in)
-	return err
+	return do(ctx, c, "PATCH", at(infoHash, ""), in)
 }
 
 // Remove removes a torrent and, if that is wanted, its data.

@@ -1,7 +1,6 @@
 package v1
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -309,6 +308,6 @@ func (a *API) torrentLog(t *node.Torrent, _ none) ([]LogEntry, error) {
 			out = append(out, e)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b LogEntry) int { return cmp.Or(a.Time.Compare(b.Time)) })
+	slices.SortStableFunc(out, func(a, b LogEntry) int { return a.Time.Compare(b.Time) })
 	return out, nil
 }

@@ -2,6 +2,7 @@ package v1
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -265,10 +266,7 @@ func (h *hub) leave() {
 
 // lastSeen returns the last id that a reader has seen, or -1 if it has seen none of this process.
 func (h *hub) lastSeen(r *http.Request) int64 {
-	id := r.Header.Get("Last-Event-ID")
-	if id == "" {
-		id = r.URL.Query().Get("last_event_id")
-	}
+	id := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("last_event_id"))
 	number, ok := strings.CutPrefix(id, h.epoch+"-")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if !ok || err != nil {

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -222,7 +223,7 @@ func newSettings(s node.Settings) Settings {
 		Directory:      s.Dir,
 		CompleteDir:    s.CompleteDir,
 		WatchDir:       s.Watch.Dir,
-		Watched:        s.Watch.Then,
+		Watched:        cmp.Or(s.Watch.Then, "keep"),
 		Policy:         newPolicy(s.Policy),
 		Goal:           newGoal(s.Goal),
 		AddPaused:      s.AddPaused,
@@ -231,9 +232,6 @@ func newSettings(s node.Settings) Settings {
 	}
 	if !s.ScriptOff {
 		out.Script = s.Script
-	}
-	if out.Watched == "" {
-		out.Watched = "keep"
 	}
 	out.Schedule.Always = s.Alternative.Hand != nil && *s.Alternative.Hand
 	for i, on := range x.Days {
