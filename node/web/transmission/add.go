@@ -20,7 +20,7 @@ func (c *call) torrentAdd() (any, error) {
 		return nil, err
 	}
 	place := "" // the node's
-	if dir != nil && *dir != "" {
+	if valueOf(dir) != "" {
 		if place, err = c.directory(dir); err != nil {
 			return nil, err
 		}
@@ -29,9 +29,7 @@ func (c *call) torrentAdd() (any, error) {
 		return c.added("torrent_duplicate", t), nil
 	}
 	hold := c.settings().AddPaused // do not start the torrent
-	if paused != nil {
-		hold = *paused
-	}
+	set(&hold, paused)
 	t, err := c.server.node.Add(c.ctx, node.Options{
 		Source: src, Trackers: node.ParseTrackers(src, c.server.options.Logger), Paused: true,
 		Storage: node.Storage{Kind: storage.KindFile, Dir: place},
@@ -59,13 +57,14 @@ func (c *call) torrentAdd() (any, error) {
 
 // source reads the torrent that a request adds.
 func (c *call) source() (client.Source, error) {
-	name, meta, cookies := c.text("filename"), c.text("metainfo"), c.text("cookies")
+	name, meta := valueOf(c.text("filename")), valueOf(c.text("metainfo"))
+	cookies := valueOf(c.text("cookies"))
 	switch {
 	case c.err != nil:
 		return client.Source{}, c.err
-	case meta != nil && *meta != "":
-		b, err := base64.StdEncoding.DecodeString(strings.NewReplacer("\n",
-			"", "\r", "", " ", "").Replace(*meta))
+	case meta != "":
+		b, err := base64.StdEncoding.DecodeString(
+			strings.NewReplacer("\n", "", "\r", "", " ", "").Replace(meta))
 		if err != nil {
 			return client.Source{}, fail(unrecognizedInfo, "the metainfo is not in base64: %w", err)
 		}
@@ -74,14 +73,10 @@ func (c *call) source() (client.Source, error) {
 			return src, &failure{corruptTorrent, err}
 		}
 		return src, nil
-	case name == nil || *name == "":
+	case name == "":
 		return client.Source{}, fail(invalidParams, "the request names no torrent: filename or metainfo is needed")
 	}
-	header := ""
-	if cookies != nil {
-		header = *cookies
-	}
-	src, err := foreign.Source(c.ctx, *name, header)
+	src, err := foreign.Source(c.ctx, name, cookies)
 	switch {
 	case errors.Is(err, foreign.ErrFetch):
 		return src, &failure{httpError, err}

@@ -61,6 +61,12 @@ func set[T any](to, from *T) {
 	}
 }
 
+// valueOf returns the value of an argument, or the zero value if the client has not sent it.
+func valueOf[T any](p *T) (v T) {
+	set(&v, p)
+	return v
+}
+
 // wholes reads a list of whole numbers.
 func (r *reader) wholes(name string) *[]int {
 	return get(r, name, "a list of whole numbers", func(b json.RawMessage) ([]int, bool) {

@@ -129,19 +129,17 @@ func (c *call) start(now bool) (any, error) {
 }
 
 func (c *call) torrentRemove() (any, error) {
-	data := c.flag("delete_local_data")
-	return c.each(func(t *node.Torrent) error {
-		return c.server.node.Remove(t.InfoHash(), data != nil && *data)
-	})
+	data := valueOf(c.flag("delete_local_data"))
+	return c.each(func(t *node.Torrent) error { return c.server.node.Remove(t.InfoHash(), data) })
 }
 
 func (c *call) torrentSetLocation() (any, error) {
-	location, move := c.text("location"), c.flag("move")
+	location, move := c.text("location"), valueOf(c.flag("move"))
 	dir, err := c.directory(location)
 	if err != nil {
 		return nil, err
 	}
-	return c.each(func(t *node.Torrent) error { return t.Move(dir, move != nil && *move) })
+	return c.each(func(t *node.Torrent) error { return t.Move(dir, move) })
 }
 
 // directory checks the path of a directory on this machine.
@@ -163,7 +161,7 @@ func checkDirectory(path string) (string, error) {
 }
 
 func (c *call) torrentGet() (any, error) {
-	names, format, which := c.texts("fields"), c.text("format"), c.ids()
+	names, format, which := c.texts("fields"), valueOf(c.text("format")), c.ids()
 	all, err := c.torrents()
 	switch {
 	case err != nil:
@@ -173,7 +171,7 @@ func (c *call) torrentGet() (any, error) {
 	}
 	wanted := torrentFields.pick(*names)
 	out := map[string]any{}
-	if format != nil && *format == "table" {
+	if format == "table" {
 		out["torrents"] = c.rows(wanted, all)
 	} else {
 		list := make([]map[string]any, 0, len(all))

@@ -27,10 +27,10 @@ func (c *call) torrentSet() (any, error) {
 			return nil, err
 		}
 	}
-	if group := c.text("group"); group != nil && *group != "" {
+	if valueOf(c.text("group")) != "" {
 		return nil, lackingError("bandwidth groups")
 	}
-	if first := c.whole("sequential_download_from_piece"); first != nil && *first != 0 {
+	if valueOf(c.whole("sequential_download_from_piece")) != 0 {
 		return nil, lackingError("sequential download from another piece than the first")
 	}
 	if c.err != nil {
@@ -283,32 +283,23 @@ func (e trackerEdit) of(o node.Options) ([][]tracker.URL, error) {
 			if !replaced {
 				text = u.String()
 			}
-			if e.remove == nil || !slices.Contains(*e.remove, id) {
+			if !slices.Contains(valueOf(e.remove), id) {
 				urls = append(urls, text)
 			}
 			id++
 		}
 		tiers = append(tiers, urls)
 	}
-	for _, named := range slices.Concat(numbers(e.remove), slices.Collect(maps.Keys(e.replace))) {
+	for _, named := range slices.Concat(valueOf(e.remove), slices.Collect(maps.Keys(e.replace))) {
 		if named < 0 || named >= id {
 			return nil, fail(setAnnounceList, "there is no tracker %d: the torrent has %d",
 				named, id)
 		}
 	}
-	if e.add != nil {
-		for _, url := range *e.add {
-			tiers = append(tiers, []string{url})
-		}
+	for _, url := range valueOf(e.add) {
+		tiers = append(tiers, []string{url})
 	}
 	return parseTiers(o, tiers)
-}
-
-func numbers(p *[]int) []int {
-	if p == nil {
-		return nil
-	}
-	return *p
 }
 
 func splitTiers(list string) (tiers [][]string) {
