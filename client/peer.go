@@ -90,6 +90,15 @@ func SCIONPeer(a scionnet.Addr) Peer { return Peer{scion: a} }
 // SCION is the peer's SCION address, if it has one.
 func (p Peer) SCION() (scionnet.Addr, bool) { return p.scion, p.scion.IA != 0 }
 
+// Addr is the peer's address, with a zero IA on IP. It has no host if the peer is named by a name.
+func (p Peer) Addr() scionnet.Addr {
+	if a, ok := p.SCION(); ok {
+		return a
+	}
+	host, _ := netip.ParseAddr(p.host)
+	return scionnet.Addr{Host: host, Port: p.port}
+}
+
 // Port is the peer's port.
 func (p Peer) Port() uint16 {
 	if a, ok := p.SCION(); ok {

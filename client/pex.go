@@ -106,7 +106,7 @@ func (x *exchanger) present(
 	to *row, kind pexKind, all map[pathsel.PeerID][]pexPeer,
 ) (out []pexPeer) {
 	home, own := x.home()
-	at := addrOf(to.link.Peer())
+	at := to.link.Peer().Addr()
 	for id, peers := range all {
 		for _, p := range peers {
 			itself := id == to.remoteID() || p.peer().ID() == to.peer.ID()
@@ -129,7 +129,7 @@ func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 		if !r.link.Proven() || !r.link.Peer().Dialable() {
 			continue
 		}
-		p := pexPeer{at: addrOf(r.link.Peer())}
+		p := pexPeer{at: r.link.Peer().Addr()}
 		if g.conn.Pieces().GetCardinality() == uint64(pieces) {
 			p.flags |= pexFlagSeed
 		}
@@ -144,15 +144,6 @@ func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 		}
 	}
 	return out
-}
-
-// addrOf is the address of a peer, with a zero IA on IP; the zero address for a name.
-func addrOf(p Peer) scionnet.Addr {
-	if a, ok := p.SCION(); ok {
-		return a
-	}
-	host, _ := netip.ParseAddr(p.host)
-	return scionnet.Addr{Host: host, Port: p.port}
 }
 
 // home is our own address on SCION; zero without SCION.
@@ -177,7 +168,7 @@ func (x *exchanger) onMessage(l *link, payload []byte) {
 		return
 	}
 	home, own := x.home()
-	from := addrOf(l.Peer())
+	from := l.Peer().Addr()
 	if !l.Proven() {
 		from.IA = ^home // so that it counts as a host in another AS
 	}
@@ -206,7 +197,7 @@ func (x *exchanger) nodes() {
 		if !r.link.Peer().Dialable() {
 			continue
 		}
-		at := addrOf(r.link.Peer())
+		at := r.link.Peer().Addr()
 		if port := g.node.Swap(0); port != 0 && at.IA == 0 && at.Host.IsValid() {
 			d.Heard(scionnet.Addr{Host: at.Host, Port: uint16(port)})
 		}
@@ -219,7 +210,7 @@ func (x *exchanger) nodes() {
 // tellNode tells a peer of our node in the network of its connection. It returns false if it must
 // be called again later.
 func (x *exchanger) tellNode(d *DHT, r *row, g *gauge) bool {
-	switch at := addrOf(r.link.Peer()); {
+	switch at := r.link.Peer().Addr(); {
 	case at.IA != 0 && d.SCION != 0 && x.pex.Load():
 		if !g.exchanges[pexSCION].Load() {
 			return false

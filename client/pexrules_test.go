@@ -19,7 +19,7 @@ func pexPeers(t testing.TB, addresses ...string) (out []pexPeer) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, pexPeer{at: addrOf(p)})
+		out = append(out, pexPeer{at: p.Addr()})
 	}
 	return out
 }

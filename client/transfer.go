@@ -15,14 +15,14 @@ import (
 type Transfer struct {
 	*core
 	loop *loop
-	stop context.CancelCauseFunc
+	stop context.CancelFunc
 }
 
 // newTransfer begins a transfer, which is one of x.transfers until it ends.
 func newTransfer(x *common, src Source, store storage.Store, opts Options) (*Transfer, error) {
 	c := newCore(x, src, store, opts)
 	t := &Transfer{core: c, loop: newLoop(c, opts)}
-	c.ctx, t.stop = context.WithCancelCause(x.ctx)
+	c.ctx, t.stop = context.WithCancel(x.ctx)
 	peers, err := c.firstPeers(opts.Peers)
 	if err == nil && !src.IsMagnet() && !opts.Describe {
 		err = opts.Selection.Check(src.Layout)
@@ -32,7 +32,7 @@ func newTransfer(x *common, src Source, store storage.Store, opts Options) (*Tra
 		err = t.loop.register()
 	}
 	if err != nil {
-		t.stop(nil)
+		t.stop()
 		x.transfers.Delete(src.InfoHash)
 		close(t.loop.ended)
 		return nil, err
@@ -142,6 +142,6 @@ func (t *Transfer) Select(s Selection) error {
 
 // Close ends the transfer and its connections. The data received so far stays in the store.
 func (t *Transfer) Close() {
-	t.stop(nil)
+	t.stop()
 	<-t.loop.ended
 }

@@ -278,9 +278,6 @@ func (d *DHT) Close() error {
 	return d.server.Close()
 }
 
-// AddNodes adds addresses at which other nodes may be.
-func (d *DHT) AddNodes(nodes ...dht.Addr) { d.server.AddNodes(nodes...) }
-
 // Listening returns the addresses of the nodes.
 func (d *DHT) Listening() (out []string) {
 	for _, s := range d.server.Status() {

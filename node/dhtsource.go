@@ -41,15 +41,15 @@ func (c Config) openDHT(
 // With QUIC the session uses the UDP port itself, so the node gets another port.
 func dhtAddresses(listening []client.Peer, quic bool) (out []netip.AddrPort) {
 	for _, p := range listening {
-		at, err := netip.ParseAddrPort(p.String())
-		sameKind := func(x netip.AddrPort) bool { return x.Addr().Is4() == at.Addr().Is4() }
-		if err != nil || slices.ContainsFunc(out, sameKind) {
+		at := p.Addr()
+		sameKind := func(x netip.AddrPort) bool { return x.Addr().Is4() == at.Host.Is4() }
+		if at.IsSCION() || !at.Host.IsValid() || slices.ContainsFunc(out, sameKind) {
 			continue
 		}
 		if quic {
-			at = netip.AddrPortFrom(at.Addr(), 0)
+			at.Port = 0
 		}
-		out = append(out, at)
+		out = append(out, at.AddrPort())
 	}
 	if len(out) == 0 {
 		out = []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), 0)}
@@ -67,12 +67,8 @@ func (d *DHT) Start(s Swarm) (Search, error) {
 	x := &dhtSearch{dht: d, swarm: s, in: make(chan []dht.Addr, 16)}
 	ports := map[dht.Network]uint16{}
 	for _, p := range s.Listen {
-		if _, ok := p.SCION(); ok {
-			ports[dht.OverSCION] = p.Port()
-		} else if at, err := netip.ParseAddrPort(p.String()); err == nil && at.Addr().Unmap().Is4() {
-			ports[dht.OverIP4] = p.Port()
-		} else if err == nil {
-			ports[dht.OverIP6] = p.Port()
+		if at := p.Addr(); at.Host.IsValid() {
+			ports[dht.NetworkOf(at)] = at.Port
 		}
 	}
 	hash := dht.ID(s.InfoHash)

@@ -1,8 +1,6 @@
 package node
 
 import (
-	"net/netip"
-
 	"braid/client"
 	"braid/node/lsd"
 	"braid/scionnet"
@@ -37,10 +35,8 @@ func (c Config) openNeighbours(n *Node) *neighbours {
 // zero IA.
 func localAddresses(listening []client.Peer, tcp bool) (out []scionnet.Addr) {
 	for _, p := range listening {
-		if a, ok := p.SCION(); ok {
+		if a := p.Addr(); a.IsSCION() || a.Host.IsValid() && tcp {
 			out = append(out, a)
-		} else if at, err := netip.ParseAddrPort(p.String()); err == nil && tcp {
-			out = append(out, scionnet.IPAddr(at))
 		}
 	}
 	return out

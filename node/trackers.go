@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 
 	"braid/client"
@@ -57,10 +56,10 @@ func (x trackers) Start(s Swarm) (Search, error) {
 	}
 	x.knowledge.apply(&cfg, s)
 	for _, p := range s.Listen {
-		if _, ok := p.SCION(); ok {
-			cfg.SCIONPort = p.Port()
-		} else if at, err := netip.ParseAddrPort(p.String()); err == nil {
-			cfg.Listen = append(cfg.Listen, at)
+		if at := p.Addr(); at.IsSCION() {
+			cfg.SCIONPort = at.Port
+		} else if at.Host.IsValid() {
+			cfg.Listen = append(cfg.Listen, at.AddrPort())
 		}
 	}
 	a, err := announce.Start(cfg)

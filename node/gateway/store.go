@@ -2,13 +2,11 @@ package gateway
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"time"
 
 	"braid/client"
 	"braid/node"
-	"braid/scionnet"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
@@ -157,10 +155,8 @@ func (g *Gateway) addresses() (id wire.PeerID, out []wire.Addr) {
 		return id, nil
 	}
 	for _, p := range n.Listening() {
-		if a, ok := p.SCION(); ok {
+		if a := p.Addr(); a.IsSCION() || len(g.cfg.Public) == 0 {
 			out = append(out, a)
-		} else if at, err := netip.ParseAddrPort(p.String()); err == nil && len(g.cfg.Public) == 0 {
-			out = append(out, scionnet.IPAddr(at))
 		}
 	}
 	out = append(out, g.cfg.Public...)
