@@ -117,7 +117,7 @@ func (f Fetch) Do(ctx context.Context) (Fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	got, err := f.get(ctx, u, client)
-	if e := (*url.Error)(nil); errors.As(err, &e) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // e itself shows the whole URL
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

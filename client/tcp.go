@@ -124,8 +124,8 @@ func (t *tcpTransport) Dial(
 
 // onlyUTP adds a hint to the error of a refused connection: the peer may accept only uTP (BEP 29).
 func onlyUTP(err error) error {
-	var op *net.OpError
-	if !errors.As(err, &op) || !errors.Is(err, syscall.ECONNREFUSED) {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || !errors.Is(err, syscall.ECONNREFUSED) {
 		return err
 	}
 	more := *op // a copy with the hint inside, so that short forms of the error have it too

@@ -124,7 +124,7 @@ func NewCause(c *client.Cause) *event.Cause {
 
 // causeOf returns the cause of a failed transfer or command, or nil if it is unknown.
 func causeOf(err error) *event.Cause {
-	if stopped := (*client.StoppedError)(nil); errors.As(err, &stopped) {
+	if stopped, ok := errors.AsType[*client.StoppedError](err); ok {
 		return NewCause(stopped.Cause)
 	}
 	if c, ok := client.CauseOf(err); ok {

@@ -162,9 +162,7 @@ func (l *largePackets) limitTo(payload int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.sent)
-	if l.target > payload {
-		l.target = payload
-	}
+	l.target = min(l.target, payload)
 	if int(l.limit.Load()) > payload {
 		l.limit.Store(int32(max(payload, 1))) // too small for bundles
 	}

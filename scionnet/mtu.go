@@ -267,8 +267,8 @@ func (c *Conn) watchSize(s quic.ConnectionStats, roundTrip time.Duration) {
 // noteCloseReason handles the end of a connection along r. If the peer says that our packets do not
 // arrive, they must be smaller from now on.
 func (e *Endpoint) noteCloseReason(r *route, err error) {
-	var app *quic.ApplicationError
-	if errors.As(err, &app) && app.Remote && app.ErrorCode == codePacketSize {
+	app, ok := errors.AsType[*quic.ApplicationError](err)
+	if ok && app.Remote && app.ErrorCode == codePacketSize {
 		e.host.lowerMTU(r.hostPath(), leastPacket+r.headerLen(e.addr), "peer")
 	}
 }

@@ -450,12 +450,8 @@ func (h *Host) askAgain(but *mapper) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for m := range h.mappers {
-		if m == but {
-			continue
-		}
-		select {
-		case m.poke <- struct{}{}:
-		default:
+		if m != but {
+			notify(m.poke)
 		}
 	}
 }
@@ -501,8 +497,8 @@ func movedTo(e *quic.ApplicationError) *MovedError {
 // MovedTo is the peer's new address if the connection has ended because a NAT has given it one. It
 // is in the AS in which the peer was proven to be, and not in ours: no router sees peers there.
 func (c *Conn) MovedTo() (Addr, bool) {
-	var app *quic.ApplicationError
-	if !errors.As(context.Cause(c.quic.Context()), &app) || app.ErrorCode != codeMoved {
+	app, ok := errors.AsType[*quic.ApplicationError](context.Cause(c.quic.Context()))
+	if !ok || app.ErrorCode != codeMoved {
 		return Addr{}, false
 	}
 	to := movedTo(app).To

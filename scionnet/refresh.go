@@ -321,7 +321,7 @@ func (l *lookup) ask(dst pathsel.IA, d *destination, refresh bool) {
 		}
 	}
 	if changed {
-		notify(d.watchers)
+		d.notify()
 	}
 	paths, failures := d.paths, d.failures
 	l.mu.Unlock()
@@ -341,12 +341,7 @@ func (l *lookup) ask(dst pathsel.IA, d *destination, refresh bool) {
 	l.wakeUp()
 }
 
-func (l *lookup) wakeUp() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
+func (l *lookup) wakeUp() { notify(l.wake) }
 
 // merge combines the known paths with an answer. An answer that is empty, for whatever reason, or
 // of which a part is missing, keeps the known paths: an outage in the control plane must not stop
@@ -422,14 +417,18 @@ func uses(paths []found, i pathsel.Interface) bool {
 	return slices.ContainsFunc(paths, func(f found) bool { return slices.Contains(f.path.Interfaces, i) })
 }
 
-// notify sends each watcher a value, unless one is still waiting for it. The sends cannot block, so
-// the caller may hold lookup.mu.
-func notify(watchers map[chan struct{}]struct{}) {
-	for w := range watchers {
-		select {
-		case w <- struct{}{}:
-		default:
-		}
+// notify tells each watcher that something has changed. The caller holds lookup.mu.
+func (d *destination) notify() {
+	for w := range d.watchers {
+		notify(w)
+	}
+}
+
+// notify sends a value, unless one still waits to be received. It never blocks.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -467,7 +466,7 @@ func (l *lookup) add(dst pathsel.IA, answer []found) {
 		d.paths = merge(d.paths, answer, true, now, l.isDown)
 		d.links = linksOf(d.paths)
 		d.changed, d.due = now, now.Add(retryFirst) // the first answer may lack paths
-		notify(d.watchers)
+		d.notify()
 		l.mu.Unlock()
 		l.wakeUp()
 	}

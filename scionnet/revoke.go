@@ -140,7 +140,7 @@ func (l *lookup) revoke(i pathsel.Interface, now time.Time) bool {
 	l.revoked[i] = now.Add(revokedFor)
 	for _, d := range l.destinations {
 		if uses(d.paths, i) {
-			notify(d.watchers)
+			d.notify()
 		}
 	}
 	return true

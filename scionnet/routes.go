@@ -186,13 +186,9 @@ func (t *routes) forAddr(pseudo net.Addr) *route {
 	if !ok {
 		return nil
 	}
-	a, ok := netip.AddrFromSlice(u.IP)
-	if !ok {
-		return nil
-	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.byPseudo[a]
+	return t.byPseudo[u.AddrPort().Addr()]
 }
 
 // replyRoute returns the route back to the sender of a packet that came over a raw dataplane path,

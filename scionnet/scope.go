@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -55,13 +56,8 @@ func ScopeOf(a netip.Addr) Scope {
 		return ScopeLoopback
 	case a.IsLinkLocalUnicast(), a.IsMulticast(), reserved.Contains(a):
 		return ScopeLinkLocal
-	case a.IsPrivate():
+	case a.IsPrivate(), slices.ContainsFunc(private, func(p netip.Prefix) bool { return p.Contains(a) }):
 		return ScopePrivate
-	}
-	for _, p := range private {
-		if p.Contains(a) {
-			return ScopePrivate
-		}
 	}
 	for p, at := range embedded {
 		if p.Contains(a) {

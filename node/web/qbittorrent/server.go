@@ -192,7 +192,7 @@ func (s *server) handle(f func(*call) (any, error)) http.HandlerFunc {
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if err := readForm(r); err != nil {
 			code := http.StatusBadRequest
-			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 				code = http.StatusRequestEntityTooLarge
 			}
 			http.Error(w, "the form cannot be read", code)
@@ -222,7 +222,7 @@ func readForm(r *http.Request) error {
 
 func (s *server) write(w http.ResponseWriter, answer any, err error) {
 	w.Header().Set("Cache-Control", "no-store")
-	if x := (*status)(nil); errors.As(err, &x) {
+	if x, ok := errors.AsType[*status](err); ok {
 		http.Error(w, x.text, x.code)
 		return
 	} else if errors.Is(err, node.ErrUnknown) {
@@ -340,7 +340,7 @@ func (c *call) real(name string, otherwise float64) float64 {
 
 // split separates a list, and drops empty elements.
 func split(s, by string) (out []string) {
-	for _, x := range strings.Split(s, by) {
+	for x := range strings.SplitSeq(s, by) {
 		if x = strings.TrimSpace(x); x != "" {
 			out = append(out, x)
 		}

@@ -126,7 +126,7 @@ func parseJSONRPC(m map[string]json.RawMessage, version json.RawMessage) request
 		r.id = id
 	}
 	r.method, r.args, r.err = readCall(m["method"], m["params"])
-	if f := (*failure)(nil); errors.As(r.err, &f) && f.code == invalidRequest && r.id == nil {
+	if f, ok := errors.AsType[*failure](r.err); ok && f.code == invalidRequest && r.id == nil {
 		r.id = json.RawMessage("null") // only a valid request without an id is a notification
 	}
 	return r
@@ -202,7 +202,7 @@ func (r request) answerJSONRPC(result any, err error) any {
 	}
 	if err != nil {
 		c := internalError
-		if f := (*failure)(nil); errors.As(err, &f) {
+		if f, ok := errors.AsType[*failure](err); ok {
 			c = f.code
 		}
 		out.Result = nil

@@ -118,7 +118,7 @@ func (c *call) each(do func(*node.Torrent) error) (any, error) {
 
 // failed gives the code systemError to an error that has no code yet.
 func (c *call) failed(err error) error {
-	if f := (*failure)(nil); err == nil || errors.As(err, &f) {
+	if _, ok := errors.AsType[*failure](err); ok || err == nil {
 		return err
 	}
 	return &failure{systemError, err}

@@ -82,7 +82,7 @@ func (c *Client) ask(r *http.Request) (*http.Response, error) {
 		r.SetBasicAuth("braid", c.password)
 	}
 	answer, err := c.http.Do(r)
-	if e := (*url.Error)(nil); errors.As(err, &e) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
 		if r.Context().Err() != nil {
 			return nil, r.Context().Err()
 		}

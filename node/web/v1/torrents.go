@@ -399,7 +399,7 @@ func decodeAdd(r *http.Request) (in AddTorrent, err error) {
 		if err == nil {
 			b, err = io.ReadAll(part)
 		}
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			return in, err
 		}
 		if err != nil {
