@@ -93,7 +93,7 @@ func (c *chooser) record(v pathsel.View, p pathsel.Plan) {
 }
 
 // maxHinted bounds the ASes for which hints are remembered. A transfer has fewer peers.
-const maxHinted = 4 * maxPeers
+const maxHinted = 4 * MaxPeers
 
 // hint remembers which paths to try first.
 func (c *chooser) hint(h pathsel.Hints) {

@@ -191,14 +191,14 @@ func (c *core) hasAll() bool {
 // connections.
 const DefaultMaxPaths = 8
 
-// ErrNotDescribed says that it is not known yet which files a magnet link stands for.
-var ErrNotDescribed = errors.New("it is not known yet what is in the torrent")
+// errNotDescribed says that it is not known yet which files a magnet link stands for.
+var errNotDescribed = errors.New("it is not known yet what is in the torrent")
 
-// Described is the source with its files and pieces. For a magnet link it returns ErrNotDescribed
+// Described is the source with its files and pieces. For a magnet link it returns an error
 // until a peer has sent the description. Any goroutine may call it.
 func (c *core) Described() (Source, error) {
 	if d := c.described.Load(); d != nil {
 		return *d, nil
 	}
-	return c.source, ErrNotDescribed
+	return c.source, errNotDescribed
 }

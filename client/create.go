@@ -71,7 +71,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 		return Created{}, errors.New("there is no data in it")
 	}
 	if info.PieceLength = opts.PieceLength; info.PieceLength == 0 {
-		info.PieceLength = PieceLength(total)
+		info.PieceLength = pieceLength(total)
 	}
 	if p := info.PieceLength; p < minPieceLength || p > maxPieceLength || p&(p-1) != 0 {
 		return Created{}, fmt.Errorf(
@@ -213,10 +213,10 @@ func matchBelow(pattern, rel string) bool {
 	return matchName(pattern, path.Base(rel))
 }
 
-// PieceLength is a good piece length for that much data: about 1500 pieces, from 64 KiB to 16 MiB
+// pieceLength is a good piece length for that much data: about 1500 pieces, from 64 KiB to 16 MiB
 // each. With fewer, peers wait long for whole pieces; with more, the torrent is large and checking
 // slow.
-func PieceLength(total int64) int64 {
+func pieceLength(total int64) int64 {
 	const least, most, pieces = 64 << 10, 16 << 20, 1500
 	p := int64(least)
 	for p < most && total/p > pieces {

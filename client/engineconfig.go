@@ -49,7 +49,7 @@ func engineConfig(log *slog.Logger) *torrent.ClientConfig {
 	c.EstablishedConnsPerTorrent = 1
 	c.HalfOpenConnsPerTorrent = maxDialled
 	c.TotalHalfOpenConns = 4 * maxDialled
-	c.TorrentPeersHighWater = 4 * maxPeers * DefaultMaxPaths
+	c.TorrentPeersHighWater = 4 * MaxPeers * DefaultMaxPaths
 	c.DialRateLimiter = rate.NewLimiter(rate.Inf, 1)
 	c.NominalDialTimeout = 15 * time.Second
 	c.MinDialTimeout = 10 * time.Second // for paths around the world that lose a packet or two

@@ -74,7 +74,7 @@ type Options struct {
 	// Known are peers that have delivered data of this torrent before. They are tried first.
 	Known []Peer
 	// MaxPeers is the number of peers that are dialled at a time; 0, and every number above it, is
-	// 256.
+	// the constant MaxPeers.
 	MaxPeers int
 	// Policy holds in addition to the session's.
 	Policy pathsel.Policy

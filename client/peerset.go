@@ -23,7 +23,7 @@ type peerSet struct {
 	spares   []*peerState
 	accepted []*row // open and ended ones; also the rows of peers that are spares again
 	byID     map[pathsel.PeerID]*peerState
-	most     int // dialled peers; 0: maxPeers
+	most     int // dialled peers; 0: MaxPeers
 }
 
 // peerState is an address-level peer. The fields from paths on are for peers that are dialled.
@@ -199,9 +199,9 @@ func (s *peerSet) deliverers(most int) (out []Peer) {
 // limit is the number of peers that are dialled at most.
 func (s *peerSet) limit() int {
 	if s.most > 0 {
-		return min(s.most, maxPeers)
+		return min(s.most, MaxPeers)
 	}
-	return maxPeers
+	return MaxPeers
 }
 
 // choose lets peers that fail make room for spares. It returns the peers that are dialled from now
@@ -293,15 +293,15 @@ func (s *peerSet) trim() {
 }
 
 const (
-	// maxPeers is the number of address-level peers that one torrent dials at a time. A swarm is
+	// MaxPeers is the number of address-level peers that one torrent dials at a time. A swarm is
 	// well connected with a tenth of it. Each dialled peer takes memory and path lookups.
-	maxPeers = 256
+	MaxPeers = 256
 	// maxKnown is the number of peers that it knows, spares included.
 	maxKnown = 1024
 	// maxPeersPerNet and maxPeersPerHost bound the dialled peers in one network and at one host.
 	// Otherwise somebody who names addresses could aim all handshakes of a transfer at one victim.
-	maxPeersPerNet  = maxPeers / 2
-	maxPeersPerHost = maxPeers / 4
+	maxPeersPerNet  = MaxPeers / 2
+	maxPeersPerHost = MaxPeers / 4
 	// deliveredPatience is how many attempts in a row may fail with a peer that has delivered data
 	// before it counts as failing. That takes a minute or two: the time of a restart.
 	deliveredPatience = 5

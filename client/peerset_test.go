@@ -24,7 +24,7 @@ func (b *peerBook) add(ips ...string) {
 
 func (b *peerBook) step(t *testing.T) {
 	t.Helper()
-	dial, forget := choosePeers(b.all, maxPeers, b.now)
+	dial, forget := choosePeers(b.all, MaxPeers, b.now)
 	n, nets, hosts := 0, map[string]int{}, map[string]int{}
 	var next []acquaintance
 	for i, a := range b.all {
@@ -38,7 +38,7 @@ func (b *peerBook) step(t *testing.T) {
 			n++
 			nets[a.origin.Net]++
 			hosts[a.origin.Host]++
-			if n > maxPeers || nets[a.origin.Net] > maxPeersPerNet || hosts[a.origin.Host] > maxPeersPerHost {
+			if n > MaxPeers || nets[a.origin.Net] > maxPeersPerNet || hosts[a.origin.Host] > maxPeersPerHost {
 				t.Fatalf("%d peers are dialled, %d of %s", n, nets[a.origin.Net], a.origin)
 			}
 			if a.connected = b.there[a.origin.Host]; !a.connected {

@@ -41,7 +41,7 @@ type FileReader struct {
 func (t *Transfer) OpenFile(ctx context.Context, file int) (*FileReader, error) {
 	d := t.described.Load()
 	if d == nil {
-		return nil, ErrNotDescribed
+		return nil, errNotDescribed
 	}
 	if file < 0 || file >= len(d.Layout.Files) {
 		return nil, fmt.Errorf("the torrent has no file %d", file)

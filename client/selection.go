@@ -27,7 +27,7 @@ const (
 
 // Selection says which files of a torrent are wanted, and in which order. The zero value wants all.
 type Selection struct {
-	// Select are patterns of the wanted files; none: all. See MatchFiles.
+	// Select are patterns of the wanted files; none: all. See matchFiles.
 	Select []string
 	// Priorities hold for files that match their pattern; of several, the last one counts.
 	Priorities []FilePriority
@@ -71,13 +71,13 @@ func CheckPattern(pattern string) error {
 	return err
 }
 
-// MatchFiles tells which files of a torrent a pattern matches. The pattern is a list of numbers
+// matchFiles tells which files of a torrent a pattern matches. The pattern is a list of numbers
 // such as #3,7-9, from 1 on in the order of the layout, or a shell pattern (path.Match). Since
 // brackets are common in names, a shell pattern is tried with and without the special meaning of [.
 // A pattern without a slash matches the name of a file, or of a directory above it. A pattern with
 // a slash matches the path, with or without the torrent's own directory, and all files below a
 // directory. \#3 is the file named #3.
-func MatchFiles(pattern string, l storage.Layout) []bool {
+func matchFiles(pattern string, l storage.Layout) []bool {
 	out := make([]bool, len(l.Files))
 	if ranges, ok, err := fileNumbers(pattern); ok || err != nil {
 		for _, r := range ranges {
@@ -148,7 +148,7 @@ func matchName(pattern, name string) bool {
 func (s Selection) Files(l storage.Layout) []Priority {
 	out := make([]Priority, len(l.Files))
 	apply := func(pattern string, p Priority) {
-		for i, matches := range MatchFiles(pattern, l) {
+		for i, matches := range matchFiles(pattern, l) {
 			if matches {
 				out[i] = p
 			}
@@ -202,7 +202,7 @@ func (s Selection) Check(torrents ...storage.Layout) error {
 					return fmt.Errorf("%q: %s has files 1 to %d", pattern, l.Name, len(l.Files))
 				}
 			}
-			matches = matches || slices.Contains(MatchFiles(pattern, l), true)
+			matches = matches || slices.Contains(matchFiles(pattern, l), true)
 		}
 		if !matches && !s.Shared {
 			var names []string

@@ -44,7 +44,7 @@ func TestMatchFiles(t *testing.T) {
 		{"#1", "set/a", true},
 		{"#2", "set/#2", false},
 	} {
-		if got := MatchFiles(c.pattern, storage.Layout{Files: []storage.File{{Path: c.file}}})[0]; got != c.want {
+		if got := matchFiles(c.pattern, storage.Layout{Files: []storage.File{{Path: c.file}}})[0]; got != c.want {
 			t.Errorf("%q matches %q: %v", c.pattern, c.file, got)
 		}
 	}

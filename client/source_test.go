@@ -170,7 +170,7 @@ func FuzzParseMagnet(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(s.Peers) > maxPeers || len(s.Trackers) > maxTrackers {
+		if len(s.Peers) > MaxPeers || len(s.Trackers) > maxTrackers {
 			t.Errorf("%d peers, %d trackers", len(s.Peers), len(s.Trackers))
 		}
 		if again, err := ParseMagnet(s.Magnet(s.Peers...)); err == nil && again.InfoHash != s.InfoHash {

@@ -13,13 +13,14 @@ type Queue struct {
 	Downloads int `json:"downloads"` // 0: any number
 	Seeds     int `json:"seeds"`     // 0: any number
 	// Stalled is a time without data after which a running torrent no longer counts, so that
-	// torrents without peers do not hold up the others; 0: defaultStalled.
+	// torrents without peers do not hold up the others; 0: DefaultStalled.
 	Stalled time.Duration `json:"stalled_ns,omitempty"`
 }
 
-const defaultStalled = 2 * time.Minute
+// DefaultStalled is Queue.Stalled of a queue that has none.
+const DefaultStalled = 2 * time.Minute
 
-func (q Queue) stalled() time.Duration { return cmp.Or(q.Stalled, defaultStalled) }
+func (q Queue) stalled() time.Duration { return cmp.Or(q.Stalled, DefaultStalled) }
 
 func (q Queue) check() error {
 	if q.Downloads < 0 || q.Seeds < 0 || q.Stalled < 0 {

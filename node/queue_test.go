@@ -91,7 +91,7 @@ func TestVerifyTakesNoTurn(t *testing.T) {
 	x.mu.Lock()
 	x.state, x.verifying = Starting, true // as in the middle of Verify
 	x.mu.Unlock()
-	if turn, wants := x.turn(time.Now(), defaultStalled); wants {
+	if turn, wants := x.turn(time.Now(), DefaultStalled); wants {
 		t.Errorf("it takes part in the queue: %+v", turn)
 	}
 }

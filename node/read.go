@@ -9,17 +9,14 @@ import (
 	"braid/scionnet"
 )
 
-// ErrNotRunning: the torrent does not run, so its data cannot be read.
-var ErrNotRunning = errors.New("the torrent does not run")
-
 // OpenFile returns a reader of a file, by its index in the layout of Source. Reads return verified
 // data only. They wait for missing data, which the torrent requests first: see client.FileReader.
 // The context ends them.
 func (t *Torrent) OpenFile(ctx context.Context, file int) (io.ReadSeekCloser, error) {
 	r := t.current()
 	if r == nil {
-		return nil, fmt.Errorf("torrent %s is %s: %w",
-			t.Options().title(), t.State(), ErrNotRunning)
+		return nil, fmt.Errorf("torrent %s is %s: the torrent does not run",
+			t.Options().title(), t.State())
 	}
 	f, err := r.transfer.OpenFile(ctx, file)
 	if err != nil {

@@ -21,15 +21,15 @@ import (
 // middle can pass a proof on, and no byte of the application is sent before both proofs.
 type Group struct{ key ed25519.PrivateKey }
 
-// MinGroupSecret is the least length of a group's secret in bytes. A stranger who connects sees a
+// minGroupSecret is the least length of a group's secret in bytes. A stranger who connects sees a
 // signature of the group, with which guesses of the secret can be tested, so it must not be
 // guessable.
-const MinGroupSecret = 16
+const minGroupSecret = 16
 
 // NewGroup returns the group with that secret, which must be random or stretched.
 func NewGroup(secret []byte) (*Group, error) {
-	if len(secret) < MinGroupSecret {
-		return nil, fmt.Errorf("secret of a group: %d bytes, want at least %d", len(secret), MinGroupSecret)
+	if len(secret) < minGroupSecret {
+		return nil, fmt.Errorf("secret of a group: %d bytes, want at least %d", len(secret), minGroupSecret)
 	}
 	seed, err := hkdf.Key(sha256.New, secret, nil, "braid group 1", ed25519.SeedSize)
 	if err != nil {

@@ -2,7 +2,9 @@ package wire
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -225,7 +227,7 @@ func (f *Filter) TakeBack(a Situation) (taken, snubbed bool) {
 
 // takeBackLocked has the engine forget all requests, and the peer, too.
 func (f *Filter) takeBackLocked() {
-	blocks := blocksOf(f.requested)
+	blocks := slices.Collect(maps.Keys(f.requested))
 	clear(f.requested)
 	if f.updateEngineLocked(); f.engineUnchoked {
 		f.nudgeLocked() // before the rejects: a reject does not make the engine look

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -127,7 +128,7 @@ func (f *Filter) Park() bool {
 		return true
 	}
 	f.updateEngineLocked()
-	f.toPeerLocked(encode(msgCancel, blocksOf(f.requested)...))
+	f.toPeerLocked(encode(msgCancel, slices.Collect(maps.Keys(f.requested))...))
 	return true
 }
 
@@ -180,14 +181,6 @@ func (f *Filter) PeerInterested() bool {
 // works tells whether Park and Bar are possible.
 func (f *Filter) works() bool {
 	return f.handshakes.in && f.handshakes.out && !f.noRejects && !f.closed
-}
-
-func blocksOf(m map[block]struct{}) []block {
-	out := make([]block, 0, len(m))
-	for b := range m {
-		out = append(out, b)
-	}
-	return out
 }
 
 // openLocked tells whether the engine may ask the peer.

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"braid/node/web/qbittorrent"
+	"braid/pathsel"
 )
 
 // Access decides who may use the server:
@@ -39,10 +42,13 @@ type Access struct {
 	password *hashed // nil: none is set
 	proven   []byte  // a MAC of the last right password, so that Basic authentication is cheap
 	sessions map[string]session
-	failures map[netip.Prefix]*failing
+	failures map[string]*failing // by networkOf
 }
 
 type session struct{ made, used time.Time }
+
+// cookies are the names of the cookies with a session.
+var cookies = []string{cookieName, qbittorrent.Cookie}
 
 // failing is a network of clients that have sent wrong passwords.
 type failing struct {
@@ -51,13 +57,11 @@ type failing struct {
 }
 
 const (
-	cookieName = "braid"
-	// cookieOfQBittorrent is the name that clients of qBittorrent's interface expect.
-	cookieOfQBittorrent = "SID"
-	maxSessions         = 256
-	sessionIdle         = 7 * 24 * time.Hour
-	sessionLife         = 90 * 24 * time.Hour
-	maxPassword         = 1024 // bytes; hashing more would only take time
+	cookieName  = "braid"
+	maxSessions = 256
+	sessionIdle = 7 * 24 * time.Hour
+	sessionLife = 90 * 24 * time.Hour
+	maxPassword = 1024 // bytes; hashing more would only take time
 
 	// A network may send failuresAtOnce wrong passwords, and then one each failureEvery.
 	failuresAtOnce = 10
@@ -78,7 +82,7 @@ var (
 func OpenAccess(file string, names []string) (*Access, error) {
 	a := &Access{
 		file: file, cost: iterations, hashing: make(chan struct{}, hashesAtOnce),
-		sessions: map[string]session{}, failures: map[netip.Prefix]*failing{},
+		sessions: map[string]session{}, failures: map[string]*failing{},
 	}
 	_, _ = rand.Read(a.seal[:]) // never fails
 	for _, n := range names {
@@ -160,7 +164,7 @@ func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password 
 
 // Logout ends the session of a request.
 func (a *Access) Logout(w http.ResponseWriter, r *http.Request) {
-	for _, name := range []string{cookieName, cookieOfQBittorrent} {
+	for _, name := range cookies {
 		c, err := r.Cookie(name)
 		if err != nil {
 			continue
@@ -194,7 +198,7 @@ func (a *Access) inSession(r *http.Request) bool {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, name := range []string{cookieName, cookieOfQBittorrent} {
+	for _, name := range cookies {
 		c, err := r.Cookie(name)
 		if err != nil {
 			continue
@@ -269,18 +273,10 @@ func first[K comparable, V any](all map[K]V, at func(V) time.Time) K {
 	return slices.MinFunc(slices.Collect(maps.Keys(all)), earlier)
 }
 
-// networkOf returns the IPv4 /24 or IPv6 /48 of a client.
-func networkOf(r *http.Request) netip.Prefix {
-	a, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{} // the unix socket
-	}
-	ip, bits := a.Addr().Unmap().WithZone(""), 48
-	if ip.Is4() {
-		bits = 24
-	}
-	p, _ := ip.Prefix(bits)
-	return p
+// networkOf returns the network of a client (see pathsel.Origin); clients on the unix socket are one.
+func networkOf(r *http.Request) string {
+	a, _ := netip.ParseAddrPort(r.RemoteAddr) // fails on the unix socket
+	return pathsel.OriginIP(a.Addr(), "").Net
 }
 
 // Refuse answers a request that Allowed or Login has refused, with a challenge for programs. A

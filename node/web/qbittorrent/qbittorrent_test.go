@@ -52,7 +52,7 @@ type door struct {
 func (d *door) Allowed(r *http.Request) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c, err := r.Cookie(cookie); err == nil && d.session != "" && c.Value == d.session {
+	if c, err := r.Cookie(Cookie); err == nil && d.session != "" && c.Value == d.session {
 		return nil
 	}
 	return errors.New("no session")

@@ -63,8 +63,8 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// cookie is the name under which clients expect the session.
-const cookie = "SID"
+// Cookie is the name under which clients expect the session.
+const Cookie = "SID"
 
 type server struct {
 	node    *node.Node
@@ -255,7 +255,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 	var err error
 	if s.options.Access != nil {
-		err = s.options.Access.Login(w, r, cookie, r.PostFormValue("password"))
+		err = s.options.Access.Login(w, r, Cookie, r.PostFormValue("password"))
 	}
 	switch {
 	case err == nil:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
 	"braid/storage"
@@ -262,15 +263,12 @@ var directories = []setting{
 	flag("pex_enabled", false, func(x *session) *bool { return &x.NoPEX }),
 	flag("lpd_enabled", true, func(x *session) *bool { return &x.LSD }),
 	bounded("peer_limit_per_torrent", 10_000,
-		func(x *session) int { return cmp.Or(x.PeerLimit, defaultPeers) },
+		func(x *session) int { return cmp.Or(x.PeerLimit, client.MaxPeers) },
 		func(x *session, v int) { x.PeerLimit = v }),
 	value("queue_stalled_minutes", (*reader).real,
-		func(x *session) float64 { return cmp.Or(x.Queue.Stalled, defaultStalled).Minutes() },
+		func(x *session) float64 { return cmp.Or(x.Queue.Stalled, node.DefaultStalled).Minutes() },
 		func(x *session, v float64) { x.Queue.Stalled = foreign.Minutes(v) }),
 }
-
-// defaultStalled is the node's default: see node.Queue.
-const defaultStalled = 2 * time.Minute
 
 func putDirectories(x *session, r *reader) {
 	final, first, split := foreign.Final(x.Settings), x.off.text("incomplete_dir"), x.CompleteDir != ""

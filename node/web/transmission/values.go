@@ -25,7 +25,7 @@ func (v *view) have() int64 {
 
 // peerLimit returns the number of peers that the torrent dials.
 func (v *view) peerLimit() int {
-	return cmp.Or(v.status.PeerLimit, v.settings.PeerLimit, defaultPeers)
+	return cmp.Or(v.status.PeerLimit, v.settings.PeerLimit, client.MaxPeers)
 }
 
 // Values of the field error.
@@ -199,7 +199,3 @@ func trackerList(all []numberedTracker) string {
 	}
 	return b.String()
 }
-
-// defaultPeers is the number of peers that a torrent dials if neither it nor the settings have a
-// limit: see client/peerset.go.
-const defaultPeers = 256
