@@ -3,15 +3,10 @@ package scionnet
 import (
 	"crypto/ed25519"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
-	"time"
 )
 
 // Group is a secret of several hosts, as a key pair of their own certificate authority. An identity
@@ -49,14 +44,7 @@ func (id *Identity) In(g *Group) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the key of a member: %w", err)
 	}
-	key := ed25519.NewKeyFromSeed(seed)
-	authority := &x509.Certificate{Subject: pkix.Name{CommonName: "braid group"}}
-	leaf := certificate()
-	der, err := x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), g.key)
-	if err != nil {
-		return nil, fmt.Errorf("make certificate: %w", err)
-	}
-	return &Identity{key: key, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, group: g}, nil
+	return newIdentity(ed25519.NewKeyFromSeed(seed), g)
 }
 
 // Group returns the group of the identity, or nil.
@@ -69,15 +57,4 @@ func (g *Group) admits(c *x509.Certificate) error {
 		return ErrNotInGroup
 	}
 	return nil
-}
-
-// certificate is what all certificates have in common. Peers read only the key and, in a group, the
-// signature. The dates satisfy strict parsers.
-func certificate() *x509.Certificate {
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "braid"},
-		NotBefore:    time.Unix(0, 0),
-		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280, 4.1.2.5: no expiry
-	}
 }

@@ -5,13 +5,16 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // PeerKey is the Ed25519 public key of a peer. It identifies the peer at all its addresses, for as
@@ -45,7 +48,7 @@ func NewIdentity() (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generate identity: %w", err)
 	}
-	return newIdentity(key)
+	return newIdentity(key, nil)
 }
 
 // LoadIdentity reads the identity in the PEM file (PKCS #8) of that name. If there is no such file,
@@ -56,7 +59,7 @@ func LoadIdentity(name string) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newIdentity(key)
+	return newIdentity(key, nil)
 }
 
 // LoadKey reads or makes a private key as LoadIdentity does.
@@ -139,13 +142,25 @@ func createKey(name string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-func newIdentity(key ed25519.PrivateKey) (*Identity, error) {
-	tmpl := certificate()
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+// newIdentity makes an identity in a group or, with nil, in none. Its certificate is signed with the
+// group's key or its own. Peers read only the key in it and, in a group, the signature. The dates
+// satisfy strict parsers.
+func newIdentity(key ed25519.PrivateKey, g *Group) (*Identity, error) {
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "braid"},
+		NotBefore:    time.Unix(0, 0),
+		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280, 4.1.2.5: no expiry
+	}
+	issuer, signer := leaf, key
+	if g != nil {
+		issuer, signer = &x509.Certificate{Subject: pkix.Name{CommonName: "braid group"}}, g.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, issuer, key.Public(), signer)
 	if err != nil {
 		return nil, fmt.Errorf("make certificate: %w", err)
 	}
-	return &Identity{key: key, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}, nil
+	return &Identity{key: key, cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, group: g}, nil
 }
 
 // Key is the public key.
