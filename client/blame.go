@@ -189,7 +189,7 @@ func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []stri
 	b.mu.Lock()
 	failed := b.failed
 	b.failed = nil
-	pieces := append([]int(nil), b.rounds.order...)
+	pieces := slices.Clone(b.rounds.order)
 	b.mu.Unlock()
 	done := map[int]bool{}
 	for _, p := range pieces { // without b.mu: complete takes the engine's lock, which received has

@@ -78,8 +78,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 			"piece length %d: want a power of two from 16 KiB to 64 MiB", p)
 	}
 	if opts.Private {
-		yes := true
-		info.Private = &yes
+		info.Private = new(true)
 	}
 	// NewLayout wants a hash for each piece. The right ones are computed below, if the layout is
 	// good.

@@ -121,13 +121,12 @@ const maxName = 64
 // printable shortens a name that a stranger has chosen, and removes characters that cannot be
 // shown.
 func printable(name string) string {
-	name = strings.ToValidUTF8(name[:min(len(name), maxName)], "")
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return -1
 		}
 		return r
-	}, name)
+	}, cut(name, maxName))
 }
 
 // RefusedPath is a path to a peer that a policy forbids.

@@ -97,14 +97,13 @@ const (
 )
 
 func newRevelation(pieces int, length int64, seed uint64) *revelation {
-	r := &revelation{
+	return &revelation{
 		// With fewer, the peer runs dry before its rate is known. With more, too many pieces are
 		// claimed when a second peer comes.
 		alone: max(2, pieces/64), length: float64(length), random: rand.New(rand.NewPCG(seed, 16)),
 		claims: make([]uint16, pieces), fresh: wire.FullBitset(pieces), unclaimed: pieces,
 		peers: map[pathsel.PeerID]*viewer{},
 	}
-	return r
 }
 
 func (r *revelation) claim(p *viewer, piece int) {

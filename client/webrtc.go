@@ -84,7 +84,10 @@ func openWebRTC(cfg WebRTCConfig) (*WebRTC, error) {
 		}
 		t.servers = append(t.servers, s)
 	}
-	s := webrtc.SettingEngine{LoggerFactory: discardLogs{}}
+	noLogs := &logging.DefaultLoggerFactory{
+		Writer: io.Discard, DefaultLogLevel: logging.LogLevelDisabled,
+	}
+	s := webrtc.SettingEngine{LoggerFactory: noLogs}
 	s.DetachDataChannels()
 	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
 	s.SetNetworkTypes([]webrtc.NetworkType{webrtc.NetworkTypeUDP4, webrtc.NetworkTypeUDP6})
@@ -121,12 +124,6 @@ func ParseICE(text string) (webrtc.ICEServer, error) {
 	}
 	s.URLs = []string{scheme + ":" + rest}
 	return s, nil
-}
-
-type discardLogs struct{}
-
-func (discardLogs) NewLogger(scope string) logging.LeveledLogger {
-	return logging.NewDefaultLeveledLoggerForScope(scope, logging.LogLevelDisabled, io.Discard)
 }
 
 // rtcEnd is our end of a connection that is being made.

@@ -63,7 +63,7 @@ func (x *neighbours) Start(s Swarm) (Search, error) {
 }
 
 // neighbourSearch is the search for one torrent.
-type neighbourSearch struct{ followed *lsd.Followed }
+type neighbourSearch struct{ *lsd.Followed } // whose Close ends the announces
 
 // Hungry does nothing: announces have a rhythm of their own.
 func (neighbourSearch) Hungry(bool) {}
@@ -72,7 +72,4 @@ func (neighbourSearch) Hungry(bool) {}
 func (neighbourSearch) Completed() {}
 
 // Announce announces the torrent as soon as the limit of messages allows it.
-func (x neighbourSearch) Announce() { x.followed.Now() }
-
-// Close ends the announces.
-func (x neighbourSearch) Close() { x.followed.Close() }
+func (x neighbourSearch) Announce() { x.Now() }

@@ -49,11 +49,10 @@ var (
 // failure is an error with its code.
 type failure struct {
 	code code
-	err  error
+	error
 }
 
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
+func (f *failure) Unwrap() error { return f.error }
 
 func fail(c code, format string, args ...any) error {
 	return &failure{c, fmt.Errorf(format, args...)}
