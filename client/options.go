@@ -108,11 +108,8 @@ type Options struct {
 // Limits bound the rates of a session's connections; see wire.Limits.
 type Limits = wire.Limits
 
-// Limiter applies limits that may change; see wire.Limiter.
+// Limiter applies limits that may change; the zero value has none. See wire.Limiter.
 type Limiter = wire.Limiter
-
-// NewLimiter makes a limiter without limits.
-func NewLimiter() *Limiter { return wire.NewAdjustable(Limits{}) }
 
 // PathLimit is a limit for paths with a matching interface.
 type PathLimit = wire.PathLimit

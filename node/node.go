@@ -173,7 +173,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}
 	n.chosen = cfg.Client.Policy.Chosen
 	if cfg.Adjustable {
-		n.limiter = client.NewLimiter()
+		n.limiter = &client.Limiter{}
 		n.applyRates(time.Now())
 		cfg.Client.Limiter = n.limiter
 	}

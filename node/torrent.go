@@ -151,7 +151,7 @@ func newTorrent(n *Node, o Options) *Torrent {
 		t.state = Queued
 	}
 	if n.limiter != nil {
-		t.limiter = client.NewLimiter()
+		t.limiter = &client.Limiter{}
 	}
 	return t
 }

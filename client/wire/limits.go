@@ -111,7 +111,8 @@ func (l *limit) move(f *flow, o pathsel.Origin) { l.do(func(s *share) { s.move(f
 // leave removes the flow. Smaller claims that waited behind its claim may be granted then.
 func (l *limit) leave(f *flow) { l.do(func(s *share) { s.leave(f) }) }
 
-// Limiter applies the limits of a session or a torrent; nil is none, for ever.
+// Limiter applies the limits of a session or a torrent. The zero value has none until Set; nil has
+// none, for ever.
 type Limiter struct {
 	version atomic.Uint64 // grows with each change
 
@@ -131,11 +132,6 @@ func NewLimiter(c Limits) *Limiter {
 	if c.Upload == 0 && c.Download == 0 && len(c.Paths) == 0 {
 		return nil
 	}
-	return NewAdjustable(c)
-}
-
-// NewAdjustable makes a limiter for valid limits that may change, even if there are none yet.
-func NewAdjustable(c Limits) *Limiter {
 	l := &Limiter{}
 	l.Set(c)
 	return l

@@ -295,7 +295,7 @@ func TestNoLimitCostsNothing(t *testing.T) {
 // session's.
 func TestLimitsThatChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		session, torrent := NewAdjustable(Limits{}), NewAdjustable(Limits{})
+		session, torrent := &Limiter{}, &Limiter{}
 		var sent []*atomic.Int64
 		for _, name := range []string{"a", "b"} {
 			raw, other := pipeTo(t, name)
