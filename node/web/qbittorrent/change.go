@@ -88,11 +88,14 @@ func (c *call) each(do func(*node.Torrent) error) error {
 
 // set changes options of all torrents that the arguments name.
 func (c *call) set(change func(*node.Options)) error {
-	return c.each(func(t *node.Torrent) error {
-		return t.Change(func(o *node.Options) error {
-			change(o)
-			return nil
-		})
+	return c.each(func(t *node.Torrent) error { return setOptions(t, change) })
+}
+
+// setOptions changes options of one torrent.
+func setOptions(t *node.Torrent, change func(*node.Options)) error {
+	return t.Change(func(o *node.Options) error {
+		change(o)
+		return nil
 	})
 }
 
@@ -275,12 +278,9 @@ var levels = map[int]client.Priority{
 }
 
 func (c *call) filePriority() error {
-	t, err := c.torrent()
 	ids, p := split(c.needed("id"), "|"), c.whole("priority", -1)
-	switch {
-	case err != nil:
-		return err
-	case c.err != nil:
+	t := c.torrent()
+	if c.err != nil {
 		return c.err
 	}
 	to, ok := levels[p]
@@ -304,13 +304,13 @@ func (c *call) filePriority() error {
 // addTrackers adds announce URLs, one on each line. Each is a tier of its own. A tracker that the
 // torrent has already stays in its tier.
 func (c *call) addTrackers() error {
-	t, err := c.torrent()
 	urls := split(c.needed("urls"), "\n")
 	if len(urls) > maxSources {
 		c.wrong("more than %d trackers in one call", maxSources)
 	}
-	if err != nil || c.err != nil {
-		return err
+	t := c.torrent()
+	if c.err != nil {
+		return c.err
 	}
 	return t.Change(func(o *node.Options) error {
 		tiers := slices.Clone(o.Trackers)
@@ -342,14 +342,13 @@ func changeTrackers(t *node.Torrent, f func([][]tracker.URL) error) error {
 }
 
 func (c *call) editTracker() error {
-	t, err := c.torrent()
 	from := c.text("origUrl")
 	if !c.has("origUrl") {
 		from = c.needed("url") // since API 2.12
 	}
-	to := c.needed("newUrl")
-	if err != nil || c.err != nil {
-		return err
+	to, t := c.needed("newUrl"), c.torrent()
+	if c.err != nil {
+		return c.err
 	}
 	u, err := tracker.ParseURL(to)
 	if err != nil {
@@ -375,10 +374,9 @@ func (c *call) editTracker() error {
 }
 
 func (c *call) removeTrackers() error {
-	t, err := c.torrent()
-	urls := split(c.needed("urls"), "|")
-	if err != nil || c.err != nil {
-		return err
+	urls, t := split(c.needed("urls"), "|"), c.torrent()
+	if c.err != nil {
+		return c.err
 	}
 	return changeTrackers(t, func(tiers [][]tracker.URL) error {
 		found := false

@@ -211,10 +211,7 @@ func relabel(all []*node.Torrent, f func(category string, tags []string) (string
 		if slices.Equal(before, join(f(parse(before)))) {
 			continue
 		}
-		errs = append(errs, t.Change(func(o *node.Options) error {
-			o.Labels = join(f(parse(o.Labels)))
-			return nil
-		}))
+		errs = append(errs, setOptions(t, func(o *node.Options) { o.Labels = join(f(parse(o.Labels))) }))
 	}
 	return errors.Join(errs...)
 }

@@ -11,25 +11,22 @@ import (
 // rename gives a torrent another name for users. No file is renamed, as in qBittorrent.
 func (c *call) rename() error {
 	name := strings.TrimSpace(c.needed("name"))
-	t, err := c.torrent()
-	if err != nil {
-		return err
-	}
-	if name == "" {
+	t := c.torrent()
+	switch {
+	case c.err != nil:
+		return c.err
+	case name == "":
 		return fail(http.StatusConflict, "a torrent needs a name")
 	}
-	return t.Change(func(o *node.Options) error {
-		o.Name = name
-		return nil
-	})
+	return setOptions(t, func(o *node.Options) { o.Name = name })
 }
 
 // renamePath gives a file, or a directory with its files, another path below that of the torrent.
 func (c *call) renamePath(directory bool) error {
 	from, to := c.needed("oldPath"), c.needed("newPath")
-	t, err := c.torrent()
-	if err != nil {
-		return err
+	t := c.torrent()
+	if c.err != nil {
+		return c.err
 	}
 	isNamed := func(f node.File) bool { return f.Path == from }
 	if isFile := slices.ContainsFunc(t.Files(), isNamed); isFile == directory {

@@ -139,9 +139,9 @@ var reads = map[string]func(*call) (any, error){
 // ofTorrent makes a call about the torrent that the argument hash names.
 func ofTorrent(f func(*call, *node.Torrent) (any, error)) func(*call) (any, error) {
 	return func(c *call) (any, error) {
-		t, err := c.torrent()
-		if err != nil {
-			return nil, err
+		t := c.torrent()
+		if c.err != nil {
+			return nil, c.err
 		}
 		return f(c, t)
 	}
@@ -349,16 +349,13 @@ func split(s, by string) (out []string) {
 }
 
 // torrent returns the torrent that the argument hash names.
-func (c *call) torrent() (*node.Torrent, error) {
+func (c *call) torrent() *node.Torrent {
 	hash := c.needed("hash")
-	if c.err != nil {
-		return nil, c.err
-	}
 	t, err := c.node.Torrent(strings.ToLower(hash))
-	if err != nil {
-		return nil, fail(http.StatusNotFound, "there is no torrent %s", hash)
+	if err != nil && c.err == nil {
+		c.err = fail(http.StatusNotFound, "there is no torrent %s", hash)
 	}
-	return t, nil
+	return t
 }
 
 // torrents returns the torrents that the argument hashes names: all, or a list with bars. It

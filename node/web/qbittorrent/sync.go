@@ -158,9 +158,9 @@ func (c *call) mainData() (any, error) {
 }
 
 func (c *call) torrentPeers() (any, error) {
-	t, err := c.torrent()
-	if err != nil {
-		return nil, err
+	t := c.torrent()
+	if c.err != nil {
+		return nil, c.err
 	}
 	out, err := c.tell(answer{t.InfoHash(), map[string]map[string]any{"peers": peersOf(t)}})
 	if err == nil {
