@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,9 +51,9 @@ const (
 // Environment finds the configuration in the order of the scion tool. The daemon is that of the
 // flags, else $SCION_DAEMON, else the one that /etc/scion/environment.json names for the AS of the
 // flags or for its default AS. Without any of these, the configuration directory is that of the
-// flags, else /etc/scion. The local address is that of the flags, else $SCION_LOCAL_ADDR. lookup is
-// os.LookupEnv and readFile is os.ReadFile, except in tests.
-func Environment(f Flags, lookup func(string) (string, bool), readFile func(string) ([]byte, error)) (Config, error) {
+// flags, else /etc/scion. The local address is that of the flags, else $SCION_LOCAL_ADDR. getenv is
+// os.Getenv and readFile is os.ReadFile, except in tests.
+func Environment(f Flags, getenv func(string) string, readFile func(string) ([]byte, error)) (Config, error) {
 	var c Config
 	var err error
 	if f.IA != "" {
@@ -60,10 +61,10 @@ func Environment(f Flags, lookup func(string) (string, bool), readFile func(stri
 			return Config{}, fmt.Errorf("local ISD-AS: %w", err)
 		}
 	}
-	if c.Daemon, err = findDaemon(f, c.IA, lookup, readFile); err != nil {
+	if c.Daemon, err = findDaemon(f, c.IA, getenv, readFile); err != nil {
 		return Config{}, err
 	}
-	if c.LocalIP, err = findLocal(f, lookup); err != nil {
+	if c.LocalIP, err = findLocal(f, getenv); err != nil {
 		return Config{}, err
 	}
 	c.ConfigDir = f.ConfigDir
@@ -77,16 +78,13 @@ func Environment(f Flags, lookup func(string) (string, bool), readFile func(stri
 }
 
 func findDaemon(
-	f Flags, ia pathsel.IA, lookup func(string) (string, bool), readFile func(string) ([]byte, error),
+	f Flags, ia pathsel.IA, getenv func(string) string, readFile func(string) ([]byte, error),
 ) (string, error) {
 	if f.Daemon == defaultDaemonName {
 		return defaultDaemon, nil
 	}
-	if f.Daemon != "" {
-		return f.Daemon, nil
-	}
-	if v, ok := lookup(envDaemon); ok && v != "" {
-		return v, nil
+	if named := cmp.Or(f.Daemon, getenv(envDaemon)); named != "" {
+		return named, nil
 	}
 	raw, err := readFile(environmentFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,17 +104,13 @@ func findDaemon(
 	if err := json.Unmarshal(raw, &env); err != nil {
 		return "", fmt.Errorf("read SCION environment %s: %w", environmentFile, err)
 	}
-	if ia == 0 {
-		ia = env.General.DefaultIA
-	}
-	return env.ASes[ia].DaemonAddress, nil
+	return env.ASes[cmp.Or(ia, env.General.DefaultIA)].DaemonAddress, nil
 }
 
-func findLocal(f Flags, lookup func(string) (string, bool)) (netip.Addr, error) {
+func findLocal(f Flags, getenv func(string) string) (netip.Addr, error) {
 	source, s := "local address", f.Local
 	if s == "" {
-		source = envLocal
-		s, _ = lookup(envLocal)
+		source, s = envLocal, getenv(envLocal)
 	}
 	if s == "" {
 		return netip.Addr{}, nil

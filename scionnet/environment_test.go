@@ -15,7 +15,7 @@ const environmentJSON = `{"general":{"default_isd_as":"1-ff00:0:110"},
 // for a missing file.
 func environment(f Flags, vars map[string]string, file string) (Config, error) {
 	return Environment(f,
-		func(k string) (string, bool) { v, ok := vars[k]; return v, ok },
+		func(k string) string { return vars[k] },
 		func(name string) ([]byte, error) {
 			if file == "" || name != "/etc/scion/environment.json" {
 				return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
@@ -79,7 +79,7 @@ func TestEnvironmentErrors(t *testing.T) {
 		}
 	}
 	unreadable := errors.New("unreadable")
-	_, err := Environment(Flags{}, func(string) (string, bool) { return "", false }, func(string) ([]byte, error) { return nil, unreadable })
+	_, err := Environment(Flags{}, func(string) string { return "" }, func(string) ([]byte, error) { return nil, unreadable })
 	if !errors.Is(err, unreadable) {
 		t.Errorf("error %v, want %v", err, unreadable)
 	}

@@ -47,7 +47,7 @@ func environment(cmd *cli.Command) (scionnet.Config, error) {
 		Daemon:    cmd.String("sciond"),
 		Local:     cmd.String("local"),
 		IA:        cmd.String("isd-as"),
-	}, os.LookupEnv, os.ReadFile)
+	}, os.Getenv, os.ReadFile)
 	if err != nil {
 		return c, fmt.Errorf("%w; see --config-dir, --sciond, --local and --isd-as", err)
 	}
