@@ -332,10 +332,6 @@ func TestRepairedByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
 		phase client.Phase
 		done  int
@@ -347,7 +343,8 @@ func TestRepairedByHand(t *testing.T) {
 		if c.done < 32 {
 			clear(b[5000:6000])
 		}
-		if st, err = os.Stat(name); err == nil {
+		st, err := os.Stat(name)
+		if err == nil {
 			err = errors.Join(os.WriteFile(name, b, 0o644), os.Chtimes(name, st.ModTime(), st.ModTime()))
 		}
 		if err == nil {
