@@ -143,6 +143,44 @@ func TestLookupOfExpiredPaths(t *testing.T) {
 	})
 }
 
+// A laptop has slept: its timers have stood still, and the paths that it knows have expired. Whoever
+// wants a path then does not wait for the next lookup.
+func TestLookupAfterSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := to(dst, 1, 6*time.Hour)
+		c := controlPlane{paths: []found{old}}
+		l := c.start(t)
+		h := &Host{ia: 1, lookup: l}
+		sleep := func() {
+			l.mustHave(t, c.paths...)
+			time.Sleep(unsettledFor + time.Minute)
+			l.mu.Lock()
+			for i := range l.destinations[dst].paths {
+				l.destinations[dst].paths[i].path.Expiry = time.Now()
+			}
+			l.mu.Unlock()
+		}
+		sleep()
+		renewed := to(dst, 1, 6*time.Hour)
+		c.say(nil, renewed)
+		if f, err := h.resolvePath(t.Context(), Addr{IA: dst}, old.path); err != nil || f.way != renewed.way {
+			t.Errorf("%+v, %v, want new hop fields", f, err)
+		}
+		sleep()
+		c.say(nil, to(dst, 2, 6*time.Hour))
+		l.mustHave(t, c.paths...)
+
+		sleep()
+		c.say(errors.New("the network is not up yet"))
+		c.asks()
+		l.mustHave(t)
+		l.mustHave(t)
+		if n := c.asks(); n != 1 {
+			t.Errorf("asked %d times while there is no answer", n)
+		}
+	})
+}
+
 func TestLookupKeepsFreshAndForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := controlPlane{paths: []found{to(dst, 1, 6*time.Hour)}}

@@ -176,7 +176,7 @@ func (l *lookup) nextDue() time.Time {
 }
 
 // paths returns the known paths that have not expired. It asks the control plane only if it has not
-// answered yet.
+// answered yet, or if all paths have expired.
 func (l *lookup) paths(ctx context.Context, dst pathsel.IA) ([]found, error) {
 	d, lookedUp, err := l.ensure(dst)
 	if err == nil && !lookedUp {
@@ -202,7 +202,7 @@ func noPath(dst pathsel.IA, why error) error {
 }
 
 // ensure adds dst to the table if necessary, and tells whether its paths have been looked up
-// before.
+// before. That does not count if all of them have expired since, as on a computer that has slept.
 func (l *lookup) ensure(dst pathsel.IA) (d *destination, lookedUp bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,7 +215,7 @@ func (l *lookup) ensure(dst pathsel.IA) (d *destination, lookedUp bool, err erro
 		l.destinations[dst] = d
 	}
 	d.lastAsked = now
-	return d, len(d.paths) > 0 || d.failures > 0, nil
+	return d, len(unexpired(d.paths, now)) > 0 || len(d.paths) == 0 && d.failures > 0, nil
 }
 
 // glance returns the paths to dst for a single message, as far as they are known.
@@ -432,11 +432,11 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// find returns the known path to dst with that trail.
+// find returns the known path to dst with that trail, unless it has expired.
 func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, f := range l.known(dst) {
+	for _, f := range unexpired(l.known(dst), time.Now()) {
 		if f.trail == t {
 			return f, true
 		}
