@@ -28,6 +28,7 @@ import (
 
 // Access decides about logins. Package web implements it.
 type Access interface {
+	Allowed(*http.Request) error
 	IsOwner(r *http.Request) bool
 	HasPassword() bool
 	SetPassword(string) error

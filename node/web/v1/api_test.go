@@ -37,6 +37,7 @@ type daemon struct {
 	*v1.Client
 	node   *node.Node
 	socket string
+	tcp    string // address
 	data   string // default directory
 }
 
@@ -67,10 +68,11 @@ func start(t *testing.T) daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = web.New(web.Config{Listen: []string{"unix:" + d.socket}, Access: access, Logger: log}, routes); err != nil {
+	if s, err = web.New(web.Config{Listen: []string{"unix:" + d.socket, "127.0.0.1:0"}, Access: access, Logger: log}, routes); err != nil {
 		t.Fatal(err)
 	}
 	s.Serve()
+	d.tcp = s.Addresses()[1]
 	t.Cleanup(func() {
 		api.Close()
 		if err := errors.Join(s.Close(), n.Close()); err != nil {
@@ -642,4 +644,27 @@ func TestEvents(t *testing.T) {
 		c, ok := v.(*v1.TorrentsChanged)
 		return ok && slices.Equal(c.Removed, []string{second.InfoHash.HexString()})
 	})
+}
+
+// A stream ends when its reader is no longer allowed, and says nothing more.
+func TestEventsEndWithThePassword(t *testing.T) {
+	d := start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := d.SetPassword(ctx, "first"); err != nil {
+		t.Fatal(err)
+	}
+	reader := v1.NewClient(d.tcp, "first")
+	t.Cleanup(reader.Close)
+	var got []string
+	err := reader.Events(ctx, "", func(e v1.Event) error {
+		got = append(got, e.Name)
+		err := d.SetPassword(ctx, "second")
+		_, changed := d.SetSettings(ctx, v1.ChangeSettings{AddPaused: new(true)})
+		return errors.Join(err, changed)
+	})
+	var status *v1.StatusError
+	if !errors.As(err, &status) || status.Status != http.StatusUnauthorized || len(got) != 1 {
+		t.Errorf("after %q: %v", got, err)
+	}
 }

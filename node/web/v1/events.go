@@ -275,7 +275,7 @@ func (h *hub) lastSeen(r *http.Request) int64 {
 	return n
 }
 
-// events streams events until the reader has gone or the API is closed.
+// events streams events until the reader has gone or is no longer allowed, or the API is closed.
 func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	h := a.hub
 	if !h.enter() {
@@ -294,6 +294,9 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	last := h.lastSeen(r)
 	for h.open.Err() == nil {
 		all, wake, ok := h.after(last)
+		if a.Access.Allowed(r) != nil { // its session has ended, or the password is another one
+			return nil
+		}
 		if !ok {
 			b, at := h.snapshot()
 			if last = at; out.send(last, message{"snapshot", b}) != nil {
