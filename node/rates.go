@@ -124,10 +124,18 @@ func (s Schedule) turned(from, to time.Time) bool {
 	return false
 }
 
+// Switched returns the user's switch while it holds, and otherwise nil.
+func (a Alternative) Switched(now time.Time) *bool {
+	if a.Schedule.turned(a.Since, now) {
+		return nil
+	}
+	return a.Hand
+}
+
 // holds tells whether the alternative rates hold.
 func (a Alternative) holds(now time.Time) bool {
-	if a.Hand != nil && !a.Schedule.turned(a.Since, now) {
-		return *a.Hand
+	if on := a.Switched(now); on != nil {
+		return *on
 	}
 	return a.Schedule.holds(now)
 }

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"braid/client"
+	"braid/node"
 	"braid/pathsel"
 )
 
@@ -142,5 +144,18 @@ func TestJournal(t *testing.T) {
 	}
 	if e := all[0]; !strings.Contains(e.Text, "torrent: x") || strings.Contains(e.Text, "abcdef") || e.Level != "info" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// Once the schedule has ended a switch by hand, the settings no longer show it. Whoever saves them
+// would switch again.
+func TestSwitchThatHasEnded(t *testing.T) {
+	a := node.Alternative{Hand: new(true), Since: time.Now().AddDate(0, 0, -30)}
+	if !newSettings(node.Settings{Alternative: a}).Schedule.Always {
+		t.Error("without a schedule, a switch holds for ever")
+	}
+	a.Schedule = node.Schedule{On: true, To: 1, Days: [7]bool{1: true}}
+	if newSettings(node.Settings{Alternative: a}).Schedule.Always {
+		t.Error("the schedule has begun and ended since the switch")
 	}
 }

@@ -233,7 +233,8 @@ func newSettings(s node.Settings) Settings {
 	if !s.ScriptOff {
 		out.Script = s.Script
 	}
-	out.Schedule.Always = s.Alternative.Hand != nil && *s.Alternative.Hand
+	on := s.Alternative.Switched(time.Now())
+	out.Schedule.Always = on != nil && *on
 	for i, on := range x.Days {
 		if on {
 			out.Schedule.Days = append(out.Schedule.Days, days[i])
