@@ -88,7 +88,7 @@ func (t *Torrent) next(n *Node) time.Time {
 		at = t.lastLookup // now
 	}
 	if t.searching || n.table.len()+len(n.boot) == 0 {
-		at = at.Add(lookupEvery) // the end of the search, or a first node, wakes it
+		at = n.nextSelf // the end of the search, or a first node, wakes it
 	}
 	if !t.nextRenew.IsZero() {
 		at = minTime(at, t.nextRenew)

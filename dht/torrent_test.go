@@ -47,3 +47,16 @@ func TestSearchWithFirstNode(t *testing.T) {
 		t.Errorf("%d questions in ten seconds", searches)
 	}
 }
+
+// A node that has never known another one waits quietly, however long that takes.
+func TestAloneIsQuiet(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	n.Follow(start, ID{7}, 6881)
+	wakes := 0
+	for now := start; now.Sub(start) < 2*lookupEvery; now = n.NextWake() {
+		if wakes++; wakes > 10_000 {
+			t.Fatalf("the node wakes without a pause after %v", now.Sub(start))
+		}
+		n.Wake(now)
+	}
+}
