@@ -1,6 +1,8 @@
 package node
 
 import (
+	"maps"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,5 +120,22 @@ func TestTorrentNodes(t *testing.T) {
 	}
 	if want := []string{"1-ff00:0:110,[10.0.0.1]:31000"}; !slices.Contains(got, want[0]) || slices.Contains(got, "127.0.0.1:1") || slices.Contains(got, "[::1]:6881") {
 		t.Errorf("%v of %v", got, s.Nodes)
+	}
+}
+
+// A session that accepts peers on all addresses takes part in the DHTs of both families, and
+// announces its port in both.
+func TestDHTOnAllAddresses(t *testing.T) {
+	all, err := client.ParseListen("[::]:6881") // as the system names it, also for 0.0.0.0
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:6881"), netip.MustParseAddrPort("[::]:6881")}
+	if got := dhtAddresses([]client.Peer{all}, false); !slices.Equal(got, both) {
+		t.Errorf("nodes at %v, want %v", got, both)
+	}
+	want := map[dht.Network]uint16{dht.OverIP4: 6881, dht.OverIP6: 6881}
+	if got := dhtPorts([]client.Peer{all}); !maps.Equal(got, want) {
+		t.Errorf("ports %v, want %v", got, want)
 	}
 }

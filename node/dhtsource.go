@@ -40,10 +40,9 @@ func (c Config) openDHT(
 // at which the session accepts peers. If there is none, it returns any port on all IPv4 addresses.
 // With QUIC the session uses the UDP port itself, so the node gets another port.
 func dhtAddresses(listening []client.Peer, quic bool) (out []netip.AddrPort) {
-	for _, p := range listening {
-		at := p.Addr()
+	for _, at := range families(listening) {
 		sameKind := func(x netip.AddrPort) bool { return x.Addr().Is4() == at.Host.Is4() }
-		if at.IsSCION() || !at.Host.IsValid() || slices.ContainsFunc(out, sameKind) {
+		if at.IsSCION() || slices.ContainsFunc(out, sameKind) {
 			continue
 		}
 		if quic {
@@ -57,6 +56,29 @@ func dhtAddresses(listening []client.Peer, quic bool) (out []netip.AddrPort) {
 	return out
 }
 
+// families returns the addresses of listening peers. The address :: stands for all of IPv4, too.
+func families(listening []client.Peer) (out []dht.Addr) {
+	for _, p := range listening {
+		at := p.Addr()
+		if at.Host == netip.IPv6Unspecified() && !at.IsSCION() {
+			out = append(out, dht.Addr{Host: netip.IPv4Unspecified(), Port: at.Port})
+		}
+		if at.Host.IsValid() {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// dhtPorts returns the port at which peers are accepted in each network.
+func dhtPorts(listening []client.Peer) map[dht.Network]uint16 {
+	ports := map[dht.Network]uint16{}
+	for _, at := range families(listening) {
+		ports[dht.NetworkOf(at)] = at.Port
+	}
+	return ports
+}
+
 // Start searches for peers of a torrent, and announces it if this node accepts peers. It refuses
 // private torrents, whose peers come from trackers only (BEP 27).
 func (d *DHT) Start(s Swarm) (Search, error) {
@@ -65,16 +87,10 @@ func (d *DHT) Start(s Swarm) (Search, error) {
 	}
 	d.server.AddNodes(s.Nodes...)
 	x := &dhtSearch{dht: d, swarm: s, in: make(chan []dht.Addr, 16)}
-	ports := map[dht.Network]uint16{}
-	for _, p := range s.Listen {
-		if at := p.Addr(); at.Host.IsValid() {
-			ports[dht.NetworkOf(at)] = at.Port
-		}
-	}
 	hash := dht.ID(s.InfoHash)
 	x.found(d.keptPeers(hash))
 	var err error
-	if x.followed, err = d.server.Follow(hash, ports, x.found); err != nil {
+	if x.followed, err = d.server.Follow(hash, dhtPorts(s.Listen), x.found); err != nil {
 		return nil, err
 	}
 	var ctx context.Context
