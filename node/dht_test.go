@@ -2,6 +2,7 @@ package node
 
 import (
 	"maps"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -137,5 +138,59 @@ func TestDHTOnAllAddresses(t *testing.T) {
 	want := map[dht.Network]uint16{dht.OverIP4: 6881, dht.OverIP6: 6881}
 	if got := dhtPorts([]client.Peer{all}); !maps.Equal(got, want) {
 		t.Errorf("ports %v, want %v", got, want)
+	}
+}
+
+// A torrent that was complete at the start is announced as one of a seed (BEP 33), and one that
+// lacks unwanted files is not.
+func TestDHTSeeds(t *testing.T) {
+	for _, missing := range []int64{0, 5} {
+		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		other, err := dht.ParseAddr(c.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := OpenDHT(t.Context(), DHTConfig{
+			IP: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Nodes: []dht.Addr{other},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		listen, _ := client.ParseListen("127.0.0.1:7")
+		x, err := d.Start(Swarm{
+			InfoHash: [20]byte{1}, Listen: []client.Peer{listen}, Private: func() bool { return false },
+			Progress: func() client.Progress { return client.Progress{Phase: client.Complete, Missing: missing} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		x.Hungry(false)
+		b := make([]byte, 2048)
+		for _ = c.SetReadDeadline(time.Now().Add(patience)); ; {
+			n, from, err := c.ReadFromUDPAddrPort(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := dht.ParseMessage(b[:n])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Query == dht.AnnouncePeer {
+				if m.Seed != (missing == 0) {
+					t.Errorf("%d bytes are missing, and seed is %t", missing, m.Seed)
+				}
+				break
+			}
+			answer := dht.Message{T: m.T, ID: dht.ID{9}, Token: "token"}
+			if _, err := c.WriteToUDPAddrPort(answer.Encode(), from); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

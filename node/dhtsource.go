@@ -144,11 +144,14 @@ func (x *dhtSearch) Hungry(hungry bool) {
 		x.followed.Close()
 		return
 	}
+	if p := x.swarm.Progress(); !hungry && p.Phase == client.Complete && p.Missing == 0 {
+		x.followed.Seeding()
+	}
 	x.followed.Hungry(hungry)
 }
 
-// Completed says that the download has become complete.
-func (x *dhtSearch) Completed() { x.followed.Seeding() }
+// Completed does nothing: Hungry finds seeds, also those that were complete at the start.
+func (x *dhtSearch) Completed() {}
 
 // Announce searches now.
 func (x *dhtSearch) Announce() { x.followed.Now() }
