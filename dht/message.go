@@ -50,7 +50,7 @@ const (
 type Message struct {
 	T       string // transaction
 	Query   Method // of a query; empty: an answer or an error
-	Code    int    // of an error; 0: none
+	Code    int    // of an error, or of the one with which to refuse a put; 0: none
 	Text    string // of an error
 	Version string
 

@@ -69,7 +69,7 @@ func (n *Node) put(now time.Time, from Origin, m *Message, valid bool) *badItem 
 	case !valid:
 		return &badItem{ErrProtocol, "the token is not ours, or too old"}
 	case m.Item == nil:
-		return &badItem{ErrProtocol, "an item without a value"}
+		return &badItem{m.Code, m.Text}
 	case !m.Item.Verify(m.Item.Target()):
 		return &badItem{ErrSignature, "the signature is wrong"}
 	}

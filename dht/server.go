@@ -165,11 +165,14 @@ func (s *Server) read(m *member) {
 		}
 		msg, err := ParseMessage(b[:n])
 		if err != nil {
-			if _, bad := errors.AsType[*badItem](err); !bad {
+			bad, ok := errors.AsType[*badItem](err)
+			if !ok {
 				s.log.Debug("DHT message not understood", "from", from.Addr, "error", err)
 				continue
 			}
-			msg.Item = nil // and so the node refuses it
+			if msg.Item = nil; msg.IsQuery() { // and so the node refuses it
+				msg.Code, msg.Text = bad.code, bad.text
+			}
 		}
 		s.do(func(now time.Time) { s.carry(m, m.Receive(now, from, msg), back) })
 	}

@@ -1,0 +1,57 @@
+package dht
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// serve runs a server at 127.0.0.1, and returns a function that asks it something.
+func serve(t *testing.T) (ask func(*Message) *Message) {
+	t.Helper()
+	socket, err := ListenUDP(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Serve(ServerConfig{Sockets: []Socket{socket}})
+	t.Cleanup(func() { s.Close() })
+	c, err := net.Dial("udp4", socket.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return func(m *Message) *Message {
+		t.Helper()
+		m.T, m.ID, m.ReadOnly = "aa", ID{1}, true
+		if _, err := c.Write(m.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 2048)
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		n, err := c.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ParseMessage(b[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+}
+
+// An item that is too large, or has too large a salt, is refused with the code of BEP 44.
+func TestItemTooBig(t *testing.T) {
+	ask := serve(t)
+	token := ask(&Message{Query: Get, Target: ID{2}}).Token
+	for _, tt := range []struct{ value, salt, code int }{{1001, 0, ErrTooBig}, {10, 65, ErrSalt}} {
+		text := bytes.Repeat([]byte("x"), tt.value)
+		i := &Item{Value: fmt.Appendf(nil, "%d:%s", len(text), text), Salt: bytes.Repeat([]byte("s"), tt.salt)}
+		if got := ask(&Message{Query: Put, Token: token, Item: i}); got.Code != tt.code {
+			t.Errorf("%+v: %d, %s", tt, got.Code, got.Text)
+		}
+	}
+}
