@@ -96,7 +96,7 @@ func Serve(cfg ServerConfig) *Server {
 		}
 		var boot []Addr
 		for _, st := range cfg.States {
-			if st.Addr.IsSCION() != (c.Network == OverSCION) {
+			if NetworkOf(st.Addr) != c.Network {
 				continue
 			}
 			if c.ID == (ID{}) && st.ID != (ID{}) && (!c.Addr.Dialable() || IsBound(st.ID, c.Addr)) {

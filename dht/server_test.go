@@ -55,3 +55,26 @@ func TestItemTooBig(t *testing.T) {
 		}
 	}
 }
+
+// The nodes on IPv4 and IPv6 keep their own IDs over a restart.
+func TestStatesOfBothFamilies(t *testing.T) {
+	states := []State{
+		{ID: ID{4}, Addr: Addr{Host: netip.IPv4Unspecified(), Port: 1}},
+		{ID: ID{6}, Addr: Addr{Host: netip.IPv6Unspecified(), Port: 1}},
+	}
+	var sockets []Socket
+	for _, at := range []string{"0.0.0.0:0", "[::]:0"} {
+		socket, err := ListenUDP(t.Context(), netip.MustParseAddrPort(at))
+		if err != nil {
+			t.Skip(err) // a host without IPv6
+		}
+		sockets = append(sockets, socket)
+	}
+	s := Serve(ServerConfig{Sockets: sockets, States: states})
+	defer s.Close()
+	for i, got := range s.States() {
+		if got.ID != states[i].ID {
+			t.Errorf("node at %s has ID %s, want %s", got.Addr, got.ID, states[i].ID)
+		}
+	}
+}
