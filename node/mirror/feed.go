@@ -37,14 +37,15 @@ const (
 	maxNamespaces = 64
 )
 
-// parseList reads a feed (RSS or Atom) or, if isPage is true, a web page. base is its URL. The
+// parseList reads a feed (RSS or Atom) or, if isPage is true, perhaps a web page. base is its URL. The
 // offers are in the order of the list. Links that braid cannot follow are left out.
 func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error) {
 	if len(b) > maxList {
 		return nil, fmt.Errorf("the list has %d bytes, want at most %d", len(b), maxList)
 	}
 	l := list{base: base, seen: map[string]bool{}}
-	if isPage {
+	// Some servers call their feeds web pages.
+	if isPage && gofeed.DetectFeedType(bytes.NewReader(b)) == gofeed.FeedTypeUnknown {
 		l.page(b)
 		return l.offers, nil
 	}
