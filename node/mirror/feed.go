@@ -37,8 +37,8 @@ const (
 	maxNamespaces = 64
 )
 
-// parseList reads a feed (RSS or Atom) or, if isPage is true, perhaps a web page. base is its URL. The
-// offers are in the order of the list. Links that braid cannot follow are left out.
+// parseList reads a feed (RSS or Atom) or, if isPage is true, perhaps a web page. base is its URL.
+// The offers are in the order of the list. Links that braid cannot follow are left out.
 func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error) {
 	if len(b) > maxList {
 		return nil, fmt.Errorf("the list has %d bytes, want at most %d", len(b), maxList)
@@ -181,12 +181,19 @@ func (l *list) page(b []byte) {
 		switch z.Next() {
 		case html.ErrorToken:
 			return
-		case html.StartTagToken:
-			if name, more := z.TagName(); string(name) == "a" {
-				for more {
-					var key, value []byte
-					if key, value, more = z.TagAttr(); string(key) == "href" && isTorrent(string(value)) {
-						l.add("", string(value), "")
+		case html.StartTagToken, html.SelfClosingTagToken:
+			name, more := z.TagName()
+			for more {
+				var key, value []byte
+				key, value, more = z.TagAttr()
+				href := strings.TrimSpace(string(value))
+				switch {
+				case string(key) != "href":
+				case string(name) == "a" && isTorrent(href):
+					l.add("", href, "")
+				case string(name) == "base":
+					if u, err := l.base.Parse(href); err == nil {
+						l.base = u
 					}
 				}
 			}

@@ -41,6 +41,8 @@ func TestParseList(t *testing.T) {
 		"Atom": {atomFeed, false, "one https://example.org/one \ntwo https://example.org/list/two.TORRENT?key=1 \nthree magnet:?xt=urn:btih:" + hash + " \n"},
 		"page": {`<a href="/a%20b.torrent">x</a><A class=x HREF='magnet:?xt=urn:btih:` + hash + `&amp;dn=y+z'>y</a><a href="c.html">z</a><a href="ftp://h/d.torrent">`, true,
 			"a b https://example.org/a%20b.torrent \ny z magnet:?xt=urn:btih:" + hash + "&dn=y+z \n"},
+		"page with a base": {`<html><head><base href="/files/"/></head><a href="a.torrent"/><a href=" ` + "\n" + `magnet:?xt=urn:btih:` + hash + `">`, true,
+			"a https://example.org/files/a.torrent \n magnet:?xt=urn:btih:" + hash + " \n"},
 		"feed as a page": {"\n" + rssFeed[:strings.Index(rssFeed, "<item><title>zwei")] + "</channel></rss>", true,
 			"one https://example.org/get?id=1 " + hash + "\n"},
 	} {
