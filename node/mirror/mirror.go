@@ -106,6 +106,9 @@ func (m *Mirror) Look(ctx context.Context) error {
 	}
 	var wanted []Offer
 	for _, o := range m.source.asked.Offers {
+		if o.Hash != "" && o.Hash != m.offered[o.Link].Hash {
+			delete(m.offered, o.Link) // the link now leads to another torrent
+		}
 		if m.Filter.Wants(o.Title) {
 			wanted = append(wanted, o)
 		}

@@ -211,6 +211,23 @@ func TestMirrorOfDirectory(t *testing.T) {
 	}
 }
 
+// The source is the URL of a torrent, which is replaced by another one.
+func TestMirrorOfTorrent(t *testing.T) {
+	t.Parallel()
+	s, data := openSite(t), t.TempDir()
+	old := webtest.Torrent(t, data, "old", webtest.File{Size: 10})
+	newer := webtest.Torrent(t, data, "newer", webtest.File{Size: 10})
+	m := openMirror(t, Config{Source: s.URL + "/latest", Dir: t.TempDir()}, t.TempDir(), nil)
+	s.torrents["latest"] = old.Torrent
+	if got := m.look(t); got != "added old" {
+		t.Error(got)
+	}
+	s.torrents["latest"] = newer.Torrent
+	if got := m.look(t); got != "added newer, kept old" {
+		t.Error(got)
+	}
+}
+
 // A feed of the Internet cannot make us ask hosts of our own network.
 func TestFarFeedNamesNearHost(t *testing.T) {
 	t.Parallel()
