@@ -52,6 +52,24 @@ func outletsOf(listen []netip.AddrPort) []outlet {
 	return out
 }
 
+// families splits the outlets for a tracker over UDP. In an answer, it names only peers of the
+// family in which it was asked, so it is asked in both together.
+func families(outlets []outlet) [][]outlet {
+	out := make([][]outlet, 2) // with a port, and without one
+	for _, o := range outlets {
+		at := &out[0]
+		if o.port == 0 {
+			at = &out[1]
+		}
+		for _, family := range []string{"4", "6"} {
+			if o.family == "" || o.family == family {
+				*at = append(*at, outlet{o.local, family, o.port})
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(o []outlet) bool { return len(o) == 0 })
+}
+
 // unreachable reports whether an error means that this outlet cannot reach the tracker, while
 // another one might.
 func unreachable(err error) bool {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"time"
 
 	"braid/scionnet"
@@ -45,12 +46,13 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 		return o, nil
 	}
 	o := &overIP{
-		outlets: outletsOf(cfg.Listen), scopeOf: scionnet.ScopeOf,
-		named: named{user: u.ByUser(), plain: u.Plain(), from: from},
-		ask:   overHTTP(u),
+		scopeOf: scionnet.ScopeOf, named: named{user: u.ByUser(), plain: u.Plain(), from: from},
+		answered: map[outlet]bool{},
 	}
-	if u.Scheme() == "udp" {
-		o.ask = overUDP(u.Request(""))
+	if outlets := outletsOf(cfg.Listen); u.Scheme() == "udp" {
+		o.ask, o.outlets = overUDP(u.Request("")), families(outlets)
+	} else {
+		o.ask, o.outlets = overHTTP(u), slices.Collect(slices.Chunk(outlets, 1))
 	}
 	return o, nil
 }
@@ -74,11 +76,12 @@ func (o *overSCION) announce(ctx context.Context, a *wire.Announce, reports []wi
 
 // overIP is a tracker on IP, over HTTP or UDP.
 type overIP struct {
-	outlets []outlet
-	named   named
-	scopeOf func(netip.Addr) scionnet.Scope
-	ask     func(context.Context, *dialer, *wire.Announce) (wire.Answer, error)
-	at      scionnet.Scope
+	outlets  [][]outlet // to be tried in turn, those of one list together
+	answered map[outlet]bool
+	named    named
+	scopeOf  func(netip.Addr) scionnet.Scope
+	ask      func(context.Context, *dialer, *wire.Announce) (wire.Answer, error)
+	at       scionnet.Scope
 }
 
 func (o *overIP) scope() scionnet.Scope { return o.at }
@@ -86,17 +89,59 @@ func (o *overIP) close()                {}
 
 func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathReport) (answer wire.Answer, err error) {
 	for _, from := range o.outlets {
-		d := newDialer(from, o.named, o.scopeOf)
-		out := *a
-		out.Port = from.port
-		if answer, err = o.ask(ctx, d, &out); err == nil || !unreachable(err) {
-			o.at = d.Contacted()
-			answer.Peers = allowed(answer.Peers, o.at)
+		if answer, err = o.together(ctx, from, a); err == nil || !unreachable(err) {
 			break
 		}
 	}
 	return answer, err
 }
+
+// together announces from several outlets at once, and joins the answers. After the first answer
+// the others have little time left. The end is told only where the tracker has answered.
+func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) (answer wire.Answer, err error) {
+	if a.Event == wire.Stopped && slices.ContainsFunc(from, func(x outlet) bool { return o.answered[x] }) {
+		from = slices.DeleteFunc(slices.Clone(from), func(x outlet) bool { return !o.answered[x] })
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		from   outlet
+		at     scionnet.Scope
+		answer wire.Answer
+		err    error
+	}
+	results := make(chan result, len(from))
+	for _, x := range from {
+		go func() {
+			d := newDialer(x, o.named, o.scopeOf)
+			out := *a
+			out.Port = x.port
+			got, err := o.ask(ctx, d, &out)
+			got.Peers = allowed(got.Peers, d.Contacted())
+			results <- result{x, d.Contacted(), got, err}
+		}()
+	}
+	ok := false
+	for range from {
+		r := <-results
+		switch {
+		case r.err == nil && !ok:
+			ok, answer, err, o.at = true, r.answer, nil, r.at
+			defer time.AfterFunc(udpPatience, cancel).Stop()
+		case r.err == nil:
+			answer.Peers = append(answer.Peers, r.answer.Peers...)
+			answer.Complete = max(answer.Complete, r.answer.Complete)
+			answer.Incomplete = max(answer.Incomplete, r.answer.Incomplete)
+			o.at = max(o.at, r.at)
+		case !ok && (err == nil || unreachable(err) || isRefusal(r.err)):
+			err = r.err
+		}
+		o.answered[r.from] = o.answered[r.from] || r.err == nil
+	}
+	return answer, err
+}
+
+func isRefusal(err error) bool { _, ok := errors.AsType[*wire.Failure](err); return ok }
 
 func overHTTP(u tracker.URL) func(context.Context, *dialer, *wire.Announce) (wire.Answer, error) {
 	return func(ctx context.Context, d *dialer, a *wire.Announce) (wire.Answer, error) {
