@@ -207,7 +207,9 @@ func (t *tier) announce(ctx context.Context, s *source, e wire.Event, p Progress
 func (t *tier) failed(s *source, err error) {
 	s.failures++
 	wait, ever := retry(err, s.failures, rand.Float64())
-	s.refused, s.notBefore = !ever, time.Now().Add(wait)
+	if s.notBefore = time.Now().Add(wait); !ever {
+		s.refused, s.notBefore = true, time.Time{}
+	}
 	if f := (*wire.Failure)(nil); errors.As(err, &f) && f.RetryIn > 0 {
 		s.closed = s.notBefore
 	}

@@ -415,3 +415,26 @@ func TestAnnounceNow(t *testing.T) {
 		a.Close()
 	})
 }
+
+// The time of the next announce is reported; there is none to a tracker that has refused for good.
+func TestNextAnnounce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var next locked[time.Time]
+		cfg := Config{Asked: func(x Asked) { next.do(func(at *time.Time) { *at = x.Next }) }}
+		a, _ := play(t, cfg, map[string]script{"a": func(n int, w *wire.Announce) (wire.Answer, error) {
+			if n == 2 {
+				return wire.Answer{}, &wire.Failure{Reason: "no", RetryIn: wire.Never}
+			}
+			return answers(t)(n, w)
+		}})
+		defer a.Close()
+		synctest.Wait()
+		if at := time.Until(next.get()); at != 30*time.Minute {
+			t.Errorf("after an answer the next announce is in %v", at)
+		}
+		time.Sleep(31 * time.Minute)
+		if at := next.get(); !at.IsZero() {
+			t.Errorf("after a refusal the next announce is %v ago", time.Since(at))
+		}
+	})
+}
