@@ -27,15 +27,15 @@ type URL struct {
 // maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
 const maxURL = 2048
 
-// ParseURL reads an announce URL. Trackers on IP have the schemes http, https, udp and, for WebRTC,
-// ws and wss. The forms for SCION are:
+// ParseURL reads an announce URL, perhaps with white space around it. Trackers on IP have the
+// schemes http, https, udp and, for WebRTC, ws and wss. The forms for SCION are:
 //
 //	scion://1-ff00:0:110,[127.0.0.1]:31080/announce
 //	scion://tracker.example:31080/announce
 //	http://scion4-1-ff00-0-110_127-0-0-1:8080/announce  for URL parsers that refuse the others
 //	http://scion6-1-ff00-0-110_fd00--1:8080/announce    with dashes for the colons of IPv6
 func ParseURL(s string) (URL, error) {
-	u, err := parseURL(s)
+	u, err := parseURL(strings.TrimSpace(s))
 	if err != nil {
 		return URL{}, fmt.Errorf("tracker URL %q: %w", RedactURL(s), err)
 	}

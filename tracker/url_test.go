@@ -69,6 +69,7 @@ func TestParseURL(t *testing.T) {
 func TestRequest(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"http://h:1/announce", "http://h:1/announce?q=1"},
+		{" http://h:1/announce\r\n", "http://h:1/announce?q=1"}, // as people paste them into a torrent
 		{"https://h/a?key=2#x", "https://h/a?key=2&q=1"},
 		{"http://h", "http://h/announce?q=1"},
 		{"scion://1-ff00:0:110,[127.0.0.1]:8080", "https://scion4-1-ff00-0-110_127-0-0-1:8080/announce?q=1"},
