@@ -95,13 +95,18 @@ func Open(cfg Config) (*Mirror, error) {
 }
 
 // Look reads the list once, and adds and removes torrents. It returns errors of the list and of the
-// state file. Errors of single torrents are events.
+// state file, which are events, too. Errors of single torrents are only events.
 func (m *Mirror) Look(ctx context.Context) error {
+	err := m.look(ctx)
+	if err != nil && ctx.Err() == nil {
+		m.Tell(event.Mirror{Event: "mirror", Action: "failed", Reason: err.Error()})
+	}
+	return err
+}
+
+func (m *Mirror) look(ctx context.Context) error {
 	unchanged, err := m.source.look(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			m.Tell(event.Mirror{Event: "mirror", Action: "failed", Reason: err.Error()})
-		}
 		return err
 	}
 	var wanted []Offer

@@ -228,6 +228,27 @@ func TestMirrorOfTorrent(t *testing.T) {
 	}
 }
 
+// Nobody sees the error of Look while a mirror runs, so it is an event, too.
+func TestMirrorTellsErrors(t *testing.T) {
+	t.Parallel()
+	m := openMirror(t, Config{Source: t.TempDir(), Dir: t.TempDir()}, t.TempDir(), nil)
+	var told []string
+	m.Tell = func(e event.Mirror) {
+		if e.Action == "failed" {
+			told = append(told, e.Reason)
+		}
+	}
+	m.State = filepath.Join(m.Dir, "missing", "mirror.json")
+	if err := m.Look(t.Context()); err == nil || len(told) != 1 || told[0] != err.Error() {
+		t.Errorf("the state cannot be saved: %v; told %q", err, told)
+	}
+	m.Source, m.source.name = "missing", "missing"
+	told = nil
+	if err := m.Look(t.Context()); err == nil || len(told) != 1 || told[0] != err.Error() {
+		t.Errorf("the source is missing: %v; told %q", err, told)
+	}
+}
+
 // A feed of the Internet cannot make us ask hosts of our own network.
 func TestFarFeedNamesNearHost(t *testing.T) {
 	t.Parallel()
