@@ -57,6 +57,10 @@ func hosts(own []netip.Addr) []netip.Addr {
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
 	slices.SortStableFunc(out, func(a, b netip.Addr) int { return rank(a) - rank(b) })
+	isOther := func(a netip.Addr) bool { return a.Is6() != out[0].Is6() }
+	if i := slices.IndexFunc(out, isOther); i >= maxHosts { // receivers may have the other family only
+		out[maxHosts-1] = out[i]
+	}
 	return out[:min(len(out), maxHosts)]
 }
 

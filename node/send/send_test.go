@@ -113,6 +113,10 @@ func TestReach(t *testing.T) {
 	for _, a := range []string{"127.0.0.1", "::1", "fe80::1", "10.0.0.2", "198.51.100.3", "fd00::5"} {
 		own = append(own, netip.MustParseAddr(a))
 	}
+	many := []netip.Addr{netip.MustParseAddr("192.168.1.5")}
+	for a := netip.MustParseAddr("2001:db8::1"); len(many) < 10; a = a.Next() {
+		many = append(many, a)
+	}
 	for _, c := range []struct {
 		named, listening []string
 		own              []netip.Addr
@@ -123,6 +127,8 @@ func TestReach(t *testing.T) {
 		{[]string{"name.example:9"}, []string{"10.0.0.2:7"}, own, "name.example:9 10.0.0.2:7"},
 		{nil, []string{":7"}, own[:2], "127.0.0.1:7"},
 		{nil, []string{":7"}, nil, "127.0.0.1:7"},
+		// A week of temporary addresses (RFC 8981) does not displace the one of IPv4.
+		{nil, []string{":7"}, many, "[2001:db8::1]:7 [2001:db8::2]:7 [2001:db8::3]:7 [2001:db8::4]:7 [2001:db8::5]:7 192.168.1.5:7"},
 	} {
 		var got []string
 		for _, p := range Reach(peers(t, c.named...), peers(t, c.listening...), c.own) {
