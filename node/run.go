@@ -25,6 +25,7 @@ type run struct {
 	follower sync.WaitGroup
 
 	sourcing sync.Mutex // held while searches begin or end, which takes long
+	early    bool       // the searches began before the transfer was complete
 
 	mu        sync.Mutex
 	searches  []Search
@@ -106,6 +107,9 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 	return nil
 }
 
+// confirmPatience is how long a start waits until complete data is known to be on disk.
+const confirmPatience = time.Second
+
 // beginSearching makes r the current run, and starts its searches. A seed is announced by onDone,
 // when its data was checked.
 func (t *Torrent) beginSearching(r *run, o Options) (err error) {
@@ -116,6 +120,13 @@ func (t *Torrent) beginSearching(r *run, o Options) (err error) {
 	if o.Storage.Complete {
 		return nil
 	}
+	if p := r.transfer.Progress(); p.Total > 0 && p.Missing == 0 {
+		select { // so that trackers hear of a seed at once
+		case <-r.transfer.Done():
+		case <-time.After(confirmPatience): // something on disk was wrong
+		}
+	}
+	r.early = !isClosed(r.transfer.Done())
 	searches, err := t.search(r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,8 +266,12 @@ func (t *Torrent) onDone(r *run) {
 	defer r.mu.Unlock()
 	for _, x := range r.searches {
 		x.Hungry(false)
-		if p.Err == nil && p.Fetched > 0 { // otherwise it was complete before
+		switch {
+		case p.Err != nil:
+		case p.Fetched > 0: // otherwise it was complete before
 			x.Completed()
+		case r.early:
+			x.Announce()
 		}
 	}
 }
