@@ -101,7 +101,7 @@ func (n Network) askDNS(ctx context.Context) (out []Hint, err error) {
 	if len(n.Servers) == 0 {
 		return nil, nil
 	}
-	ask := resolver{ctx, n.Servers}
+	ask := resolver{ctx, slices.Clone(n.Servers)}
 	for _, d := range n.Domains {
 		out = append(out, ask.srv(service+"."+dns.Fqdn(d), "DNS SRV")...)
 		for _, p := range records[*dns.PTR](ask, service+"."+dns.Fqdn(d), dns.TypePTR) {
@@ -118,19 +118,25 @@ type resolver struct {
 	servers []string
 }
 
-// records returns a few records of that type, from the first server that answers.
+// records returns a few records of that type, from the first server that answers. That server is
+// asked first from then on.
 func records[T dns.RR](r resolver, name string, kind uint16) (out []T) {
 	q := new(dns.Msg)
 	q.SetQuestion(name, kind)
 	q.SetEdns0(1232, false)
-	for _, s := range r.servers {
-		answer, _, err := new(dns.Client).ExchangeContext(r.ctx, q, s)
+	for i, s := range r.servers {
+		c := dns.Client{Timeout: askPatience}
+		if i+1 < len(r.servers) { // leave time for the next one
+			c.Timeout = askPatience / 4
+		}
+		answer, _, err := c.ExchangeContext(r.ctx, q, s)
 		if err == nil && answer.Truncated {
 			answer, _, err = (&dns.Client{Net: "tcp"}).ExchangeContext(r.ctx, q, s)
 		}
 		if err != nil {
 			continue
 		}
+		r.servers[0], r.servers[i] = s, r.servers[0]
 		for _, rr := range answer.Answer {
 			if x, ok := rr.(T); ok && rr.Header().Rrtype == kind && len(out) < maxRecords {
 				out = append(out, x)

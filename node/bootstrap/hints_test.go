@@ -77,6 +77,23 @@ func TestDNS(t *testing.T) {
 	}
 }
 
+// The next server is asked if one is silent.
+func TestSilentDNS(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	at := nameserver(t, `
+		_sciondiscovery._tcp.srv.example. 60 IN SRV 10 1 8041 near.example.
+		near.example. 60 IN A 192.0.2.1`)
+	n := Network{Servers: []string{silent.LocalAddr().String(), at}, Domains: []string{"other.example", "srv.example"}}
+	want := []Hint{{"192.0.2.1:8041", "DNS SRV"}}
+	if got := n.Find(t.Context(), slog.New(slog.DiscardHandler)); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // A host on the network answers the question by multicast DNS.
 func TestMDNS(t *testing.T) {
 	c, err := net.ListenPacket("udp4", "127.0.0.1:0")
