@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (f Fetched) IsPage() bool { return f.Type == "text/html" }
 
 // Source reads the answer as a .torrent file.
 func (f Fetched) Source() (Source, error) {
-	if f.IsPage() {
+	if f.IsPage() && !bytes.HasPrefix(f.Body, []byte("d")) { // some servers call all files pages
 		return Source{}, fmt.Errorf("get torrent from %s: the server sends a web page, "+
 			"not a torrent; the link may need a login", f.At.Host)
 	}

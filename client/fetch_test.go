@@ -47,6 +47,10 @@ func TestFetchTorrent(t *testing.T) {
 		asked = true
 		_, _ = w.Write(c.Torrent)
 	})
+	nearMux.HandleFunc("/script", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=UTF-8") // PHP's default
+		_, _ = w.Write(c.Torrent)
+	})
 	nearMux.Handle("/outward", http.RedirectHandler("http://"+far+"/file.torrent", http.StatusFound))
 	nearMux.Handle("/there", http.RedirectHandler("/file.torrent", http.StatusFound))
 	nearMux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
@@ -67,6 +71,7 @@ func TestFetchTorrent(t *testing.T) {
 		{"http://" + near + "/file.torrent?key=KEY", ""},
 		{"HTTP://KEY:KEY@" + near + "/file.torrent", ""},
 		{"http://" + near + "/there", ""},
+		{"http://" + near + "/script", ""},
 		{"http://" + near + "/outward", ""},
 		{"http://" + far + "/inward?key=KEY", "redirect to a loopback address is not followed"},
 		{"http://" + near + "/loop?key=KEY", "too many redirects"},
