@@ -80,7 +80,14 @@ func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
 // Reload applies the lists, keys, limits and intervals of the configuration. If it fails, nothing
 // changes. Listeners and settings of the store need a restart.
 func (s *Server) Reload(cfg Config) error {
+	lifetime := cfg.Lifetime
+	if g := s.admission.Load(); g != nil {
+		cfg.Lifetime = g.cfg.Lifetime // of the store
+	}
 	g, err := newAdmission(cfg)
+	if err != nil && lifetime != cfg.Lifetime {
+		return fmt.Errorf("%w; another lifetime needs a restart", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"braid/tracker/server"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
+	"braid/units"
 )
 
 const patience = 2 * time.Minute
@@ -376,6 +377,21 @@ func TestGate(t *testing.T) {
 	}
 	if _, err := r.announce(t, with(func(a *wire.Announce) { a.InfoHash[0] = 2 })); err != nil {
 		t.Error("a wrong list has changed something: ", err)
+	}
+}
+
+// A reload applies the interval, but not the lifetime of peers. So it refuses an interval after which
+// the peers would be forgotten, even if the configuration has a longer lifetime.
+func TestReloadOfInterval(t *testing.T) {
+	var cfg server.Config
+	r := start(t, func(c *server.Config) { cfg = *c }, 10)
+	cfg.Interval, cfg.Lifetime = units.Duration(2*swarm.DefaultLifetime), units.Duration(4*swarm.DefaultLifetime)
+	if err := r.Reload(cfg); err == nil || !strings.Contains(err.Error(), "restart") {
+		t.Errorf("the interval is longer than the lifetime: %v", err)
+	}
+	cfg.Interval = units.Duration(swarm.DefaultLifetime / 2)
+	if err := r.Reload(cfg); err != nil {
+		t.Error(err)
 	}
 }
 
