@@ -203,11 +203,13 @@ func AskForTRC(
 			continue
 		}
 		var r *cppb.TRCResponse
-		r, err = cppb.NewTrustMaterialServiceClient(c).TRC(ctx, &cppb.TRCRequest{
+		one, cancel := context.WithTimeout(ctx, fetchPatience/(maxServices+1)) // leaves time for others
+		r, err = cppb.NewTrustMaterialServiceClient(c).TRC(one, &cppb.TRCRequest{
 			Isd:    uint32(id.ISD),
 			Base:   uint64(id.Base),
 			Serial: uint64(id.Serial),
 		})
+		cancel()
 		c.Close()
 		if err == nil {
 			t, err = decodeTRC(r.GetTrc())

@@ -1,8 +1,10 @@
 package bootstrap
 
 import (
+	"context"
 	"errors"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	cppb "github.com/scionproto/scion/pkg/proto/control_plane"
 	"github.com/scionproto/scion/pkg/scrypto/cppki"
+	"google.golang.org/grpc"
 )
 
 // testdata is where scionproto keeps TRCs for its own tests, ISD 1 with two updates among them.
@@ -177,6 +181,40 @@ func TestFetchHostile(t *testing.T) {
 		if u, err := ParseServer(wrong); err == nil {
 			t.Errorf("%q is read as %s", wrong, u)
 		}
+	}
+}
+
+// trcService is a control service that knows one TRC.
+type trcService struct {
+	cppb.UnimplementedTrustMaterialServiceServer
+	trc cppki.SignedTRC
+}
+
+func (s *trcService) TRC(context.Context, *cppb.TRCRequest) (*cppb.TRCResponse, error) {
+	return &cppb.TRCResponse{Trc: s.trc.Raw}, nil
+}
+
+// The next control service is asked if one is silent.
+func TestSilentControlService(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, s := chain(t)[0], grpc.NewServer()
+	cppb.RegisterTrustMaterialServiceServer(s, &trcService{trc: want})
+	go s.Serve(l)
+	defer s.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), fetchPatience)
+	defer cancel()
+	got, err := AskForTRC(ctx, want.TRC.ID, []string{silent.Addr().String(), l.Addr().String()})
+	if err != nil || got.TRC.ID != want.TRC.ID {
+		t.Errorf("%v, %v", got.TRC.ID, err)
 	}
 }
 
