@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -264,5 +265,32 @@ func TestInterruptedLine(t *testing.T) {
 	}
 	if err := get.Run(t.Context(), []string{"get", "-"}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// Files that change while they are hashed have no torrent: receivers would find wrong data.
+func TestSendOfChangingFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "growing"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(64 << 20); err != nil {
+		t.Fatal(err)
+	}
+	var writing sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	writing.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = f.WriteAt([]byte("x"), 64<<20)
+		}
+	})
+	code, out, said := ends(t, dir, append([]string{"send", "--seed-time", "1ms", "growing"}, local...)...)
+	cancel()
+	writing.Wait()
+	if code != 1 || out != "" || !strings.Contains(said, "--watch") {
+		t.Errorf("%d, %q, %q", code, out, said)
 	}
 }
