@@ -437,15 +437,14 @@ type rates struct {
 func (r *rates) measure(peers *peerSet, now time.Time) {
 	elapsed := now.Sub(r.since)
 	r.since = now
-	var read, written uint64
-	for x := range peers.rows() {
+	read, written := r.in.bytes, r.out.bytes
+	for x := range peers.rows() { // adds only its growth: rows are forgotten, with all their bytes
+		read, written = read-x.in.bytes, written-x.out.bytes
 		x.measure(elapsed)
-		a, b := x.bytes()
-		read, written = read+a, written+b
+		read, written = read+x.in.bytes, written+x.out.bytes
 	}
-	// When rows are forgotten, the sums shrink. A counter must not run backwards.
-	r.in.update(max(read, r.in.bytes), elapsed)
-	r.out.update(max(written, r.out.bytes), elapsed)
+	r.in.update(read, elapsed)
+	r.out.update(written, elapsed)
 }
 
 // progress is that of all path-level peers and accepted connections.

@@ -181,3 +181,21 @@ func TestPeerLimit(t *testing.T) {
 		}
 	}
 }
+
+// The rate of a long-running seed goes on after old connections were forgotten.
+func TestRatesAfterForgottenRows(t *testing.T) {
+	old, present := &row{}, &row{}
+	peers := peerSet{accepted: []*row{old, present}}
+	start := time.Now()
+	r := rates{since: start}
+	old.past.written = 1 << 30
+	r.measure(&peers, start.Add(time.Second))
+	peers.accepted = peers.accepted[1:]
+	for i := range 60 {
+		present.past.written += 1 << 20
+		r.measure(&peers, start.Add(time.Duration(2+i)*time.Second))
+	}
+	if want := float64(8 << 20); r.out.rate < want*0.9 || r.out.rate > want*1.1 {
+		t.Errorf("%.0f bit/s, want %.0f", r.out.rate, want)
+	}
+}
