@@ -131,21 +131,24 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 }
 
 // firstPeers are the peers that the user names, and those in the source. It returns an error if no
-// transport reaches one of them.
+// transport reaches one that the user names.
 func (c *core) firstPeers(named []Peer) ([]Peer, error) {
+	for _, p := range named {
+		if _, err := c.transportFor(p); err != nil {
+			return nil, err
+		}
+	}
 	peers := slices.Clone(named)
 	for _, p := range c.source.Peers {
 		p, err := p.ofStranger()
+		if err == nil {
+			_, err = c.transportFor(p)
+		}
 		if err != nil {
 			c.log.Warn("peer passed over", "peer", p, "reason", err)
 			continue
 		}
 		peers = append(peers, p)
-	}
-	for _, p := range peers {
-		if _, err := c.transportFor(p); err != nil {
-			return nil, err
-		}
 	}
 	return peers, nil
 }

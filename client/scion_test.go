@@ -201,3 +201,13 @@ func TestNoSCIONIsReportedAtOnce(t *testing.T) {
 		t.Errorf("error %v, want one about SCION", err)
 	}
 }
+
+// A magnet link may name peers on both networks, so a host needs only one of them.
+func TestMagnetPeersOnBothNetworks(t *testing.T) {
+	src := smallTorrent(t)
+	src.Peers = []Peer{mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7"), mustPeer(t, "9.9.9.9:7")}
+	c := newCore(&openSession(t, Config{}).common, src, nil, Options{})
+	if peers, err := c.firstPeers(nil); err != nil || len(peers) != 1 || peers[0] != src.Peers[1] {
+		t.Errorf("peers %v, %v", peers, err)
+	}
+}
