@@ -51,12 +51,16 @@ func (c *common) handshaken(p *torrent.PeerConn, hash metainfo.Hash) {
 	}
 	l.Filter.UseDisk(t.store)
 	l.LimitBy(t.loop.options.Limiter)
+	if t.conceals.Load() {
+		t.do(func() {
+			if t.hasAll() { // a download shares the pieces that it has, like any other
+				l.Filter.Conceal() // next, the engine would tell the peer its pieces
+			}
+		})
+	}
 	if !l.accepted {
 		t.inbox.put(func() { t.loop.connector.onGreeted(l) })
 		return
-	}
-	if t.conceals.Load() {
-		l.Filter.Conceal() // next, the engine would tell the peer its pieces
 	}
 	l.Greet()
 	t.inbox.put(func() { t.loop.connector.onAccepted(l) })

@@ -246,12 +246,7 @@ func (c *connector) open(s *pathState, then pathsel.State) {
 	}
 	if s.offer == nil {
 		var o *offer
-		dialled := func(l *link, err error) {
-			if l != nil && c.conceals.Load() {
-				l.Filter.Conceal()
-			}
-			c.inbox.put(func() { c.onDialled(o, l, err) })
-		}
+		dialled := func(l *link, err error) { c.inbox.put(func() { c.onDialled(o, l, err) }) }
 		o, err := c.offers.add(c.ctx, s.of.transport, s.peer, s.candidate.Path, dialled)
 		if err != nil {
 			c.lost(s, err)

@@ -98,8 +98,8 @@ type core struct {
 
 	fail func(error) // loop.fail
 
-	// conceals: connections that begin now tell their peers only of pieces that superSeeder
-	// reveals. Any goroutine may read it.
+	// conceals: connections that begin when we have all pieces tell their peers only of those that
+	// superSeeder reveals. Any goroutine may read it.
 	conceals atomic.Bool
 	// described is the source with what is in the torrent; nil until that is known. Until then,
 	// fetching fetches it. Any goroutine may read both.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -81,4 +82,32 @@ func TestSuperSeedingOfAPart(t *testing.T) {
 	if p := wait(t, tr); p.Have < 300_000 {
 		t.Errorf("has %d bytes", p.Have)
 	}
+}
+
+// A download that is to be a super-seed shares the pieces that it has. When it is complete, peers
+// get the rest.
+func TestSuperSeedingOfADownload(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	data, half := t.TempDir(), t.TempDir()
+	writeRandom(t, filepath.Join(data, "file"), size)
+	src := makeTorrent(t, filepath.Join(data, "file"), CreateOptions{PieceLength: 16 << 10}).Source
+	b := readFile(t, filepath.Join(data, "file"))
+	clear(b[size/2:])
+	if err := os.WriteFile(filepath.Join(half, "file"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := openSession(t, Config{Listen: []Peer{mustPeer(t, "127.0.0.1:0")}})
+	store := openStore(t, half)
+	t.Cleanup(func() { store.Close() })
+	tr, err := s.Add(src, store, Options{SuperSeeding: AlwaysSuperSeeding})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, tr, "half", func(p Progress) bool { return p.Have == size/2 && p.Phase == Downloading })
+	_, other, _ := leech(t, src, Options{Peers: s.Listening()})
+	until(t, other, "half", func(p Progress) bool { return p.Have == size/2 })
+	tr.AddPeers(seed(t, src, data).Listening()...)
+	wait(t, tr)
+	wait(t, other)
 }
