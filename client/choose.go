@@ -15,7 +15,9 @@ type chooser struct {
 	restEnd time.Time      // until then it is asked only because of an event
 	waiting string         // what it is waiting for; empty if there is a path
 	hints   pathsel.Hints
-	trace   io.Writer // nil: none, or it could not be written
+	// unwanted is the number of missing bytes that the selection leaves out.
+	unwanted int64
+	trace    io.Writer // nil: none, or it could not be written
 }
 
 // view is what the selector sees. It changes nothing.
@@ -26,7 +28,7 @@ func (c *chooser) view() pathsel.View {
 	}
 	if c.isDescribed() {
 		_, missing := c.torrent.Bytes()
-		v.Remaining = uint64(max(0, missing))
+		v.Remaining = uint64(max(0, missing-c.unwanted))
 	}
 	for s := range c.peers.paths() {
 		if s.of.banned || s.unlisted && !s.candidate.State.Open() {
@@ -37,6 +39,13 @@ func (c *chooser) view() pathsel.View {
 		v.Candidates = append(v.Candidates, x)
 	}
 	return v
+}
+
+// look finds out how much is missing that the selection leaves out. It goes over all pieces.
+func (c *chooser) look() {
+	if !c.isDone && c.want != nil && c.want.partial {
+		c.unwanted = c.want.unwanted(c.torrent)
+	}
 }
 
 // preference is the preference of the transfer's own policy or, without one, of the session's.

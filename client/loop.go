@@ -216,6 +216,7 @@ func (l *loop) onSecond() {
 	l.peers.noteData(time.Now())
 	l.server.serve()
 	l.judge.judge()
+	l.chooser.look()
 	l.exchanger.tell(time.Now())
 	l.exchanger.nodes()
 	l.connector.choosePeers()

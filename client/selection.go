@@ -355,6 +355,17 @@ func (w *want) have(t engineTorrent) (bytes int64, count int) {
 	return bytes, count
 }
 
+// unwanted are the bytes of pieces that are neither wanted nor complete.
+func (w *want) unwanted(t engineTorrent) (bytes int64) {
+	for i, state := range pieceStates(t.PieceStateRuns()) {
+		if !isRight(state) && w.pieces[i] == Skip {
+			_, n := w.layout.PieceRange(i)
+			bytes += n
+		}
+	}
+	return bytes
+}
+
 // missing are the wanted pieces that are not complete.
 func (w *want) missing(t engineTorrent) []bool {
 	out := make([]bool, len(w.pieces))

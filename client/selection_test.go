@@ -202,3 +202,24 @@ func TestSelectedFiles(t *testing.T) {
 		})
 	}
 }
+
+// What the selection leaves out does not count as the rest of the download.
+func TestRemainingOfSelection(t *testing.T) {
+	const length = 16 << 10
+	dir := t.TempDir()
+	randomFiles(t, dir, "set", 2*length, 3*length, 4*length)
+	src := makeTorrent(t, filepath.Join(dir, "set"), CreateOptions{PieceLength: length}).Source
+	fake := &fakeTorrent{described: make(chan struct{})}
+	if err := fake.SetInfoBytes(src.infoBytes); err != nil {
+		t.Fatal(err)
+	}
+	c := chooser{core: &core{common: &common{}, torrent: fake}}
+	c.want = newWant(Selection{Select: []string{"f0", "f1"}}, src.Layout)
+	for piece, left := range []uint64{5, 4, 3, 2, 1} {
+		c.look()
+		if v := c.view(); v.Remaining != left*length {
+			t.Errorf("%d bytes remain before piece %d, want %d", v.Remaining, piece, left*length)
+		}
+		fake.got(piece, length)
+	}
+}
