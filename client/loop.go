@@ -335,7 +335,7 @@ func (l *loop) progress() Progress {
 		p.Missing = max(0, p.Total-p.Have)
 		p.Pieces, p.Done = pieces, st.PiecesComplete
 		if l.want != nil && l.want.partial {
-			p.Total, p.Pieces = l.want.total, l.want.count
+			p.Total, p.Pieces = l.want.total, len(l.want.order)
 			p.Have, p.Done = l.want.have(l.torrent)
 		}
 		p.Phase = Downloading

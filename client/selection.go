@@ -35,7 +35,8 @@ type Selection struct {
 	// each of them.
 	Shared bool
 	// Sequential requests the pieces in the order of the data instead of rare ones first, and many
-	// at a time, so that all connections have enough requests.
+	// at a time, so that all connections have enough requests. Files of a higher priority still
+	// come first.
 	Sequential bool
 	// Strategy is the order in which pieces are requested if Sequential is false.
 	Strategy Strategy
@@ -265,13 +266,13 @@ type want struct {
 	pieces    []Priority
 	layout    storage.Layout
 	total     int64 // bytes of the wanted pieces
-	count     int   // of them
 	partial   bool  // not all pieces are wanted
 	ordered   bool  // the next pieces are asked for before the rest
 	plain     bool  // all pieces have the engine's usual priority, PiecePriorityNormal
 	selection Selection
-	first     int // all wanted pieces before this one are complete
-	ahead     int // all pieces before this one were put before the rest
+	order     []int // the wanted pieces, those of a higher priority first; nil if plain
+	first     int   // all pieces in the order before this place are complete
+	ahead     int   // all pieces in the order before this place were put before the rest
 }
 
 func newWant(s Selection, l storage.Layout) *want {
@@ -286,8 +287,11 @@ func newWant(s Selection, l storage.Layout) *want {
 		}
 		_, n := l.PieceRange(i)
 		w.total += n
-		w.count++
+		if !w.plain {
+			w.order = append(w.order, i)
+		}
 	}
+	slices.SortStableFunc(w.order, func(i, j int) int { return int(w.pieces[j] - w.pieces[i]) })
 	return w
 }
 
@@ -317,22 +321,18 @@ func (w *want) ask(t engineTorrent) {
 // advance tells whether all wanted pieces are complete. If they are wanted in order, it raises the
 // priority of the next ones.
 func (w *want) advance(t engineTorrent) (done bool) {
-	for w.first < len(w.pieces) && (w.pieces[w.first] == Skip || isComplete(t, w.first)) {
+	for w.first < len(w.order) && isComplete(t, w.order[w.first]) {
 		w.first++
 	}
-	if w.ordered {
-		end := min(len(w.pieces), w.first+w.selection.ahead(w.layout.PieceLength))
-		for i := max(w.first, w.ahead); i < end; i++ {
-			if w.pieces[i] != Skip {
-				t.SetPriority(i, w.selection.urgency(w.pieces[i]))
-			}
+	if w.ordered && w.first < len(w.order) {
+		end := min(len(w.order), w.first+w.selection.ahead(w.layout.PieceLength))
+		for _, i := range w.order[min(max(w.first, w.ahead), end):end] {
+			t.SetPriority(i, w.selection.urgency(w.pieces[i]))
 		}
 		w.ahead = max(w.ahead, end)
-		if w.first < len(w.pieces) && w.pieces[w.first] != Skip {
-			t.SetPriority(w.first, torrent.PiecePriorityNow)
-		}
+		t.SetPriority(w.order[w.first], torrent.PiecePriorityNow)
 	}
-	return w.first == len(w.pieces)
+	return w.first == len(w.order)
 }
 
 // next calls advance if that is useful. If only a part of the torrent is wanted, it tells whether

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
 
 	"braid/storage"
@@ -221,5 +222,46 @@ func TestRemainingOfSelection(t *testing.T) {
 			t.Errorf("%d bytes remain before piece %d, want %d", v.Remaining, piece, left*length)
 		}
 		fake.got(piece, length)
+	}
+}
+
+// priorityNotes is a torrent that notes the priorities of its pieces.
+type priorityNotes struct {
+	*fakeTorrent
+	of map[int]torrent.PiecePriority
+}
+
+func (n priorityNotes) SetPriority(piece int, p torrent.PiecePriority) { n.of[piece] = p }
+
+// Files of a higher priority come first in a sequential download, too.
+func TestSequentialWithPriorities(t *testing.T) {
+	const length = 8 << 20 // four pieces are asked for before the rest
+	l := storage.Layout{PieceLength: length, Length: 12 * length, Files: []storage.File{
+		{Path: "s/a", Length: 5 * length},
+		{Path: "s/b", Length: 2 * length, Offset: 5 * length},
+		{Path: "s/c", Length: 5 * length, Offset: 7 * length},
+	}}
+	s := Selection{Sequential: true, Priorities: []FilePriority{{"a", Low}, {"b", High}}}
+	notes := priorityNotes{&fakeTorrent{have: make([]bool, 12)}, map[int]torrent.PiecePriority{}}
+	w := newWant(s, l)
+	w.ask(notes)
+	for place, piece := range []int{5, 6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4} {
+		if notes.of[piece] != torrent.PiecePriorityNow || w.next(notes) {
+			t.Errorf("piece %d has priority %d at place %d", piece, notes.of[piece], place)
+		}
+		ahead := 0
+		for i, p := range notes.of {
+			if p == torrent.PiecePriorityNext && !notes.have[i] {
+				ahead++
+			}
+		}
+		if want := min(3, 11-place); ahead != want {
+			t.Errorf("%d pieces come next at place %d, want %d", ahead, place, want)
+		}
+		notes.have[piece] = true
+		w.next(notes)
+	}
+	if !w.advance(notes) {
+		t.Error("not done")
 	}
 }
