@@ -61,8 +61,17 @@ type UploadMemory struct {
 
 // turn is a peer's place in the rotation of served peers.
 type turn struct {
-	since time.Time // when it got its slot; zero while it waits
-	left  time.Time // when it last lost its slot
+	since   time.Time // when its turn began; zero while it waits
+	changed time.Time // when it last got or lost its slot
+}
+
+// served is how long the peer has had its slot or, as a negative time, has waited for one.
+func (t turn) served(now time.Time) time.Duration {
+	d := now.Sub(t.changed)
+	if t.since.IsZero() {
+		d = -d
+	}
+	return d
 }
 
 // tally counts the turns of a network or a host. A newcomer starts at the current count of the
@@ -110,7 +119,8 @@ const (
 //
 // Slots: a peer that serves us keeps its slot while it is among the best (BEP 3). Each host gets
 // one such slot before any host gets two. All other peers take turns: first networks, then hosts in
-// each network, then peers on each host. The one that has waited longest is next (see Origin).
+// each network, then peers on each host (see Origin). The one that has waited longest is next; if
+// nobody waits, the one that was served for the shortest time goes on.
 //
 // Balance: a link divides its rate among connections. So a peer with many paths crowds out a peer
 // with one path, and all peers fetch the same data over each link, although one could fetch it and
@@ -208,26 +218,30 @@ func (m *UploadMemory) giveSlots(v UploadView, wanting []PeerID) map[PeerID]bool
 			return cmp.Or(
 				slots[x.Net]-slots[y.Net], m.turnsOf(x.Net, "")-m.turnsOf(y.Net, ""),
 				slots[x.Host]-slots[y.Host], m.turnsOf(x.Host, x.Net)-m.turnsOf(y.Host, y.Net),
-				turns[a].since.Compare(turns[b].since), turns[a].left.Compare(turns[b].left),
+				cmp.Compare(turns[a].served(v.Now), turns[b].served(v.Now)),
 			)
 		})
 		rest = slices.DeleteFunc(rest, func(p PeerID) bool { return p == next })
 		give(next)
 		// A peer that wins against waiting peers begins a new turn. Without competition its turn
 		// continues.
-		if contested || turns[next].since.IsZero() {
-			turns[next] = turn{since: v.Now}
+		t := turns[next]
+		if t.since.IsZero() {
+			t.changed = v.Now
+		}
+		if contested || t.since.IsZero() {
+			turns[next] = turn{since: v.Now, changed: t.changed}
 			m.count(from[next], v.Now)
 		}
 	}
 	for _, p := range rest {
 		if !turns[p].since.IsZero() {
-			turns[p] = turn{left: v.Now}
+			turns[p] = turn{changed: v.Now}
 		}
 	}
 	for p := range served {
 		if turns[p].since.IsZero() {
-			turns[p] = turn{since: v.Now}
+			turns[p] = turn{since: v.Now, changed: v.Now}
 		}
 	}
 	return served

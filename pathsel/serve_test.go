@@ -324,3 +324,29 @@ func TestServeUploadsProperties(t *testing.T) {
 		}
 	}
 }
+
+// The peers of one host take turns, also if they are one more than the slots.
+func TestSlotsForPeersOfOneHost(t *testing.T) {
+	var uploads []Upload
+	for i := range 3 {
+		p := fmt.Sprint("p", i)
+		uploads = append(uploads, Upload{Peer: PeerID(p), Conn: p, Wants: true})
+	}
+	var m UploadMemory
+	served := map[string]int{}
+	for i := range 3600 {
+		now := time.Unix(1e9+int64(i), 0)
+		plan := ServeUploads(UploadView{Now: now, Uploads: uploads, MaxUploads: 2, Memory: m})
+		m = plan.Memory
+		for _, u := range uploads {
+			if plan.Barred[u.Conn] == "" {
+				served[u.Conn]++
+			}
+		}
+	}
+	for p, seconds := range served {
+		if seconds < 2300 || seconds > 2500 {
+			t.Errorf("%s was served for %d of 3600 s, want two thirds", p, seconds)
+		}
+	}
+}
