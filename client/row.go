@@ -21,6 +21,7 @@ type row struct {
 	last      int64
 	seen      Measurement // of the last link, while it was open
 	in, out   rateMeter
+	useful    rateMeter // of the payload that the open link has brought
 	err       error
 }
 
@@ -47,7 +48,7 @@ func (r *row) foldLink() {
 	r.past.read += read
 	r.past.written += written
 	r.first, r.last = r.reads()
-	r.link = nil
+	r.link, r.useful = nil, rateMeter{}
 }
 
 func (r *row) reads() (first, last int64) {
@@ -72,8 +73,13 @@ func (r *row) measure(elapsed time.Duration) {
 	read, written := r.bytes()
 	r.in.update(read, elapsed)
 	r.out.update(written, elapsed)
-	if r.link != nil {
-		r.seen = r.link.Measure()
+	if r.link == nil {
+		return
+	}
+	r.seen = r.link.Measure()
+	if g := r.link.gauge.Load(); g != nil {
+		st := g.conn.Stats()
+		r.useful.update(uint64(st.BytesReadUsefulData.Int64()), elapsed)
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *server) view() (v pathsel.UploadView, links []*link) {
 			Wants: l.Filter.PeerInterested(), Sent: sent,
 		})
 		if links = append(links, l); v.Received != nil {
-			v.Received[id] += r.in.rate / 8
+			v.Received[id] += r.useful.rate / 8
 		}
 	}
 	return v, links
