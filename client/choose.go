@@ -15,9 +15,11 @@ type chooser struct {
 	restEnd time.Time      // until then it is asked only because of an event
 	waiting string         // what it is waiting for; empty if there is a path
 	hints   pathsel.Hints
-	// unwanted is the number of missing bytes that the selection leaves out.
-	unwanted int64
-	trace    io.Writer // nil: none, or it could not be written
+	// unwanted is the number of missing bytes that the selection leaves out, from the last look.
+	// The next look is not before lookAgain.
+	unwanted  int64
+	lookAgain time.Time
+	trace     io.Writer // nil: none, or it could not be written
 }
 
 // view is what the selector sees. It changes nothing.
@@ -41,11 +43,15 @@ func (c *chooser) view() pathsel.View {
 	return v
 }
 
-// look finds out how much is missing that the selection leaves out. It goes over all pieces.
+// look finds out how much is missing that the selection leaves out. It goes over all pieces, which
+// may take at most a twentieth of the time.
 func (c *chooser) look() {
-	if !c.isDone && c.want != nil && c.want.partial {
-		c.unwanted = c.want.unwanted(c.torrent)
+	now := time.Now()
+	if c.isDone || c.want == nil || !c.want.partial || now.Before(c.lookAgain) {
+		return
 	}
+	c.unwanted = c.want.unwanted(c.torrent)
+	c.lookAgain = now.Add(20 * time.Since(now))
 }
 
 // preference is the preference of the transfer's own policy or, without one, of the session's.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
@@ -217,6 +218,7 @@ func TestRemainingOfSelection(t *testing.T) {
 	c := chooser{core: &core{common: &common{}, torrent: fake}}
 	c.want = newWant(Selection{Select: []string{"f0", "f1"}}, src.Layout)
 	for piece, left := range []uint64{5, 4, 3, 2, 1} {
+		c.lookAgain = time.Time{}
 		c.look()
 		if v := c.view(); v.Remaining != left*length {
 			t.Errorf("%d bytes remain before piece %d, want %d", v.Remaining, piece, left*length)
