@@ -135,7 +135,8 @@ func (c *checkup) onTracker(s TrackerState) {
 func (c *checkup) restart() { c.usefulAt = time.Now() }
 
 // look finds out whether the transfer makes progress and, if not, why. It returns the time since
-// the last progress. Busy means that no data can arrive, because files on disk are being checked.
+// the last progress. Busy means that no data can arrive, because files on disk are being checked or
+// the last data is being written.
 func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	now := time.Now()
 	st := c.torrent.Stats()

@@ -233,7 +233,8 @@ func (l *loop) onSample() {
 	l.trials.look()
 	l.nudger.tell()
 	l.nudger.nudge()
-	idle := l.checkup.look(l.room.err != nil, l.describer.claiming)
+	full := l.room.err != nil || l.confirmer.waiting != ""
+	idle := l.checkup.look(full, l.describer.claiming || l.confirmer.underWay && !full)
 	if limit := l.options.StopTimeout; limit > 0 && idle >= max(limit, examineAfter) {
 		l.fail(&StoppedError{Torrent: l.source.title(), After: limit, Cause: l.checkup.cause})
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -370,4 +371,37 @@ func checkRest(t *testing.T, x *Transfer) {
 	if looks() == before {
 		t.Error("it does not wake")
 	}
+}
+
+// While a slow disk takes the last data, and while it has no room for the record, no peer is blamed
+// for the silence. A transfer is not given up while the disk works.
+func TestSlowDiskIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		x := &common{
+			cfg: Config{Selector: &script{}}, log: testLog(t), offers: newOffers(), ctx: ctx, web: &webPort{},
+			examiners: make(chan struct{}, examineAtOnce),
+		}
+		x.engine = &fakeEngine{common: x}
+		store := openStore(t, t.TempDir())
+		defer store.Close()
+		tr, err := newTransfer(x, smallTorrent(t), store, Options{StopTimeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		tr.do(func() { tr.loop.confirmer.underWay = true })
+		time.Sleep(time.Minute)
+		if p := tr.Progress(); p.Err != nil || p.Cause != nil {
+			t.Errorf("while the disk works: %v, %+v", p.Err, p.Cause)
+		}
+		tr.do(func() { tr.loop.confirmer.end(0, syscall.ENOSPC) })
+		time.Sleep(5 * time.Second)
+		tr.do(func() { tr.loop.confirmer.underWay = true }) // the next attempt
+		time.Sleep(time.Second)
+		if p := tr.Progress(); p.Cause == nil || p.Cause.Kind != DiskFull {
+			t.Errorf("while the disk is full: %+v", p.Cause)
+		}
+	})
 }
