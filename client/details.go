@@ -103,8 +103,7 @@ func (p *PeerProgress) add(r *row, pieces int) {
 	read, written := r.bytes()
 	p.BytesRead, p.BytesWritten = p.BytesRead+read, p.BytesWritten+written
 	p.ReadRate, p.WriteRate = p.ReadRate+r.in.rate, p.WriteRate+r.out.rate
-	_, asked := r.link.Filter.CanAsk()
-	p.Interested = p.Interested || asked
+	p.Interested = p.Interested || r.link.Filter.Interested()
 	p.PeerInterested = p.PeerInterested || r.link.Filter.PeerInterested()
 	p.Held = p.Held && r.link.barred
 	p.Name = cmp.Or(p.Name, printable(g.conn.Name()))

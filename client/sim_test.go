@@ -134,3 +134,37 @@ func TestMutePeers(t *testing.T) {
 		})
 	}
 }
+
+// A peer that has what we want and does not serve us is shown as such.
+func TestInterestedInAChokingPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := smallTorrent(t)
+		sim := &simulated{onIP: newOnIP(""), peers: map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) {
+			p := newRaw(c)
+			if _, err := p.handshake(greeting(src, "-XX0001-")); err != nil {
+				return
+			}
+			go p.send(raw(msgHaveAll))
+			for {
+				if _, err := p.next(); err != nil {
+					return
+				}
+			}
+		}}}
+		s, err := newSession(Config{}, testLog(t), []Transport{sim})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		store := openStore(t, t.TempDir())
+		defer store.Close()
+		tr, err := s.Add(src, store, Options{Peers: []Peer{mustPeer(t, "10.0.0.1:1")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if p := tr.Peers(); len(p) != 1 || !p[0].Interested || !p[0].Choked || p[0].Have != 1 {
+			t.Errorf("peers %+v", p)
+		}
+	})
+}

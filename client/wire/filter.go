@@ -178,6 +178,13 @@ func (f *Filter) PeerInterested() bool {
 	return f.peerInterested
 }
 
+// Interested tells whether the engine is interested in the peer's pieces.
+func (f *Filter) Interested() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.engineInterested
+}
+
 // works tells whether Park and Bar are possible.
 func (f *Filter) works() bool {
 	return f.handshakes.in && f.handshakes.out && !f.noRejects && !f.closed
