@@ -11,6 +11,11 @@ const (
 	// nudgedMost and nudgedPieces bound the cost of nudges: for each, the engine goes over all
 	// missing pieces.
 	nudgedMost, nudgedPieces = 8, 100_000
+	// deafPatience is how long nothing may come over any connection although peers serve us. Then
+	// these connections end, and are dialled again: most likely our own address has changed, or
+	// packets are dropped on the way. TCP alone notices that after a quarter of an hour. Peers that
+	// have something for each other say something at least every two minutes.
+	deafPatience = 3 * time.Minute
 )
 
 // nudger keeps connections at work: it takes back requests that a peer does not answer, and nudges
@@ -25,8 +30,11 @@ func (n *nudger) nudge() {
 	now := time.Now()
 	var links []*link
 	open, free := 0, 0 // connections that can be asked, and those of them that are not asked
+	var latest int64   // when something has come
 	for r := range n.peers.connected() {
 		links = append(links, r.link)
+		_, last := r.link.Reads()
+		latest = max(latest, last)
 		if can, asked := r.link.Filter.CanAsk(); can {
 			open++
 			if !asked {
@@ -37,8 +45,13 @@ func (n *nudger) nudge() {
 	var idle []*link
 	busy := false
 	for _, l := range links {
-		if free > 0 && l.Filter.Endless(now) {
+		switch {
+		case free > 0 && l.Filter.Endless(now):
 			l.log(n.log).Debug("connection ended: a message takes too long")
+			l.Close()
+			continue
+		case now.Sub(time.Unix(0, latest)) >= deafPatience && l.Filter.CouldAsk():
+			l.log(n.log).Info("connection ended: nothing comes from any peer")
 			l.Close()
 			continue
 		}

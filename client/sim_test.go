@@ -168,3 +168,39 @@ func TestInterestedInAChokingPeer(t *testing.T) {
 		}
 	})
 }
+
+// dying is a connection over which only so many bytes arrive.
+type dying struct {
+	net.Conn
+	left int
+}
+
+func (d *dying) Write(b []byte) (int, error) {
+	if d.left -= len(b); d.left < 0 {
+		return len(b), nil
+	}
+	return d.Conn.Write(b)
+}
+
+// Nothing comes any more over the only connection, as after a change of our address. It is dialled
+// again.
+func TestDeadConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		data := filepath.Join(dir, "file")
+		writeRandom(t, data, 1<<20)
+		const length = 32 << 10
+		src := makeTorrent(t, data, CreateOptions{PieceLength: length}).Source
+		seed := forgetful{data: readFile(t, data), length: length, fast: true, every: 1 << 30}
+		dialled := 0
+		sim := simulated{peers: map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) {
+			if dialled++; dialled == 1 {
+				c = &dying{c, 200_000}
+			}
+			seed.serve(c, src)
+		}}}
+		if took := simulateDownload(t, src, dir, sim); took > 5*time.Minute || dialled != 2 {
+			t.Errorf("took %v, dialled %d times", took, dialled)
+		}
+	})
+}
