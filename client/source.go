@@ -265,7 +265,7 @@ func ParseMagnet(uri string) (Source, error) {
 		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, " +
 			"which braid does not support; want magnet:?xt=urn:btih:HASH")
 	}
-	m, err := metainfo.ParseMagnetUri(withoutNumbers(uri))
+	m, err := metainfo.ParseMagnetUri(plainMagnet(uri))
 	if err != nil {
 		return Source{}, fmt.Errorf("magnet link: %w; want magnet:?xt=urn:btih:HASH", err)
 	}
@@ -299,16 +299,23 @@ func ParseMagnet(uri string) (Source, error) {
 // numberedParameter matches the name of a parameter with a number, such as xt.1 or tr.2.
 var numberedParameter = regexp.MustCompile(`^(xt|tr|ws)\.[0-9]+$`)
 
-// withoutNumbers removes the numbers from the names of a magnet link's parameters. Some programs
-// number parameters that a link has several times; the engine's parser does not know such names.
-func withoutNumbers(uri string) string {
+// base32Hash matches an info hash in base32.
+var base32Hash = regexp.MustCompile(`(?i)^urn:btih:([a-z2-7]{32})$`)
+
+// plainMagnet rewrites what the engine's parser does not know, and some programs write: numbers in
+// the names of parameters that a link has several times, and a hash of small letters in base32.
+func plainMagnet(uri string) string {
 	at, query, _ := strings.Cut(uri, "?")
 	parts := strings.Split(query, "&")
 	for i, p := range parts {
-		name, value, ok := strings.Cut(p, "=")
-		if m := numberedParameter.FindStringSubmatch(name); ok && m != nil {
-			parts[i] = m[1] + "=" + value
+		name, value, _ := strings.Cut(p, "=")
+		if m := numberedParameter.FindStringSubmatch(name); m != nil {
+			name = m[1]
 		}
+		if m := base32Hash.FindStringSubmatch(value); name == "xt" && m != nil {
+			value = "urn:btih:" + strings.ToUpper(m[1])
+		}
+		parts[i] = name + "=" + value
 	}
 	return at + "?" + strings.Join(parts, "&")
 }

@@ -97,6 +97,10 @@ func TestMagnetPeers(t *testing.T) {
 			t.Errorf("%s comes back as %v, %v", c.link, again.Peers, err)
 		}
 	}
+	small := "magnet:?dn=x&xt=urn:btih:qbjkleht5qzgyct2dxgvbab6dzjmy577" // the same hash in base32
+	if s, err := ParseMagnet(small); err != nil || !strings.HasSuffix(hash, s.InfoHash.HexString()) {
+		t.Errorf("%s is %s, %v", small, s.InfoHash, err)
+	}
 	if _, err := ParseMagnet("magnet:?xt=urn:btmh:1220" + strings.Repeat("ab", 32)); err == nil || !strings.Contains(err.Error(), "v2 only") {
 		t.Errorf("a link to a v2 torrent: %v", err)
 	}
