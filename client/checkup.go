@@ -215,6 +215,9 @@ func (c *checkup) connected() connectedPeers {
 		if g.unchoked.Load() {
 			serving[id] = true
 		}
+		if !out.Metadata {
+			continue // seeds have all pieces that a torrent can have, which are four billion
+		}
 		for i := range g.conn.Pieces().Iterate {
 			if int(i) < len(missing) && missing[i] {
 				missing[i] = false

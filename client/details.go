@@ -34,6 +34,9 @@ func (t *Transfer) Pieces() (p Pieces) {
 	t.do(func() {
 		n, _ := t.torrent.Size()
 		p.State, p.Peers = make([]PieceState, 0, n), make([]int, n)
+		if n == 0 {
+			return // seeds have all pieces that a torrent can have, which are four billion
+		}
 		for _, state := range pieceStates(t.torrent.PieceStateRuns()) {
 			switch {
 			case isRight(state):

@@ -19,6 +19,7 @@ import (
 	pp "github.com/anacrolix/torrent/peer_protocol"
 	engine "github.com/anacrolix/torrent/storage"
 
+	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
 )
@@ -402,6 +403,54 @@ func TestSlowDiskIsNoStall(t *testing.T) {
 		time.Sleep(time.Second)
 		if p := tr.Progress(); p.Cause == nil || p.Cause.Kind != DiskFull {
 			t.Errorf("while the disk is full: %+v", p.Cause)
+		}
+	})
+}
+
+// unbounded is a connection to a seed of a torrent whose number of pieces is not known: the engine
+// says that it has four billion.
+type unbounded struct {
+	fakeConn
+	t *testing.T
+}
+
+func (u unbounded) Pieces() pieceSet {
+	u.t.Error("somebody looks at the pieces of a seed although their number is not known")
+	return allPieces(0)
+}
+
+// A seed is connected, and does not say what is in the torrent.
+func TestSeedOfAnUndescribedTorrent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		x := &common{
+			cfg: Config{Selector: &script{}}, log: testLog(t), offers: newOffers(), ctx: ctx, web: &webPort{},
+			examiners: make(chan struct{}, examineAtOnce),
+		}
+		x.engine = &fakeEngine{common: x}
+		store := openStore(t, t.TempDir())
+		defer store.Close()
+		tr, err := newTransfer(x, Source{InfoHash: smallTorrent(t).InfoHash}, store, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.Close()
+		c, other := net.Pipe()
+		defer other.Close()
+		w := simulatedWire{Conn: c, peer: mustPeer(t, "10.0.0.1:1")}
+		at := engineAddr{engineAddrOf(w.peer), 1}
+		l := newLink(wire.Accepted(w, wire.Options{Addr: at}), w, "tcp", at)
+		defer l.Close()
+		l.gauge.Store(&gauge{conn: unbounded{fakeConn{tr.torrent.(*fakeTorrent)}, t}, link: l})
+		l.Greet()
+		tr.inbox.put(func() { tr.loop.connector.onAccepted(l) })
+		time.Sleep(time.Minute)
+		if p := tr.Progress(); p.Cause == nil || p.Cause.Kind != MetadataMissing {
+			t.Errorf("cause %+v", p.Cause)
+		}
+		if p, peers := tr.Pieces(), tr.Peers(); len(p.State)+len(p.Peers) > 0 || len(peers) != 1 {
+			t.Errorf("pieces %v, peers %v", p, peers)
 		}
 	})
 }
