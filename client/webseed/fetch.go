@@ -124,6 +124,10 @@ func (c *Conn) fetch(ctx context.Context, r *run) error {
 				}
 				file = i
 			}
+			// If nobody wants the run any more, its bytes are left for the next one.
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			_, err := io.ReadFull(body, m[answerHead+from:answerHead+to])
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return errShort

@@ -1,12 +1,16 @@
 package webseed
 
 import (
+	"bufio"
+	"io"
 	"net/http"
 	"net/url"
 	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	pp "github.com/anacrolix/torrent/peer_protocol"
 
 	"braid/storage"
 )
@@ -83,6 +87,72 @@ func TestPausesLeaveNothing(t *testing.T) {
 		const n = 10_000
 		if before, after := pauses(1), pauses(n); after > before+n {
 			t.Errorf("%d more objects after %d pauses", after-before, n)
+		}
+	})
+}
+
+// zeros are endless.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// wholeFile is a server without ranges that is slow to begin.
+type wholeFile struct {
+	length int64
+	after  time.Duration
+	asked  int
+}
+
+func (w *wholeFile) RoundTrip(*http.Request) (*http.Response, error) {
+	w.asked++
+	from, to := io.Pipe()
+	go func() {
+		time.Sleep(w.after)
+		_, _ = io.CopyN(to, zeros{}, w.length)
+	}()
+	return &http.Response{StatusCode: http.StatusOK, ContentLength: w.length, Body: from, Header: http.Header{}}, nil
+}
+
+// A server without ranges needs so long to reach a place in a file that requests are taken back.
+// They are answered all the same when they are made again, without another file from the start.
+func TestRequestsTakenBackFromWholeFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length, blockSize = 1 << 20, 16 << 10
+		server := &wholeFile{length: length, after: 10 * time.Second}
+		l := storage.Layout{Name: "f", PieceLength: 64 << 10, Length: length, Files: []storage.File{{Path: "f", Length: length}}}
+		c := newConn(Config{URL: &url.URL{Scheme: "http", Host: "h", Path: "/f"}, Layout: l, Client: &http.Client{Transport: server}})
+		c.begin()
+		defer c.Close()
+		blocks := 0
+		go func() {
+			_, _ = io.CopyN(io.Discard, c.Conn, 68)
+			for in := (pp.Decoder{R: bufio.NewReader(c.Conn), MaxLength: maxMessage}); ; {
+				var m pp.Message
+				if in.Decode(&m) != nil {
+					return
+				}
+				if m.Type == pp.Piece {
+					blocks++
+				}
+			}
+		}()
+		_, _ = c.Conn.Write(append([]byte("\x13BitTorrent protocol"), make([]byte, 48)...))
+		say := func(kind pp.MessageType) {
+			for i := range 4 {
+				m := pp.Message{Type: kind, Index: 8, Begin: pp.Integer(i * blockSize), Length: blockSize}
+				_, _ = c.Conn.Write(m.MustMarshalBinary())
+			}
+		}
+		say(pp.Request)
+		time.Sleep(5 * time.Second)
+		say(pp.Cancel)
+		say(pp.Request)
+		time.Sleep(time.Minute)
+		if blocks != 4 || server.asked != 1 {
+			t.Errorf("%d of 4 blocks, and the file was asked for %d times", blocks, server.asked)
 		}
 	})
 }
