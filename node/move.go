@@ -233,7 +233,7 @@ func (t *Torrent) verifyStopped() {
 	t.mu.Lock()
 	t.state, t.abort, t.verifying, t.last.Checked = state, nil, false, 0
 	if err == nil {
-		t.options.Storage.Recheck = again // the next start finds the wrong pieces, and corrects the record
+		t.options.Storage.Recheck = again // so that the next start corrects the record
 		t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
 	}
 	t.mu.Unlock()

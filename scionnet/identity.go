@@ -142,9 +142,9 @@ func createKey(name string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// newIdentity makes an identity in a group or, with nil, in none. Its certificate is signed with the
-// group's key or its own. Peers read only the key in it and, in a group, the signature. The dates
-// satisfy strict parsers.
+// newIdentity makes an identity in a group or, with nil, in none. Its certificate is signed with
+// the group's key or its own. Peers read only the key in it and, in a group, the signature. The
+// dates satisfy strict parsers.
 func newIdentity(key ed25519.PrivateKey, g *Group) (*Identity, error) {
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(1),

@@ -273,7 +273,7 @@ func first[K comparable, V any](all map[K]V, at func(V) time.Time) K {
 	return slices.MinFunc(slices.Collect(maps.Keys(all)), earlier)
 }
 
-// networkOf returns the network of a client (see pathsel.Origin); clients on the unix socket are one.
+// networkOf returns the network of a client: see pathsel.Origin. Clients on the unix socket are one.
 func networkOf(r *http.Request) string {
 	a, _ := netip.ParseAddrPort(r.RemoteAddr) // fails on the unix socket
 	return pathsel.OriginIP(a.Addr(), "").Net
