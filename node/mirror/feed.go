@@ -49,6 +49,7 @@ func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error)
 		l.page(b)
 		return l.offers, nil
 	}
+	b = clean(b)
 	if err := checkXML(b); err != nil {
 		return nil, fmt.Errorf("read the feed: %w", err)
 	}
@@ -60,6 +61,23 @@ func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error)
 		l.item(item)
 	}
 	return l.offers, nil
+}
+
+// encodingOf finds the encoding that an XML document declares.
+var encodingOf = regexp.MustCompile(`^\s*<\?xml[^>]*encoding=["']([^"']+)`).FindSubmatch
+
+// clean replaces characters in UTF-8 that XML does not allow. Titles have them where somebody has
+// cut or pasted them, and the parser would refuse the whole feed.
+func clean(b []byte) []byte {
+	if m := encodingOf(b); m != nil && !bytes.EqualFold(m[1], []byte("utf-8")) {
+		return b
+	}
+	return bytes.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' {
+			return ' '
+		}
+		return r
+	}, b)
 }
 
 // checkXML refuses documents that would take the feed parser too much time or stack.

@@ -43,6 +43,12 @@ func TestParseList(t *testing.T) {
 			"a b https://example.org/a%20b.torrent \ny z magnet:?xt=urn:btih:" + hash + "&dn=y+z \n"},
 		"page with a base": {`<html><head><base href="/files/"/></head><a href="a.torrent"/><a href=" ` + "\n" + `magnet:?xt=urn:btih:` + hash + `">`, true,
 			"a https://example.org/files/a.torrent \n magnet:?xt=urn:btih:" + hash + " \n"},
+		"bad characters": {"<?xml version='1.0' encoding='UTF-8'?><rss><channel><item><title>caf\xe9 \x0bau lait</title><link>a.torrent</link></item></channel></rss>", false,
+			"caf\ufffd  au lait https://example.org/list/a.torrent \n"},
+		"no encoding": {"<rss><channel><item><title>caf\xe9</title><link>a.torrent</link></item></channel></rss>", false,
+			"caf\ufffd https://example.org/list/a.torrent \n"},
+		"Windows": {"<?xml version=\"1.0\" encoding=\"windows-1252\"?><rss><channel><item><title>caf\xe9</title><link>a.torrent</link></item></channel></rss>", false,
+			"café https://example.org/list/a.torrent \n"},
 		"feed as a page": {"\n" + rssFeed[:strings.Index(rssFeed, "<item><title>zwei")] + "</channel></rss>", true,
 			"one https://example.org/get?id=1 " + hash + "\n"},
 	} {
