@@ -25,9 +25,8 @@ type outlet struct {
 	port   uint16     // 0: nobody listens there
 }
 
-// outletsOf are the outlets of a peer that accepts connections on those addresses, to be tried in
-// turn. They are the first address of each family, and at the end one with port 0, for a tracker
-// that these cannot reach.
+// outletsOf are the outlets of a peer that accepts connections on those addresses: the first address
+// of each family, and at the end one with port 0, for a tracker that these cannot reach.
 func outletsOf(listen []netip.AddrPort) []outlet {
 	var out []outlet
 	for _, l := range listen {
@@ -52,20 +51,21 @@ func outletsOf(listen []netip.AddrPort) []outlet {
 	return out
 }
 
-// families splits the outlets for a tracker over UDP. In an answer, it names only peers of the
-// family in which it was asked, so it is asked in both together.
-func families(outlets []outlet) [][]outlet {
+// families are the outlets to be tried in turn, those of one list together. A tracker gives others
+// the address from which it was asked, so it is asked in both families if we listen in both. Over
+// UDP it also names only peers of that family.
+func families(outlets []outlet, udp bool) [][]outlet {
 	out := make([][]outlet, 2) // with a port, and without one
 	for _, o := range outlets {
 		at := &out[0]
 		if o.port == 0 {
 			at = &out[1]
 		}
-		for _, family := range []string{"4", "6"} {
-			if o.family == "" || o.family == family {
-				*at = append(*at, outlet{o.local, family, o.port})
-			}
+		if o.family != "" || o.port == 0 && !udp {
+			*at = append(*at, o)
+			continue
 		}
+		*at = append(*at, outlet{o.local, "4", o.port}, outlet{o.local, "6", o.port})
 	}
 	return slices.DeleteFunc(out, func(o []outlet) bool { return len(o) == 0 })
 }

@@ -47,12 +47,11 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 	}
 	o := &overIP{
 		scopeOf: scionnet.ScopeOf, named: named{user: u.ByUser(), plain: u.Plain(), from: from},
-		answered: map[outlet]bool{},
+		outlets: families(outletsOf(cfg.Listen), u.Scheme() == "udp"), answered: map[outlet]bool{},
+		ask: overHTTP(u),
 	}
-	if outlets := outletsOf(cfg.Listen); u.Scheme() == "udp" {
-		o.ask, o.outlets = overUDP(u.Request("")), families(outlets)
-	} else {
-		o.ask, o.outlets = overHTTP(u), slices.Collect(slices.Chunk(outlets, 1))
+	if u.Scheme() == "udp" {
+		o.ask = overUDP(u.Request(""))
 	}
 	return o, nil
 }
@@ -129,7 +128,11 @@ func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) 
 			ok, answer, err, o.at = true, r.answer, nil, r.at
 			defer time.AfterFunc(udpPatience, cancel).Stop()
 		case r.err == nil:
-			answer.Peers = append(answer.Peers, r.answer.Peers...)
+			for _, p := range r.answer.Peers {
+				if !slices.Contains(answer.Peers, p) {
+					answer.Peers = append(answer.Peers, p)
+				}
+			}
 			answer.Complete = max(answer.Complete, r.answer.Complete)
 			answer.Incomplete = max(answer.Incomplete, r.answer.Incomplete)
 			o.at = max(o.at, r.at)

@@ -2,10 +2,10 @@ package announce
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -48,36 +48,49 @@ func resolveLoopback(t *testing.T) {
 	})
 }
 
-// A UDP tracker names only peers of the family in which it is asked. So it is asked in both, and if
-// it answers in one of them only, that is enough.
-func TestUDPFamilies(t *testing.T) {
+// A tracker names the address from which it was asked, and over UDP only peers of that family. So it
+// is asked in both families, and if it answers in one of them only, that is enough.
+func TestFamilies(t *testing.T) {
 	resolveLoopback(t)
 	for _, tt := range []struct {
 		families []string
 		peers    int
-	}{{[]string{"udp6", "udp4"}, 2}, {[]string{"udp4"}, 1}, {[]string{"udp6"}, 1}} {
+	}{
+		{[]string{"udp6", "udp4"}, 2}, {[]string{"udp4"}, 1}, {[]string{"udp6"}, 1},
+		{[]string{"tcp6", "tcp4"}, 2}, {[]string{"tcp4"}, 1}, {[]string{"tcp6"}, 1},
+	} {
 		store := swarm.NewMemory(server.Default().Limits())
 		s, err := server.New(server.Default(), store, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		port := 0
+		scheme, port := "udp", "0"
 		for _, f := range tt.families {
-			at := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
-			if f == "udp6" {
-				at.IP = net.IPv6loopback
+			at, serve := net.JoinHostPort("127.0.0.1", port), (func(context.Context) error)(nil)
+			if strings.HasSuffix(f, "6") {
+				at = net.JoinHostPort("::1", port)
 			}
-			c, err := net.ListenUDP(f, at)
-			if err != nil {
-				t.Skip(err) // no IPv6, or the port is taken there
+			if strings.HasPrefix(f, "udp") {
+				c, err := net.ListenPacket(f, at)
+				if err != nil {
+					t.Skip(err) // no IPv6, or the port is taken there
+				}
+				at, serve = c.LocalAddr().String(), func(ctx context.Context) error { return s.ServeUDP(ctx, c.(*net.UDPConn)) }
+			} else {
+				l, err := net.Listen(f, at)
+				if err != nil {
+					t.Skip(err)
+				}
+				scheme = "http"
+				at, serve = l.Addr().String(), func(ctx context.Context) error { return s.ServeHTTP1(ctx, l, 10) }
 			}
-			port = c.LocalAddr().(*net.UDPAddr).Port
+			_, port, _ = net.SplitHostPort(at)
 			ctx, stop := context.WithCancel(context.Background())
 			ended := make(chan error, 1)
-			go func() { ended <- s.ServeUDP(ctx, c) }()
+			go func() { ended <- serve(ctx) }()
 			defer func() { stop(); <-ended }()
 		}
-		u, err := tracker.ParseURL(fmt.Sprintf("udp://tracker.test:%d", port))
+		u, err := tracker.ParseURL(scheme + "://tracker.test:" + port)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,9 +111,9 @@ func TestUDPFamilies(t *testing.T) {
 			a                 wire.Announce
 			found, registered int
 		}{
-			{one, wire.Announce{PeerID: wire.PeerID{1}, Key: "1", NumWant: 9}, 0, tt.peers},
-			{two, wire.Announce{PeerID: wire.PeerID{2}, Key: "2", NumWant: 9}, tt.peers, 2 * tt.peers},
-			{one, wire.Announce{PeerID: wire.PeerID{1}, Key: "1", Event: wire.Stopped}, 0, tt.peers},
+			{one, wire.Announce{Compact: true, PeerID: wire.PeerID{1}, Key: "1", NumWant: 9}, 0, tt.peers},
+			{two, wire.Announce{Compact: true, PeerID: wire.PeerID{2}, Key: "2", NumWant: 9}, tt.peers, 2 * tt.peers},
+			{one, wire.Announce{Compact: true, PeerID: wire.PeerID{1}, Key: "1", Event: wire.Stopped}, 0, tt.peers},
 		} {
 			x.a.Left = 1
 			answer, err := x.announce(t.Context(), &x.a, nil)
