@@ -352,9 +352,14 @@ func (n *Node) vote(now time.Time, seen Addr, by Contact) {
 	if agree < 4 {
 		return
 	}
-	n.cfg.Addr = seen
-	if n.votes = nil; !IsBound(n.id, seen) {
-		n.rename(now, BoundID(seen, n.cfg.Rand))
+	n.votes = nil
+	n.moveTo(now, seen)
+}
+
+// moveTo notes the node's own address, and takes an ID that it allows.
+func (n *Node) moveTo(now time.Time, a Addr) {
+	if n.cfg.Addr = a; !IsBound(n.id, a) {
+		n.rename(now, BoundID(a, n.cfg.Rand))
 	}
 }
 

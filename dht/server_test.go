@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -77,4 +79,41 @@ func TestStatesOfBothFamilies(t *testing.T) {
 			t.Errorf("node at %s has ID %s, want %s", got.Addr, got.ID, states[i].ID)
 		}
 	}
+}
+
+// moving is a socket without packets whose address changes.
+type moving struct {
+	Socket
+	at     atomic.Pointer[Addr]
+	closed chan struct{}
+}
+
+func (m *moving) Network() Network { return OverSCION }
+func (m *moving) Addr() Addr       { return *m.at.Load() }
+func (m *moving) Close() error     { close(m.closed); return nil }
+
+func (m *moving) Receive([]byte) (int, Origin, net.Addr, error) {
+	<-m.closed
+	return 0, Origin{}, nil, net.ErrClosed
+}
+
+// A NAT has given the host another address. Others would ignore a node with the ID of the old one.
+func TestNodeMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, after := addr(t, "1-ff00:0:110,[192.0.2.1]:7"), addr(t, "1-ff00:0:110,[198.51.100.1]:8")
+		socket := &moving{closed: make(chan struct{})}
+		socket.at.Store(&before)
+		s := Serve(ServerConfig{Sockets: []Socket{socket}})
+		defer s.Close()
+		id := s.States()[0].ID
+		time.Sleep(2 * time.Minute)
+		if x := s.States()[0]; x.ID != id || !IsBound(id, before) {
+			t.Errorf("ID %s became %s", id, x.ID)
+		}
+		socket.at.Store(&after)
+		time.Sleep(2 * time.Minute)
+		if x := s.States()[0]; x.Addr != after || !IsBound(x.ID, after) {
+			t.Errorf("node %s at %s, which is now at %s", x.ID, x.Addr, after)
+		}
+	})
 }
