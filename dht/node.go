@@ -130,6 +130,7 @@ type Node struct {
 	searches []*search
 	torrents []*Torrent
 	siblings [networks]*Node // the nodes of the same program in all networks
+	isKnown  bool            // its address; otherwise votes decide
 	votes    map[group]Addr  // where each network sees this node
 	boot     []Addr
 	stats    Stats
@@ -141,7 +142,9 @@ type Node struct {
 
 // NewNode returns a node that knows nobody.
 func NewNode(now time.Time, cfg Config) *Node {
-	n := &Node{cfg: cfg, id: cfg.ID, rejoin: rejoinLeast, checkEvery: checkLeast}
+	n := &Node{
+		cfg: cfg, id: cfg.ID, isKnown: cfg.Addr.Dialable(), rejoin: rejoinLeast, checkEvery: checkLeast,
+	}
 	for i := range n.tokens.secret {
 		n.tokens.secret[i] = byte(cfg.Rand.Uint32())
 	}
@@ -334,26 +337,31 @@ func (n *Node) verify(now time.Time, a Addr) {
 	n.verified[a] = now
 }
 
-// vote counts who sees this node at which address. Four networks that agree decide, unless the node
-// knows its address. Each network has one vote, so that none can keep the node from a decision.
+// vote counts who sees this node at which address. Four networks that agree decide if they are the
+// majority, unless the node knows its address. Each network has one vote, so that none can keep the
+// node from a decision.
 func (n *Node) vote(now time.Time, seen Addr, by Contact) {
-	if n.cfg.Addr.Dialable() || !n.inNetwork(seen) {
+	if n.isKnown || !n.inNetwork(seen) {
 		return
 	}
 	seen.Port = 1 // only the host matters
-	if n.votes == nil || len(n.votes) == maxVotes {
+	if n.votes == nil {
 		n.votes = map[group]Addr{}
 	}
-	n.votes[by.group()] = seen
+	g := by.group()
+	for old := range n.votes {
+		if _, again := n.votes[g]; !again && len(n.votes) == maxVotes {
+			delete(n.votes, old)
+		}
+	}
+	n.votes[g] = seen
 	agree := 0
 	for _, a := range n.votes {
 		agree += flag(a == seen)
 	}
-	if agree < 4 {
-		return
+	if agree >= 4 && 2*agree > len(n.votes) && seen != n.cfg.Addr {
+		n.moveTo(now, seen)
 	}
-	n.votes = nil
-	n.moveTo(now, seen)
 }
 
 // moveTo notes the node's own address, and takes an ID that it allows.

@@ -258,6 +258,23 @@ func TestLearnsItsAddress(t *testing.T) {
 	if n.cfg.Addr.Host != own.Host || !IsBound(n.id, own) {
 		t.Errorf("address %s, ID %s", n.cfg.Addr, n.id)
 	}
+	// The provider gives the host another address. A few liars cannot have that said.
+	for i := range 100 {
+		n.vote(start, own, at(100+i, 1))
+	}
+	now := addr(t, "203.0.113.9:99")
+	for i := range 8 {
+		n.vote(start, now, at(10+i, 1))
+	}
+	if n.cfg.Addr.Host != own.Host {
+		t.Errorf("a minority decides that the address is %s", n.cfg.Addr)
+	}
+	for i := range 100 {
+		n.vote(start, now, at(100+i, 1))
+	}
+	if n.cfg.Addr.Host != now.Host || !IsBound(n.id, now) {
+		t.Errorf("after a move: address %s, ID %s", n.cfg.Addr, n.id)
+	}
 }
 
 // The state of a node that listens on all addresses, and does not know its own yet, can be read
