@@ -25,6 +25,7 @@ type source struct {
 	lastWarning string
 	registered  bool // it has answered, and remembers the peer
 	complete    bool // it has answered an announce that the download is complete
+	plain       bool // it has refused the event of a partial seed, which not all know
 	failures    int  // in a row
 	notBefore   time.Time
 	closed      time.Time // notBefore, if the tracker itself has asked for that
@@ -52,15 +53,15 @@ func (t *tier) level(usual slog.Level) slog.Level {
 	return usual
 }
 
-// event is the reason of the next announce. A partial seed says each time that it is one, and is
-// never complete (BEP 21).
+// event is the reason of the next announce. A partial seed says each time that it is one, unless the
+// tracker has refused that, and is never complete (BEP 21).
 func (s *source) event(completed bool, p Progress) wire.Event {
 	switch {
-	case p.Partial:
+	case p.Partial && !s.plain:
 		return wire.Paused
 	case !s.registered:
 		return wire.Started
-	case completed && !s.complete:
+	case completed && !s.complete && !p.Partial:
 		return wire.Completed
 	}
 	return wire.Periodic
@@ -169,6 +170,7 @@ func (t *tier) round() (*source, wire.Answer) {
 			return nil, wire.Answer{}
 		}
 		if err != nil {
+			s.plain = s.plain || event == wire.Paused && isRefusal(err)
 			t.failed(s, err)
 			a.reportAsked(Asked{URL: s.url, Err: err, Next: s.notBefore})
 			continue

@@ -438,3 +438,23 @@ func TestNextAnnounce(t *testing.T) {
 		}
 	})
 }
+
+// A tracker that does not know the event of a partial seed hears of an ordinary download.
+func TestUnknownEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		partial := func() Progress { return Progress{Left: 5, Partial: true} }
+		a, d := play(t, Config{Progress: partial}, map[string]script{"a": func(n int, x *wire.Announce) (wire.Answer, error) {
+			if x.Event == wire.Paused {
+				return wire.Answer{}, &wire.Failure{Reason: "unknown event"}
+			}
+			return answers(t)(n, x)
+		}})
+		a.Completed()
+		time.Sleep(20 * time.Second)
+		d.expect(t, "a paused", "a started", "a")
+		time.Sleep(30 * time.Minute)
+		d.expect(t, "a")
+		a.Close()
+		d.expect(t, "a stopped")
+	})
+}
