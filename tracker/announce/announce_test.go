@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -313,5 +314,26 @@ func TestSchedule(t *testing.T) {
 				t.Errorf("%v, %d failures: %v, %v", tt.err, tt.failures, d, ever)
 			}
 		}
+	}
+}
+
+// While it is unknown what is left, trackers hear of a number above 0: many read no other.
+func TestUnknownLeft(t *testing.T) {
+	left := make(chan string, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		left <- r.URL.Query().Get("left")
+		_, _ = w.Write([]byte("de"))
+	}))
+	defer s.Close()
+	u, err := tracker.ParseURL(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Ask(t.Context(), u.OfUser(), nil, &wire.Announce{Left: wire.NoCount}); err != nil {
+		t.Fatal(err)
+	}
+	got := <-left
+	if n, err := strconv.ParseUint(got, 10, 63); err != nil || n == 0 {
+		t.Errorf("left is %q", got)
 	}
 }

@@ -95,6 +95,10 @@ func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathRe
 	return answer, err
 }
 
+// unknownLeft is what a magnet link lacks, as other clients say. Some trackers on IP refuse a negative
+// number, and others read it as 0, which means a seed.
+const unknownLeft = 16 << 10
+
 // together announces from several outlets at once, and joins the answers. After the first answer
 // the others have little time left. The end is told only where the tracker has answered.
 func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) (answer wire.Answer, err error) {
@@ -114,7 +118,9 @@ func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) 
 		go func() {
 			d := newDialer(x, o.named, o.scopeOf)
 			out := *a
-			out.Port = x.port
+			if out.Port = x.port; out.Left == wire.NoCount {
+				out.Left = unknownLeft
+			}
 			got, err := o.ask(ctx, d, &out)
 			got.Peers = allowed(got.Peers, d.Contacted())
 			results <- result{x, d.Contacted(), got, err}
