@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -335,5 +336,35 @@ func TestUnknownLeft(t *testing.T) {
 	got := <-left
 	if n, err := strconv.ParseUint(got, 10, 63); err != nil || n == 0 {
 		t.Errorf("left is %q", got)
+	}
+}
+
+// Some trackers refuse a peer that listens nowhere. They hear of a port at which nobody answers, as
+// behind a NAT.
+func TestPortRefused(t *testing.T) {
+	var ports []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ports = append(ports, r.URL.Query().Get("port")); ports[len(ports)-1] == "0" {
+			_, _ = w.Write([]byte("d14:failure reason12:invalid porte"))
+			return
+		}
+		_, _ = w.Write([]byte("de"))
+	}))
+	defer s.Close()
+	u, err := tracker.ParseURL(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := newAsker(u.OfUser(), &Config{}, scionnet.ScopeLoopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := a.announce(t.Context(), &wire.Announce{}, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := []string{"0", "1", "1"}; !slices.Equal(ports, want) {
+		t.Errorf("asked with the ports %v, want %v", ports, want)
 	}
 }

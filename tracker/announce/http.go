@@ -2,6 +2,7 @@ package announce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,6 +78,7 @@ func (o *overSCION) announce(ctx context.Context, a *wire.Announce, reports []wi
 type overIP struct {
 	outlets  [][]outlet // to be tried in turn, those of one list together
 	answered map[outlet]bool
+	noPort   uint16 // says that nobody listens: 0 or deadPort
 	named    named
 	scopeOf  func(netip.Addr) scionnet.Scope
 	ask      func(context.Context, *dialer, *wire.Announce) (wire.Answer, error)
@@ -88,15 +90,27 @@ func (o *overIP) close()                {}
 
 func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathReport) (answer wire.Answer, err error) {
 	for _, from := range o.outlets {
-		if answer, err = o.together(ctx, from, a); err == nil || !unreachable(err) {
+		answer, err = o.together(ctx, from, a)
+		f, _ := errors.AsType[*wire.Failure](err)
+		if f != nil && f.RetryIn == 0 && from[0].port == 0 && o.noPort == 0 {
+			o.noPort = deadPort
+			answer, err = o.together(ctx, from, a)
+		}
+		if err == nil || !unreachable(err) {
 			break
 		}
+	}
+	if isRefusal(err) {
+		o.noPort = 0 // that was not the reason
 	}
 	return answer, err
 }
 
-// unknownLeft is what a magnet link lacks, as other clients say. Some trackers on IP refuse a negative
-// number, and others read it as 0, which means a seed.
+// deadPort is a port at which nobody listens. It is for trackers that refuse port 0.
+const deadPort = 1
+
+// unknownLeft is what a magnet link lacks, as other clients say. Some trackers on IP refuse a
+// negative number, and others read it as 0, which means a seed.
 const unknownLeft = 16 << 10
 
 // together announces from several outlets at once, and joins the answers. After the first answer
@@ -118,7 +132,7 @@ func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) 
 		go func() {
 			d := newDialer(x, o.named, o.scopeOf)
 			out := *a
-			if out.Port = x.port; out.Left == wire.NoCount {
+			if out.Port = cmp.Or(x.port, o.noPort); out.Left == wire.NoCount {
 				out.Left = unknownLeft
 			}
 			got, err := o.ask(ctx, d, &out)
