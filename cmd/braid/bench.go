@@ -56,7 +56,6 @@ func benchWorker[J any](
 // benchmark is a running benchmark.
 type benchmark struct {
 	*cli.Command
-	exe string // this program
 	dir string // for temporary files
 }
 
@@ -67,9 +66,6 @@ func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 			return usageErrorf("bench %s takes no arguments, got %q", cmd.Name, cmd.Args().First())
 		}
 		b := benchmark{Command: cmd}
-		if b.exe, err = os.Executable(); err != nil {
-			return fmt.Errorf("bench %s: %w", cmd.Name, err)
-		}
 		if b.dir, err = os.MkdirTemp(cmd.String("dir"), "braid-bench-"); err != nil {
 			return fmt.Errorf("bench %s: %w", cmd.Name, err)
 		}
@@ -79,7 +75,7 @@ func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 }
 
 // worker is the command line of a benchWorker.
-func (b benchmark) worker(name string) []string { return []string{b.exe, "bench", name} }
+func (b benchmark) worker(name string) []string { return []string{ownPath(), "bench", name} }
 
 // progress tells the user what happens next.
 func (b benchmark) progress(s string) {
@@ -231,8 +227,8 @@ func benchTransport(ctx context.Context, b benchmark) error {
 		End:        b.worker("transport-end"),
 		Dir:        b.dir,
 		SCIONBin:   b.String("scion-bin"),
-		FastRouter: fastRouter(b.exe),
-		Braid:      b.exe,
+		FastRouter: fastRouter(),
+		Braid:      ownPath(),
 		Congestion: control,
 		Runs:       b.Int("runs"),
 		Bytes:      size,

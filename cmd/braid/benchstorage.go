@@ -85,7 +85,7 @@ func benchDownloads(ctx context.Context, b benchmark, sizes []int, runs int) err
 		sizes = []int{2000}
 	}
 	cfg := storagebench.Config{
-		Braid: b.exe, Leech: b.worker("storage-leech"), Dir: b.dir,
+		Braid: ownPath(), Leech: b.worker("storage-leech"), Dir: b.dir,
 		Runs: runs, Only: b.StringSlice("storage"), Progress: b.progress,
 	}
 	for _, n := range sizes {

@@ -49,7 +49,7 @@ func benchTracker(ctx context.Context, b benchmark) error {
 		return usageErrorf("--runs, --duration: want more than 0")
 	}
 	load := trackerbench.Bench{
-		Braid: b.exe, Generator: b.worker("tracker-load"), Dir: b.dir,
+		Braid: ownPath(), Generator: b.worker("tracker-load"), Dir: b.dir,
 		TrackerCore: b.Int("tracker-core"), GeneratorCore: b.Int("load-core"),
 	}
 	var err error

@@ -50,10 +50,6 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 	if c.IsSet("size") && c.Int64("size") == 0 {
 		return usageErrorf("--size 0: want a size such as 20MB")
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
 	work, err := os.MkdirTemp("", "braid-demo-")
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -69,7 +65,7 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 		Data:          data,
 		Size:          c.Int64("size"),
 		WorkDir:       work,
-		Braid:         exe,
+		Braid:         ownPath(),
 		SCIONBin:      c.String("scion-bin"),
 		RouterCommand: router,
 		Say:           show.say,

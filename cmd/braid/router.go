@@ -78,11 +78,7 @@ func routerNamed(name string) ([]string, error) {
 	case "stock":
 		return nil, nil
 	case "fast":
-		exe, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		return fastRouter(exe), nil
+		return fastRouter(), nil
 	}
 	return nil, fmt.Errorf("%q: want stock or fast", name)
 }
@@ -115,7 +111,15 @@ func routersOf(c *cli.Command) ([]testbed.RouterOf, error) {
 }
 
 // fastRouter is the command of the fast router: this program.
-func fastRouter(exe string) []string { return []string{exe, "testbed", "router"} }
+func fastRouter() []string { return []string{ownPath(), "testbed", "router"} }
+
+// ownPath is where this program is, for processes that run it again.
+func ownPath() string {
+	if name, err := os.Executable(); err == nil {
+		return name
+	}
+	return os.Args[0]
+}
 
 func testbedRouterCommand() *cli.Command {
 	return &cli.Command{

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
@@ -147,11 +146,7 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 		}
 		return n.Close()
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("testbed up: %w", err)
-	}
-	err = testbed.Launch(ctx, []string{exe, "testbed", "supervise"}, opts, show.update)
+	err = testbed.Launch(ctx, []string{ownPath(), "testbed", "supervise"}, opts, show.update)
 	show.end(err)
 	if err != nil {
 		return err

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -43,16 +41,15 @@ func testbedExport(ctx context.Context, c *cli.Command) error {
 	if !c.Bool("containerlab") {
 		return usageErrorf("say for what: --containerlab")
 	}
-	o := testbed.ContainerlabOptions{Dir: c.String("output"), SCIONBin: c.String("scion-bin")}
+	o := testbed.ContainerlabOptions{
+		Braid: ownPath(), Dir: c.String("output"), SCIONBin: c.String("scion-bin"),
+	}
 	var err error
 	if o.BFD, err = testbed.ParseBFD(c.String("bfd")); err != nil {
 		return usageErrorf("--bfd %w", err)
 	}
 	if o.Topology, err = testbed.LoadTopology(c.Args().First()); err != nil {
 		return err
-	}
-	if o.Braid, err = os.Executable(); err != nil {
-		return fmt.Errorf("testbed export: %w", err)
 	}
 	if err := testbed.ExportContainerlab(ctx, o); err != nil {
 		return err

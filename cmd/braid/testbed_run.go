@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -94,10 +93,6 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	if c.String("output") == "" {
 		return usageErrorf("name the run directory: -o DIR")
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("testbed run: %w", err)
-	}
 	var whole time.Duration
 	for _, s := range all {
 		whole += s.Estimate(c.Int("runs"))
@@ -106,7 +101,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		plural(len(all), "scenario"), roughly(whole))
 	results, err := scenario.Run(ctx, all, scenario.Options{
 		Dir: c.String("output"), Runs: c.Int("runs"),
-		Braid: exe, Commit: builtFrom(), SCIONBin: c.String("scion-bin"),
+		Braid: ownPath(), Commit: builtFrom(), SCIONBin: c.String("scion-bin"),
 		Say: func(line string) { stderr(c).say("run", line) },
 	})
 	if ctx.Err() != nil && err != nil {

@@ -54,16 +54,12 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 		}
 		return nil
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("soak: %w", err)
-	}
 	dir, err := os.MkdirTemp("", "braid-soak-")
 	if err != nil {
 		return fmt.Errorf("soak: %w", err)
 	}
 	result, err := soak.Run(ctx, soak.Options{
-		Seed: seed, Length: length, Dir: dir, Braid: exe, SCIONBin: c.String("scion-bin"),
+		Seed: seed, Length: length, Dir: dir, Braid: ownPath(), SCIONBin: c.String("scion-bin"),
 		Say: func(line string) { stderr(c).say("soak", line) },
 	})
 	if c.Bool("json") {
