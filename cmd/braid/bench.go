@@ -96,6 +96,16 @@ func quietFlag() cli.Flag {
 	return boolFlag("quiet", "show no progress", "q")
 }
 
+// intsFlag is repeatable.
+func intsFlag(name, usage string, values ...int) cli.Flag {
+	return &cli.IntSliceFlag{Name: name, Value: values, Usage: usage}
+}
+
+// seedFlag is the seed of random choices, which is 1 if nobody sets it.
+func seedFlag(usage string) cli.Flag {
+	return &cli.Uint64Flag{Name: "seed", Value: 1, Usage: usage}
+}
+
 func benchLinkCommand() *cli.Command {
 	return &cli.Command{
 		Name: "link",
@@ -152,11 +162,7 @@ use two at a time; with "lies" the tracker names the worst paths. Times are in s
 		Flags: []cli.Flag{
 			benchJSONFlag(),
 			intFlag("worlds", 8, "`NUMBER` of networks with different random rates"),
-			&cli.Uint64Flag{
-				Name:  "seed",
-				Value: 1,
-				Usage: "`NUMBER` from which all random values are drawn",
-			},
+			seedFlag("`NUMBER` from which all random values are drawn"),
 		},
 		Action: benchAction(benchKnowledge),
 	}
@@ -198,10 +204,7 @@ much data by whole clients, which also hash it and write it to disk; every byte 
 				"braid-scion, braid-tcp or aria2-tcp (repeatable)"),
 			listFlag("routers", "only cases through these `ROUTERS`: none, stock or fast "+
 				"(repeatable)"),
-			&cli.IntSliceFlag{
-				Name:  "mtu",
-				Usage: "only cases of this `MTU`: 1400 or 8400 (repeatable)",
-			},
+			intsFlag("mtu", "only cases of this `MTU`: 1400 or 8400 (repeatable)"),
 			congestionFlag(),
 			scionBinFlag(),
 			quietFlag(),

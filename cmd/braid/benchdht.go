@@ -32,17 +32,9 @@ func benchDHTCommand() *cli.Command {
 			strings.Join(cases, "; ") + ".",
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			&cli.IntSliceFlag{
-				Name:  "nodes",
-				Value: []int{100, 1000, 10_000},
-				Usage: "simulate `N` nodes (repeatable)",
-			},
+			intsFlag("nodes", "simulate `N` nodes (repeatable)", 100, 1000, 10_000),
 			listFlag("case", "only this `CASE` (repeatable)"),
-			&cli.Uint64Flag{
-				Name:  "seed",
-				Value: 1,
-				Usage: "of the random choices; the same seed gives the same result",
-			},
+			seedFlag("of the random choices; the same seed gives the same result"),
 			stringFlag("figure", "", "draw the results as dht-by-size.svg in `DIR`, with their "+
 				"numbers as CSV"),
 			boolFlag("testbed", "run the nodes (default: 200) in real time on a SCION network of "+

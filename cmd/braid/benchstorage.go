@@ -24,11 +24,8 @@ cases take turns, and the figures are medians. Memory excludes files.
 those of the engine.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			&cli.IntSliceFlag{
-				Name: "size",
-				Usage: "`MiB` of each case, or of the torrents with --downloads (default: 256, " +
-					"or 2000; repeatable)",
-			},
+			intsFlag("size", "`MiB` of each case, or of the torrents with --downloads (default: "+
+				"256, or 2000; repeatable)"),
 			intFlag("runs", 0, "`NUMBER` of runs of each case (default: 3; of downloads: 1)"),
 			boolFlag("downloads", "compare whole downloads"),
 			listFlag("storage", "with --downloads: only this `BACKEND`: file, mmap, bolt, "+

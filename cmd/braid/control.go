@@ -353,11 +353,7 @@ func moveCommand() *cli.Command {
 		Description: howToName +
 			" The data is moved in the background; braid list shows the state moving.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{
-				Name:     "to",
-				Required: true,
-				Usage:    "move to `DIR`, of the daemon's machine",
-			},
+			neededFlag("to", "move to `DIR`, of the daemon's machine"),
 			boolFlag("no-data", "the data is there already: check it there, and leave the old "+
 				"directory alone"),
 		},

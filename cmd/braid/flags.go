@@ -13,6 +13,11 @@ func stringFlag(name, value, usage string, short ...string) cli.Flag {
 	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Aliases: short}
 }
 
+// neededFlag has no default: the command does not run without it.
+func neededFlag(name, usage string, short ...string) cli.Flag {
+	return &cli.StringFlag{Name: name, Required: true, Usage: usage, Aliases: short}
+}
+
 func boolFlag(name, usage string, short ...string) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: usage, Aliases: short}
 }

@@ -125,11 +125,7 @@ func testbedRouterCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "router",
 		Hidden: true, // a process of a testbed with --router fast
-		Flags: []cli.Flag{&cli.StringFlag{
-			Name:     "config",
-			Required: true,
-			Usage:    "configuration `FILE` of a border router",
-		}},
+		Flags:  []cli.Flag{neededFlag("config", "configuration `FILE` of a border router")},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return fastrouter.Run(ctx, c.String("config"))
 		},

@@ -21,12 +21,7 @@ func testbedExportCommand() *cli.Command {
 			"configuration and programs, a script that drives it, and a README.",
 		Flags: []cli.Flag{
 			boolFlag("containerlab", "for containerlab"),
-			&cli.StringFlag{
-				Name:     "output",
-				Aliases:  []string{"o"},
-				Required: true,
-				Usage:    "new `DIR`",
-			},
+			neededFlag("output", "new `DIR`", "o"),
 			bfdFlag(),
 			scionBinFlag(),
 		},

@@ -22,7 +22,7 @@ func testbedSoakCommand() *cli.Command {
 			"the exit code is 1, and the error message contains the seed and the directory with " +
 			"the logs.",
 		Flags: []cli.Flag{
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "number `N` that selects the faults"},
+			seedFlag("number `N` that selects the faults"),
 			&cli.FloatFlag{
 				Name:  "minutes",
 				Value: 2,
