@@ -61,7 +61,9 @@ func (c *Conn) Path() pathsel.Path {
 		c.path.Store(&f.path)
 		return f.path
 	}
-	_ = c.Proven() // starts the lookup
+	if c.Proven() { // else that starts the lookup
+		h.lookup.want(remote)
+	}
 	return pathsel.Path{Src: h.ia, Dst: remote}
 }
 

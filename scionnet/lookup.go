@@ -227,18 +227,15 @@ func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()
 		return c, func() {}
 	}
 	l := h.lookup
-	d, lookedUp, err := l.ensure(dst)
+	d, _, err := l.ensure(dst)
 	if err != nil {
 		h.log.Warn("changes of paths not watched", "destination", dst, "error", err)
 		return c, func() {}
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	d.watchers[c] = struct{}{}
-	if !lookedUp {
-		d.due = time.Now()
-		l.wakeUp()
-	}
+	l.mu.Unlock()
+	l.want(dst)
 	return c, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()

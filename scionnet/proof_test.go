@@ -50,6 +50,30 @@ func oneTrail(t testing.TB, start uint32) []byte {
 	return rawPath(t, true, segment{true, false, start, [][2]uint16{{0, 81}, {61, 51}, {41, 0}}})
 }
 
+// A peer comes back long after its last connection. Its AS is still proven, but the paths to it have
+// been forgotten.
+func TestPathOfPeerThatComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c controlPlane
+		h, _, f := hostWithPath(t, &c)
+		for range 2 {
+			r := h.routes.mustArrive(t, Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}, oneTrail(t, 1000), router)
+			g, err := h.newInbound(t.Context(), r.pseudo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			accepted := &Conn{endpoint: &Endpoint{host: h}, route: g.as.route, place: g}
+			_ = accepted.Path() // starts a lookup
+			synctest.Wait()
+			if got := accepted.Path(); !slices.Equal(got.Interfaces, f.path.Interfaces) {
+				t.Errorf("path %+v, want %+v", got, f.path)
+			}
+			h.routes.unpin(g.as.route)
+			time.Sleep(2 * forgetAfter)
+		}
+	})
+}
+
 // A hundred ASes are claimed over one raw path. One of the claims is true.
 func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

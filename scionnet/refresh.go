@@ -218,6 +218,17 @@ func (l *lookup) ensure(dst pathsel.IA) (d *destination, lookedUp bool, err erro
 	return d, len(unexpired(d.paths, now)) > 0 || len(d.paths) == 0 && d.failures > 0, nil
 }
 
+// want has the paths to dst looked up now, unless they have been before, and then refreshed.
+func (l *lookup) want(dst pathsel.IA) {
+	d, lookedUp, err := l.ensure(dst)
+	if err == nil && !lookedUp {
+		l.mu.Lock()
+		d.due = time.Now()
+		l.mu.Unlock()
+		l.wakeUp()
+	}
+}
+
 // glance returns the paths to dst for a single message, as far as they are known.
 func (l *lookup) glance(dst pathsel.IA) []found {
 	l.mu.Lock()
