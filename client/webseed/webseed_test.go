@@ -151,6 +151,7 @@ func TestRequestsTakenBackFromWholeFile(t *testing.T) {
 		say(pp.Cancel)
 		say(pp.Request)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if blocks != 4 || server.asked != 1 {
 			t.Errorf("%d of 4 blocks, and the file was asked for %d times", blocks, server.asked)
 		}
