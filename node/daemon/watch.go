@@ -95,7 +95,7 @@ func (w *watcher) look(ctx context.Context, s node.Watch) {
 	if s.Dir == "" {
 		return
 	}
-	all, err := node.TorrentFiles(s.Dir, maxSeen)
+	all, _, err := node.TorrentFiles(s.Dir, maxSeen)
 	if err != nil {
 		w.complain(s.Dir, stamp{}, err)
 		return

@@ -127,7 +127,7 @@ func (m *Mirror) look(ctx context.Context) error {
 	m.forget()
 	m.say("", event.Mirror{
 		Action: "looked",
-		Reason: found(len(m.source.asked.Offers), len(wanted), unknown, unchanged),
+		Reason: found(m.source.asked, len(wanted), unknown, unchanged),
 	})
 	free, _, err := storage.DiskSpace(m.Dir)
 	if err != nil {
@@ -142,7 +142,8 @@ func (m *Mirror) look(ctx context.Context) error {
 			offered = append(offered, t)
 		}
 	}
-	for _, s := range Plan(offered, m.held(), unknown > 0, free, m.Limits) {
+	unsure := unknown > 0 || m.source.asked.Cut
+	for _, s := range Plan(offered, m.held(), unsure, free, m.Limits) {
 		if err := m.carryOut(ctx, s); err != nil {
 			return err
 		}
@@ -152,8 +153,11 @@ func (m *Mirror) look(ctx context.Context) error {
 }
 
 // found describes the list for the event.
-func found(all, wanted, unknown int, unchanged bool) string {
-	text := fmt.Sprintf("%d torrents are offered, %d of them wanted", all, wanted)
+func found(a answer, wanted, unknown int, unchanged bool) string {
+	text := fmt.Sprintf("%d torrents are offered, %d of them wanted", len(a.Offers), wanted)
+	if a.Cut {
+		text += fmt.Sprintf("; of a list with more than %d entries, the rest is left out", maxOffers)
+	}
 	if unknown > 0 {
 		text += fmt.Sprintf("; it is not known yet what is in %d", unknown)
 	}

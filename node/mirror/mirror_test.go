@@ -211,6 +211,43 @@ func TestMirrorOfDirectory(t *testing.T) {
 	}
 }
 
+// A directory has so many entries that not all are read. The torrents that are left out may still be
+// offered, so nothing is removed.
+func TestMirrorOfLargeDirectory(t *testing.T) {
+	t.Parallel()
+	offers := t.TempDir()
+	put := func(name string, b []byte) {
+		if err := os.WriteFile(filepath.Join(offers, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a", "b"} {
+		put(name+".torrent", webtest.Torrent(t, t.TempDir(), name, webtest.File{Size: 10}).Torrent)
+	}
+	cfg := Config{Source: offers, Dir: t.TempDir(), Limits: Limits{Delete: true}}
+	m := openMirror(t, cfg, t.TempDir(), nil)
+	if got := m.look(t); got != "added a, added b" {
+		t.Error(got)
+	}
+	if err := os.Remove(filepath.Join(offers, "a.torrent")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxOffers {
+		put(fmt.Sprint(i), nil)
+	}
+	if got := m.look(t); strings.Contains(got, "removed") {
+		t.Error(got)
+	}
+	for i := range maxOffers {
+		if err := os.Remove(filepath.Join(offers, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := m.look(t); got != "removed a" {
+		t.Error(got)
+	}
+}
+
 // The source is the URL of a torrent, which is replaced by another one.
 func TestMirrorOfTorrent(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,7 @@ type answer struct {
 	Host     string         `json:"host"`  // where it was, after redirects
 	Scope    scionnet.Scope `json:"scope"` // of that host
 	Offers   []Offer        `json:"offers"`
+	Cut      bool           `json:"cut,omitempty"` // it is too long, so offers may be missing here
 }
 
 // isURL tells whether a source is on a server.
@@ -71,6 +72,7 @@ func (s *source) look(ctx context.Context) (unchanged bool, err error) {
 	} else if a.Offers, err = parseList(got.Body, got.At, got.IsPage()); err != nil {
 		return false, fmt.Errorf("list at %s: %w", got.At.Host, err)
 	}
+	a.Cut = len(a.Offers) >= maxOffers
 	s.asked = a
 	return false, nil
 }
@@ -82,8 +84,7 @@ func local(name string) (a answer, err error) {
 		return a, err
 	}
 	if st.IsDir() {
-		a.Offers, err = directory(name)
-		return a, err
+		return directory(name)
 	}
 	if strings.EqualFold(filepath.Ext(name), ".torrent") {
 		a.Offers = []Offer{offerOf(name, st)}
@@ -103,19 +104,21 @@ func local(name string) (a answer, err error) {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
+	a.Cut = len(a.Offers) >= maxOffers
 	return a, err
 }
 
 // directory returns the .torrent files in a directory, by name.
-func directory(name string) (offers []Offer, err error) {
-	all, err := node.TorrentFiles(name, maxOffers)
+func directory(name string) (a answer, err error) {
+	all, whole, err := node.TorrentFiles(name, maxOffers)
 	slices.SortFunc(all, func(a, b node.TorrentFile) int {
 		return strings.Compare(a.Name(), b.Name())
 	})
 	for _, f := range all {
-		offers = append(offers, offerOf(f.Path, f))
+		a.Offers = append(a.Offers, offerOf(f.Path, f))
 	}
-	return offers, err
+	a.Cut = !whole
+	return a, err
 }
 
 // offerOf returns the offer of a file. If the file changes, it is another offer.
