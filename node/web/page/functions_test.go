@@ -38,6 +38,8 @@ func TestFunctions(t *testing.T) {
 		{"an interface is allowed again", "policy", `m.without({acl: "- 1-ff00:0:110#2, - 2, +", limits: [{pattern: "1-ff00:0:110#2", mbit_s: 3}]}, "1-ff00:0:110#2").acl === "- 2, +"`},
 		{"its limit goes, too", "policy", `m.without({acl: "", limits: [{pattern: "a", mbit_s: 3}, {pattern: "b", mbit_s: 3}]}, "a").limits.length === 1`},
 		{"no rule is left", "policy", `m.without({acl: "- 1-ff00:0:110#2 +", limits: []}, "1-ff00:0:110#2").acl === ""`},
+		{"limits in lines", "policy", `JSON.stringify(m.limitsIn(" 1-ff00:0:110#2  10\n\n2-ff00:0:210 0.5 Mbit/s")) === '[{"pattern":"1-ff00:0:110#2","mbit_s":10},{"pattern":"2-ff00:0:210","mbit_s":0.5}]'`},
+		{"a limit that is no number is not dropped", "policy", `["1-1#2", "1-1#2 10M", "1-1#2 10,5", "1-1#2 -1"].every(l => { try { m.limitsIn(l); return false } catch (e) { return e.message.includes(l) } })`},
 		{"pairs of interfaces stay", "policy", `m.without({acl: "- 1-ff00:0:110#2,3 - 7 +", limits: []}, "7").acl === "- 1-ff00:0:110#2,3, +"`},
 		{"what holds for an interface", "policy", `(r => r.forbidden && r.limit === 0)(m.rulesFor({acl: "-  1-ff00:0:110#2 , +", limits: []}, "1-ff00:0:110#2")) && !m.rulesFor({acl: "- 1-ff00:0:110#21, +", limits: []}, "1-ff00:0:110#2").forbidden`},
 

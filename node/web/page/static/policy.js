@@ -29,6 +29,15 @@ export function rulesFor(policy, target) {
   return { forbidden: without({ ...policy, limits: [] }, target).acl.replace(/\s/g, "") !== policy.acl.replace(/\s/g, ""), limit };
 }
 
+/** limitsIn reads limits, one in each line. An error names a line without a rate, since null would remove the limit. */
+export function limitsIn(text) {
+  return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
+    const [pattern, mbit] = line.split(/\s+/);
+    if (!(Number(mbit) >= 0)) throw new Error(`${line}: want an interface or AS, and a number of Mbit/s`);
+    return { pattern, mbit_s: Number(mbit) };
+  });
+}
+
 /** previewOf shows what a preview says: for each destination its paths, and a warning where none remains. */
 export function previewOf(preview) {
   const path = (p) => el("li", { class: p.allowed ? "stays" : "goes" },
@@ -133,7 +142,7 @@ export function policyForm(signal) {
     acl: acl.input.value.trim(), sequence: sequence.input.value.trim(),
     preference: preference.input.value.split(",").map((w) => w.trim()).filter(Boolean),
     max_latency_ms: Number(latency.value), min_mtu_bytes: Number(mtu.value),
-    limits: limits.value.split("\n").map((l) => l.trim().split(/\s+/)).filter(([p]) => p).map(([pattern, mbit]) => ({ pattern, mbit_s: Number(mbit) })),
+    limits: limitsIn(limits.value),
   });
   form.addEventListener("submit", async (e) => {
     e.preventDefault();
