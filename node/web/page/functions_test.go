@@ -22,6 +22,7 @@ func TestFunctions(t *testing.T) {
 
 		{"a filter wants all words", "torrents", `m.arrange([{name: "a b", labels: ["x"], info_hash: "1", state: "paused"}, {name: "a", labels: [], info_hash: "2", state: "paused"}], {text: "A x", state: "", column: "name"}).length === 1`},
 		{"numbers in names sort as numbers", "torrents", `m.arrange(["v10", "v9"].map((name, i) => ({name, labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "name"})[0].name === "v9"`},
+		{"moments sort by time, not as texts", "torrents", `m.arrange(["2026-10-25T02:10:00+01:00", "2026-10-25T02:50:00.5+02:00", "2026-10-25T02:50:00.123456789+02:00"].map((added, i) => ({added, name: String(i), labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "added"}).map(t => t.name).join("") === "210"`},
 		{"unknown times come last", "torrents", `m.arrange([{left_s: undefined}, {left_s: 5}].map((t, i) => ({...t, name: String(i), labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "left"})[0].left_s === 5`},
 
 		{"links and magnets only", "add", "m.sourcesIn(`magnet:?xt=1\n javascript:alert(1)\nfile:///etc\n\nhttps://x/y.torrent `).join('|') === 'magnet:?xt=1|https://x/y.torrent'"},

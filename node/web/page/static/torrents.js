@@ -23,7 +23,7 @@ const COLUMNS = {
   ratio: ["Ratio", (t) => t.ratio, true],
   left: ["Time left", (t) => t.left_s ?? Infinity],
   paths: ["Paths", (t) => t.paths, true],
-  added: ["Added", (t) => t.added, true],
+  added: ["Added", (t) => Date.parse(t.added), true],
 };
 
 /** arrange filters and sorts torrents: a pure function of them and what the user has chosen. */
