@@ -25,6 +25,7 @@ func TestFunctions(t *testing.T) {
 		{"moments sort by time, not as texts", "torrents", `m.arrange(["2026-10-25T02:10:00+01:00", "2026-10-25T02:50:00.5+02:00", "2026-10-25T02:50:00.123456789+02:00"].map((added, i) => ({added, name: String(i), labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "added"}).map(t => t.name).join("") === "210"`},
 		{"unknown times come last", "torrents", `m.arrange([{left_s: undefined}, {left_s: 5}].map((t, i) => ({...t, name: String(i), labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "left"})[0].left_s === 5`},
 
+		{"an info hash is a magnet link", "add", "m.sourcesIn(` 0123456789abcdef0123456789ABCDEF01234567\n0123`).join('|') === 'magnet:?xt=urn:btih:0123456789abcdef0123456789ABCDEF01234567'"},
 		{"links and magnets only", "add", "m.sourcesIn(`magnet:?xt=1\n javascript:alert(1)\nfile:///etc\n\nhttps://x/y.torrent `).join('|') === 'magnet:?xt=1|https://x/y.torrent'"},
 
 		{"pieces fit", "pieces", `[1, 100, 4000, 100000, 1e6].every(n => { const g = m.gridFor(n, 300); return g.cells * g.each >= n && Math.ceil(g.cells / g.across) * g.cell <= 224 })`},

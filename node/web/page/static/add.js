@@ -9,7 +9,8 @@ const LARGEST = 64 << 20; // a .torrent file of more bytes is none, and would on
 
 /** sourcesIn finds the magnet links, URLs and info hashes in a text, one in each line. */
 export function sourcesIn(text) {
-  return text.split(/[\r\n]+/).map((line) => line.trim()).filter((line) => /^(magnet:\?|https?:\/\/)/i.test(line));
+  const lines = text.split(/[\r\n]+/).map((line) => line.trim().replace(/^[0-9a-f]{40}$/i, "magnet:?xt=urn:btih:$&"));
+  return lines.filter((line) => /^(magnet:\?|https?:\/\/)/i.test(line));
 }
 
 /** openAdd shows the form. Files and links that were dropped are in it already. */
