@@ -19,6 +19,7 @@ func TestFunctions(t *testing.T) {
 		{"sizes", "format", `[m.size(0), m.size(1023), m.size(1536), m.size(-1), m.size(5e12)].join() === "0 B,1.00 KiB,1.50 KiB,–,4.55 TiB"`},
 		{"times", "format", `[m.span(5), m.span(65), m.span(7260), m.span(90000), m.span(NaN)].join() === "5 s,1 min 05 s,2 h 01 min,1 d 1 h,–"`},
 		{"only all of it is 100 %", "format", `m.percent(99999, 100000) === "99.9 %" && m.percent(5, 5) === "100 %" && m.percent(1, 5000) === "< 0.1 %"`},
+		{"29 of 100 are 29 %", "format", `Array.from({length: 101}, (_, n) => n).every(n => m.percent(n / 100, 1) === n + " %")`},
 
 		{"a filter wants all words", "torrents", `m.arrange([{name: "a b", labels: ["x"], info_hash: "1", state: "paused"}, {name: "a", labels: [], info_hash: "2", state: "paused"}], {text: "A x", state: "", column: "name"}).length === 1`},
 		{"numbers in names sort as numbers", "torrents", `m.arrange(["v10", "v9"].map((name, i) => ({name, labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "name"})[0].name === "v9"`},

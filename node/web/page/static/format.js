@@ -37,8 +37,8 @@ export function percent(part, whole) {
   if (!(whole > 0)) return NONE;
   const p = (100 * part) / whole;
   if (p > 0 && p < 0.1) return "< 0.1 %";
-  // Only what is whole is shown as 100 %.
-  return `${p >= 100 ? 100 : Math.min(99.9, Math.floor(p * 10) / 10)} %`;
+  // Only what is whole is shown as 100 %. 0.29 of 1 is a little less than 29 % to a computer.
+  return `${p >= 100 ? 100 : Math.min(99.9, Math.floor(p * 10 + 1e-9) / 10)} %`;
 }
 
 export function milliseconds(ms) {
