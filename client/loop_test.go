@@ -374,24 +374,45 @@ func checkRest(t *testing.T, x *Transfer) {
 	}
 }
 
+// transferWithoutPeers is a transfer on a fake engine, for simulated time.
+func transferWithoutPeers(t *testing.T, src Source, opts Options) *Transfer {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	x := &common{
+		cfg: Config{Selector: &script{}}, log: testLog(t), offers: newOffers(), ctx: ctx, web: &webPort{},
+		examiners: make(chan struct{}, examineAtOnce),
+	}
+	x.engine = &fakeEngine{common: x}
+	store := openStore(t, t.TempDir())
+	t.Cleanup(func() { store.Close() })
+	tr, err := newTransfer(x, src, store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.Close)
+	return tr
+}
+
+// acceptedLink is an accepted connection of 10.0.0.1, as the engine sees it.
+func acceptedLink(t *testing.T, conn engineConn) *link {
+	t.Helper()
+	c, other := net.Pipe()
+	t.Cleanup(func() { other.Close() })
+	w := simulatedWire{Conn: c, peer: mustPeer(t, "10.0.0.1:1")}
+	at := engineAddr{engineAddrOf(w.peer), 1}
+	l := newLink(wire.Accepted(w, wire.Options{Addr: at}), w, "tcp", at)
+	t.Cleanup(func() { l.Close() })
+	l.gauge.Store(&gauge{conn: conn, link: l})
+	l.Greet()
+	return l
+}
+
 // While a slow disk takes the last data, and while it has no room for the record, no peer is blamed
 // for the silence. A transfer is not given up while the disk works.
 func TestSlowDiskIsNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		x := &common{
-			cfg: Config{Selector: &script{}}, log: testLog(t), offers: newOffers(), ctx: ctx, web: &webPort{},
-			examiners: make(chan struct{}, examineAtOnce),
-		}
-		x.engine = &fakeEngine{common: x}
-		store := openStore(t, t.TempDir())
-		defer store.Close()
-		tr, err := newTransfer(x, smallTorrent(t), store, Options{StopTimeout: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tr.Close()
+		tr := transferWithoutPeers(t, smallTorrent(t), Options{StopTimeout: 10 * time.Second})
 		tr.do(func() { tr.loop.confirmer.underWay = true })
 		time.Sleep(time.Minute)
 		if p := tr.Progress(); p.Err != nil || p.Cause != nil {
@@ -422,28 +443,8 @@ func (u unbounded) Pieces() pieceSet {
 // A seed is connected, and does not say what is in the torrent.
 func TestSeedOfAnUndescribedTorrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		x := &common{
-			cfg: Config{Selector: &script{}}, log: testLog(t), offers: newOffers(), ctx: ctx, web: &webPort{},
-			examiners: make(chan struct{}, examineAtOnce),
-		}
-		x.engine = &fakeEngine{common: x}
-		store := openStore(t, t.TempDir())
-		defer store.Close()
-		tr, err := newTransfer(x, Source{InfoHash: smallTorrent(t).InfoHash}, store, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tr.Close()
-		c, other := net.Pipe()
-		defer other.Close()
-		w := simulatedWire{Conn: c, peer: mustPeer(t, "10.0.0.1:1")}
-		at := engineAddr{engineAddrOf(w.peer), 1}
-		l := newLink(wire.Accepted(w, wire.Options{Addr: at}), w, "tcp", at)
-		defer l.Close()
-		l.gauge.Store(&gauge{conn: unbounded{fakeConn{tr.torrent.(*fakeTorrent)}, t}, link: l})
-		l.Greet()
+		tr := transferWithoutPeers(t, Source{InfoHash: smallTorrent(t).InfoHash}, Options{})
+		l := acceptedLink(t, unbounded{fakeConn{tr.torrent.(*fakeTorrent)}, t})
 		tr.inbox.put(func() { tr.loop.connector.onAccepted(l) })
 		time.Sleep(time.Minute)
 		if p := tr.Progress(); p.Cause == nil || p.Cause.Kind != MetadataMissing {

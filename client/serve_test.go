@@ -1,13 +1,10 @@
 package client
 
 import (
-	"net"
 	"testing"
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"braid/client/wire"
 )
 
 // With one slot one of two leechers is served, the other when the first is done; both get
@@ -51,26 +48,19 @@ func TestMaxUploads(t *testing.T) {
 // A peer serves us if it sends payload. Its requests and its news of pieces do not count: otherwise
 // the peers that we serve would keep their slots for good.
 func TestReceivedIsPayload(t *testing.T) {
-	c, other := net.Pipe()
-	defer other.Close()
-	w := simulatedWire{Conn: c, peer: mustPeer(t, "10.0.0.1:1")}
-	at := engineAddr{engineAddrOf(w.peer), 1}
-	l := newLink(wire.Accepted(w, wire.Options{Addr: at}), w, "tcp", at)
-	defer l.Close()
 	fake := &fakeTorrent{}
-	l.gauge.Store(&gauge{conn: fakeConn{fake}, link: l})
-	l.Greet()
-	r := &row{peer: w.peer, accepted: true, link: l}
+	l := acceptedLink(t, fakeConn{fake})
+	r := &row{peer: l.Peer(), accepted: true, link: l}
 	s := server{core: &core{common: &common{}, peers: peerSet{accepted: []*row{r}}}}
 
 	r.past.read = 1 << 20 // of messages
 	r.measure(time.Second)
-	if v, _ := s.view(); r.in.rate == 0 || v.Received[w.peer.ID()] != 0 {
+	if v, _ := s.view(); r.in.rate == 0 || v.Received[l.Peer().ID()] != 0 {
 		t.Errorf("received %v without payload", v.Received)
 	}
 	fake.stats.BytesReadUsefulData.Add(1 << 20)
 	r.measure(time.Second)
-	if v, _ := s.view(); v.Received[w.peer.ID()] == 0 {
+	if v, _ := s.view(); v.Received[l.Peer().ID()] == 0 {
 		t.Errorf("received %v with payload", v.Received)
 	}
 }

@@ -14,13 +14,8 @@ import (
 // serve runs a server at 127.0.0.1, and returns a function that asks it something.
 func serve(t *testing.T) (ask func(*Message) *Message) {
 	t.Helper()
-	socket, err := ListenUDP(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := Serve(ServerConfig{Sockets: []Socket{socket}})
-	t.Cleanup(func() { s.Close() })
-	c, err := net.Dial("udp4", socket.Addr().String())
+	s := serveLocal(t)
+	c, err := net.Dial("udp4", s.States()[0].Addr.String())
 	if err != nil {
 		t.Fatal(err)
 	}

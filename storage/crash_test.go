@@ -399,13 +399,7 @@ func TestDamagedDatabases(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind Kind) {
 		info, l, data := shape(t, 30_000, repeat(5000, 40)...)
 		master := fastDir(t)
-		s, tor := openStore(t, kind, master, info)
-		for p := range l.Pieces() {
-			if err := writePiece(tor, info, data, p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		closeStore(t, s, tor)
+		fillStore(t, kind, master, info, data)
 		files := []string{recordName(metainfo.Hash{9}, kind)}
 		if kind == KindBolt {
 			files = append(files, boltPath(metainfo.Hash{9}))
@@ -780,12 +774,7 @@ func TestCheckEndsDuringSync(t *testing.T) {
 		if err := x.sync(); err != nil {
 			t.Fatal(err)
 		}
-		saved, ok := (Stored{KindFile, dir, metainfo.Hash{9}, l}).readRecord()
-		now, err := stamps(dir, l)
-		if !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-		checked, right, _ := saved.compare(l, now)
+		checked, right := pieceNotes(t, KindFile, dir, l)
 		if !slices.Equal(checked, []bool{want, want}) || !slices.Equal(right, checked) {
 			t.Errorf("after sync %d, checked are %v, and right %v", i, checked, right)
 		}
@@ -850,8 +839,20 @@ func TestHasRoomLeavesNothing(t *testing.T) {
 	}
 }
 
-// A piece is fetched and found right while a sync is under way, and the process is killed after it.
-// The next one looks at the piece again, since the record does not have it yet.
+// pieceNotes are what the record says of the pieces to a process that starts now.
+func pieceNotes(t *testing.T, kind Kind, dir string, l Layout) (checked, right []bool) {
+	t.Helper()
+	saved, ok := (Stored{kind, dir, metainfo.Hash{9}, l}).readRecord()
+	now, err := stamps(dir, l)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	checked, right, _ = saved.compare(l, now)
+	return checked, right
+}
+
+// A piece is found right during a sync. If the process is killed after it, the next one checks the
+// piece again, since the record does not have it yet.
 func TestPieceFetchedDuringSync(t *testing.T) {
 	for _, kind := range []Kind{KindFile, KindMmap} {
 		info, l, data := shape(t, 16<<10, 32<<10)
@@ -870,12 +871,7 @@ func TestPieceFetchedDuringSync(t *testing.T) {
 			if err := x.sync(); err != nil {
 				t.Fatal(err)
 			}
-			saved, ok := (Stored{kind, dir, metainfo.Hash{9}, l}).readRecord()
-			now, err := stamps(dir, l)
-			if !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			if checked, right, _ := saved.compare(l, now); checked[1] != want || right[1] != want {
+			if checked, right := pieceNotes(t, kind, dir, l); checked[1] != want || right[1] != want {
 				t.Errorf("after sync %d, checked are %v, and right %v", i, checked, right)
 			}
 		}
@@ -973,16 +969,10 @@ func TestDataComesBack(t *testing.T) {
 	} {
 		info, l, data := shape(t, 16<<10, 32<<10)
 		dir := fastDir(t)
-		s, tor := openStore(t, KindFile, dir, info)
-		for p := range l.Pieces() {
-			if err := writePiece(tor, info, data, p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		closeStore(t, s, tor)
+		fillStore(t, KindFile, dir, info, data)
 		name := filepath.Join(dir, filepath.FromSlash(l.Files[0].Path))
 		c.before(name, nil)
-		s, tor = openStore(t, KindFile, dir, info)
+		s, tor := openStore(t, KindFile, dir, info)
 		c.while(name, tor.Piece(info.Piece(0)).(piece).torrent)
 		closeStore(t, s, tor)
 		c.then(name, nil)

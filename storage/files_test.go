@@ -70,6 +70,18 @@ func closeStore(t *testing.T, s Store, tor engine.TorrentImpl) {
 	}
 }
 
+// fillStore stores all pieces, and closes the store.
+func fillStore(t *testing.T, kind Kind, dir string, info *metainfo.Info, data []byte) {
+	t.Helper()
+	s, tor := openStore(t, kind, dir, info)
+	for p := range info.NumPieces() {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s, tor)
+}
+
 func TestFileNamesTellWhatIsComplete(t *testing.T) {
 	for _, kind := range []Kind{KindFile, KindMmap} {
 		t.Run(string(kind), func(t *testing.T) { fileNames(t, kind) })
@@ -463,14 +475,8 @@ func TestDirectoryKeepsItsName(t *testing.T) {
 		func(name string) error { return os.Symlink(name+".away", name) },
 	} {
 		dir := fastDir(t)
+		fillStore(t, KindFile, dir, info, data)
 		s, tor := openStore(t, KindFile, dir, info)
-		for p := range l.Pieces() {
-			if err := writePiece(tor, info, data, p); err != nil {
-				t.Fatal(err)
-			}
-		}
-		closeStore(t, s, tor)
-		s, tor = openStore(t, KindFile, dir, info)
 		name := filepath.Join(dir, filepath.FromSlash(l.Files[0].Path))
 		if err := errors.Join(os.Rename(name, name+".away"), put(name)); err != nil {
 			t.Fatal(err)
