@@ -143,8 +143,8 @@ func TestLookupOfExpiredPaths(t *testing.T) {
 	})
 }
 
-// A laptop has slept: its timers have stood still, and the paths that it knows have expired. Whoever
-// wants a path then does not wait for the next lookup.
+// After a laptop has slept, its known paths have expired, but its timers have not fired. A caller gets
+// new paths at once, without waiting for the timer.
 func TestLookupAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := to(dst, 1, 6*time.Hour)

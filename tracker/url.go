@@ -27,7 +27,7 @@ type URL struct {
 // maxURL bounds an announce URL in bytes: torrents and magnet links come from strangers.
 const maxURL = 2048
 
-// ParseURL reads an announce URL, perhaps with white space around it. Trackers on IP have the
+// ParseURL parses an announce URL. It ignores white space around the URL. Trackers on IP have the
 // schemes http, https, udp and, for WebRTC, ws and wss. The forms for SCION are:
 //
 //	scion://1-ff00:0:110,[127.0.0.1]:31080/announce

@@ -87,8 +87,8 @@ func (d *display) emitEnd(infoHash string, e any) {
 	d.encode(e)
 }
 
-// emitProgress emits a progress event. The looks at a download do not know of the events of its
-// node, so one of them may overlap with its end.
+// emitProgress emits a progress event, unless the download has ended. A timer produces these events,
+// and the download may end while it does so.
 func (d *display) emitProgress(e event.Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"braid/node/event"
 )
 
-// A reader of --json may take the event done for the end: a look at the download that overlaps with
-// it shows nothing. Progress as a seed may come later.
+// The event done is the last event of a download. No progress event follows it, unless the command
+// goes on as a seed.
 func TestNoProgressAfterDone(t *testing.T) {
 	var out bytes.Buffer
 	d := &display{json: true, events: json.NewEncoder(&out), over: map[string]bool{}}

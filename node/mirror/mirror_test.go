@@ -211,8 +211,8 @@ func TestMirrorOfDirectory(t *testing.T) {
 	}
 }
 
-// A directory has so many entries that not all are read. The torrents that are left out may still be
-// offered, so nothing is removed.
+// The mirror reads only a part of a very large directory. It removes nothing then, since the rest may
+// still offer its torrents.
 func TestMirrorOfLargeDirectory(t *testing.T) {
 	t.Parallel()
 	offers := t.TempDir()

@@ -59,7 +59,7 @@ type Step struct {
 }
 
 // Plan returns the steps, in their order. offered are the known offers, the most important first.
-// unknown says that there are other offers whose torrents are not known. free is the number of
+// unknown is true if the list has other offers, whose torrents are not known. free is the number of
 // free bytes in the file system; below 0: it is unknown.
 //
 // Plan removes torrents only if all offers are known, since an unknown one may be a held torrent

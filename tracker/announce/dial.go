@@ -25,8 +25,8 @@ type outlet struct {
 	port   uint16     // 0: nobody listens there
 }
 
-// outletsOf are the outlets of a peer that accepts connections on those addresses: the first address
-// of each family, and at the end one with port 0, for a tracker that these cannot reach.
+// outletsOf returns the outlets of a peer that listens on those addresses. For each family, it uses
+// the first address. The last outlet has port 0. It is for trackers that the others cannot reach.
 func outletsOf(listen []netip.AddrPort) []outlet {
 	var out []outlet
 	for _, l := range listen {
