@@ -153,7 +153,8 @@ func TestLookupAfterSleep(t *testing.T) {
 		h := &Host{ia: 1, lookup: l}
 		sleep := func() {
 			l.mustHave(t, c.paths...)
-			time.Sleep(unsettledFor + time.Minute)
+			// A second more, so that no refresh is under way: its answer would still be the old one.
+			time.Sleep(unsettledFor + time.Minute + time.Second)
 			l.mu.Lock()
 			for i := range l.destinations[dst].paths {
 				l.destinations[dst].paths[i].path.Expiry = time.Now()
