@@ -43,7 +43,7 @@ func Each[T interface{ State() node.State }](all []T, do func(T) error) error {
 // Start starts a stopped torrent. If now is true, the torrent does not wait in the queue. Running
 // torrents stay as they are.
 func Start(ctx context.Context, t *node.Torrent, now bool) error {
-	switch s := t.State(); {
+	switch s := t.Status().State; { // a torrent that has failed while it ran is not Running
 	case s == node.Queued && !now, s == node.Starting, s == node.Running, s == node.Removed:
 		return nil
 	case now:

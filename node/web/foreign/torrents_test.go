@@ -32,3 +32,19 @@ func TestEach(t *testing.T) {
 		}
 	}
 }
+
+// A torrent that has failed while it ran can be started again.
+func TestStartFailed(t *testing.T) {
+	n, _ := webtest.Service(t)
+	c := webtest.Torrent(t, t.TempDir(), "one", webtest.File{Size: 1000})
+	x, err := n.Add(t.Context(), node.Options{Source: c.Source, StopTimeout: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	webtest.Eventually(t, "the failure", func() bool { return x.Status().State == node.Failed })
+	started := x.Status().Started
+	if err := Start(t.Context(), x, false); err != nil {
+		t.Fatal(err)
+	}
+	webtest.Eventually(t, "another start", func() bool { return x.Status().Started.After(started) })
+}
