@@ -114,16 +114,8 @@ func (c *call) newOptions() (o node.Options, hold bool) {
 			c.err = err
 		}
 	}
-	if layout := c.text("contentLayout"); layout != "" && layout != "Original" {
-		c.wrong("braid has no other content layout than Original")
-	}
-	if own := c.flag("root_folder"); own != nil && !*own { // of versions before 4.3.2
-		c.wrong("braid has no other content layout than Original")
-	}
-	c.shareLimitAction()
-	if when := c.text("stopCondition"); when != "" && when != "None" {
-		c.wrong("braid has no condition that stops a torrent")
-	}
+	c.refuse("contentLayout", "other content layout than Original", "Subfolder", "NoSubfolder")
+	c.refuse("stopCondition", "condition that stops a torrent", "MetadataReceived", "FilesChecked")
 	o.Name = c.text("rename")
 	hold = c.node.Settings().AddPaused
 	if stopped := c.flag("stopped", "paused"); stopped != nil {
@@ -181,9 +173,6 @@ func (c *call) addOne(src client.Source, o node.Options, hold bool) error {
 	files, err := c.readFilePriorities(src)
 	if err != nil {
 		return err
-	}
-	if c.on("root_folder") && len(src.Layout.Files) == 1 && src.Layout.Files[0].Path == src.Name {
-		return fail(http.StatusBadRequest, "braid has no directory around the file of a torrent")
 	}
 	o.Source, o.Trackers = src, node.ParseTrackers(src, c.options.Logger)
 	t, err := c.node.Add(c.r.Context(), o)

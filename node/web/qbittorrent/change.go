@@ -107,6 +107,14 @@ func (c *call) refuseOn(name, what string) error {
 	return nil
 }
 
+// refuse sets an error if an argument has a value that stands for something that braid does not
+// have. Unknown values mean the default, as in qBittorrent: Flood sends "undefined".
+func (c *call) refuse(name, what string, values ...string) {
+	if slices.Contains(values, c.text(name)) {
+		c.wrong("braid has no %s", what)
+	}
+}
+
 func (c *call) stop() error { return c.each(foreign.Stop) }
 
 func (c *call) start() error {
@@ -212,20 +220,13 @@ func (c *call) setShareLimits() error {
 		c.needed(name)
 	}
 	goal := c.goal()
-	c.shareLimitAction()
 	return c.set(func(o *node.Options) { o.Goal = goal })
-}
-
-// shareLimitAction refuses other actions at a share limit than to stop the torrent.
-func (c *call) shareLimitAction() {
-	stops := []string{"", "Default", "Stop", "-1", "0"}
-	if !slices.Contains(stops, c.text("shareLimitAction")) {
-		c.wrong("braid has no other action at a share limit than Stop")
-	}
 }
 
 // goal reads the share limits. An argument that is missing means the global limit.
 func (c *call) goal() node.Goal {
+	c.refuse("shareLimitAction", "other action at a share limit than Stop",
+		"Remove", "RemoveWithContent", "EnableSuperSeeding", "1", "2", "3")
 	ratio := c.real("ratioLimit", globalLimit)
 	part := func(name string) time.Duration {
 		switch m := c.whole(name, globalLimit); {

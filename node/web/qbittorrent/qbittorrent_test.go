@@ -584,3 +584,21 @@ func TestPythonClient(t *testing.T) {
 	webtest.Python(t, "testdata/qbittorrent_api_client.py", s.url, file, second, t.TempDir(), webtest.Seed(t, c.Source, data)[0].String())
 	<-s.ended
 }
+
+// Unknown values of an option, and options of old versions, mean nothing, as in qBittorrent. Flood
+// sends these.
+func TestAddOfFlood(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	x := webtest.Torrent(t, t.TempDir(), "file", webtest.File{Size: 1000})
+	if code, said := s.add(x.Torrent, "stopped", "true", "root_folder", "true", "contentLayout", "undefined", "stopCondition", "undefined"); said != "Ok." {
+		t.Errorf("%d %s", code, said)
+	}
+	for _, c := range [][2]string{
+		{"contentLayout", "Subfolder"}, {"contentLayout", "NoSubfolder"}, {"stopCondition", "MetadataReceived"}, {"stopCondition", "FilesChecked"},
+	} {
+		if code, _ := s.add(x.Torrent, "stopped", "true", c[0], c[1]); code != http.StatusBadRequest {
+			t.Errorf("%v: %d", c, code)
+		}
+	}
+}
