@@ -602,3 +602,30 @@ func TestAddOfFlood(t *testing.T) {
 		}
 	}
 }
+
+// The content is a file, or the directory with the files. The root is the directory even of one file.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	for _, c := range []struct {
+		name          string
+		files         []webtest.File
+		content, root string
+	}{
+		{"file", []webtest.File{{Size: 1000}}, "/file", ""},
+		{"folder", []webtest.File{{Path: "a", Size: 1000}}, "/folder/a", "/folder"},
+		{"folders", []webtest.File{{Path: "a/b", Size: 1000}}, "/folders/a/b", "/folders"},
+		{"album", []webtest.File{{Path: "a", Size: 1000}, {Path: "b", Size: 1000}}, "/album", "/album"},
+	} {
+		x := webtest.Torrent(t, t.TempDir(), c.name, c.files...)
+		s.add(x.Torrent, "stopped", "true")
+		got := get[[]map[string]any](s, "torrents/info", "hashes", x.Source.InfoHash.HexString())[0]
+		root := c.root
+		if root != "" {
+			root = s.downloads + root
+		}
+		if got["content_path"] != s.downloads+c.content || got["root_path"] != root {
+			t.Errorf("%s: the content is %v, and the root %v", c.name, got["content_path"], got["root_path"])
+		}
+	}
+}

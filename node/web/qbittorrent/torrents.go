@@ -114,17 +114,21 @@ func (v *view) fields() map[string]any {
 
 func (v *view) left() int64 { return v.Total - v.Have }
 
-// contentPath returns the path of the torrent's file, or of the directory with its files.
+// contentPath returns the path of the torrent's only file, or of the directory with its files.
 func (v *view) contentPath() string {
-	if v.Source.IsMagnet() {
+	switch files := v.Source.Layout.Files; len(files) {
+	case 0: // a magnet link
 		return ""
+	case 1:
+		return filepath.Join(v.Storage.Dir, files[0].Path)
 	}
-	return filepath.Join(v.Storage.Dir, v.Source.Layout.Name)
+	return v.rootPath()
 }
 
+// rootPath returns the path of the directory with the torrent's files; "" if there is none.
 func (v *view) rootPath() string {
-	if len(v.Source.Layout.Files) > 1 {
-		return v.contentPath()
+	if l := v.Source.Layout; len(l.Files) > 0 && l.Files[0].Path != l.Name {
+		return filepath.Join(v.Storage.Dir, l.Name)
 	}
 	return ""
 }
