@@ -189,11 +189,16 @@ func (c *call) setTorrentRate(down bool) error {
 	return c.set(func(o *node.Options) { o.Rates = withRate(o.Rates, down, limit) })
 }
 
+// setRate changes the limit of all torrents together that holds now.
 func (c *call) setRate(down bool) error {
 	c.needed("limit")
 	limit := c.whole("limit", 0)
 	return c.node.Change(func(s *node.Settings) error {
-		s.Rates = withRate(s.Rates, down, limit)
+		to := &s.Rates
+		if _, alternative := s.RatesAt(time.Now()); alternative {
+			to = &s.Alternative.Rates
+		}
+		*to = withRate(*to, down, limit)
 		return c.err
 	})
 }

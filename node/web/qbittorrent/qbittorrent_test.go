@@ -629,3 +629,19 @@ func TestPaths(t *testing.T) {
 		}
 	}
 }
+
+// Limits of the whole program are those that hold now: the usual or the alternative ones.
+func TestAlternativeLimits(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	s.must("transfer/setDownloadLimit", "limit", "100000")
+	s.must("transfer/setSpeedLimitsMode", "mode", "1")
+	s.must("transfer/setDownloadLimit", "limit", "20000")
+	if got := s.must("transfer/downloadLimit"); got != "20000" {
+		t.Errorf("the alternative limit is %s", got)
+	}
+	s.must("transfer/setSpeedLimitsMode", "mode", "0")
+	if got := s.must("transfer/downloadLimit"); got != "100000" {
+		t.Errorf("the usual limit is %s", got)
+	}
+}

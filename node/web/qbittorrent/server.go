@@ -115,25 +115,21 @@ var reads = map[string]func(*call) (any, error){
 	"sync/torrentPeers":        (*call).torrentPeers,
 	"transfer/info":            (*call).transferInfo,
 	"transfer/speedLimitsMode": (*call).speedLimitsMode,
-	"transfer/downloadLimit": func(c *call) (any, error) {
-		return rateText(c.node.Settings().Rates, true)
-	},
-	"transfer/uploadLimit": func(c *call) (any, error) {
-		return rateText(c.node.Settings().Rates, false)
-	},
-	"torrents/info":          (*call).info,
-	"torrents/count":         func(c *call) (any, error) { return len(c.node.Torrents()), nil },
-	"torrents/properties":    ofTorrent((*call).properties),
-	"torrents/trackers":      ofTorrent((*call).trackers),
-	"torrents/webseeds":      ofTorrent((*call).webSeeds),
-	"torrents/files":         ofTorrent((*call).files),
-	"torrents/pieceStates":   ofTorrent((*call).pieceStates),
-	"torrents/pieceHashes":   ofTorrent((*call).pieceHashes),
-	"torrents/export":        ofTorrent((*call).export),
-	"torrents/categories":    func(c *call) (any, error) { return c.categories(), nil },
-	"torrents/tags":          func(c *call) (any, error) { return c.tags(), nil },
-	"torrents/downloadLimit": func(c *call) (any, error) { return c.torrentLimits(true) },
-	"torrents/uploadLimit":   func(c *call) (any, error) { return c.torrentLimits(false) },
+	"transfer/downloadLimit":   func(c *call) (any, error) { return c.rate(true) },
+	"transfer/uploadLimit":     func(c *call) (any, error) { return c.rate(false) },
+	"torrents/info":            (*call).info,
+	"torrents/count":           func(c *call) (any, error) { return len(c.node.Torrents()), nil },
+	"torrents/properties":      ofTorrent((*call).properties),
+	"torrents/trackers":        ofTorrent((*call).trackers),
+	"torrents/webseeds":        ofTorrent((*call).webSeeds),
+	"torrents/files":           ofTorrent((*call).files),
+	"torrents/pieceStates":     ofTorrent((*call).pieceStates),
+	"torrents/pieceHashes":     ofTorrent((*call).pieceHashes),
+	"torrents/export":          ofTorrent((*call).export),
+	"torrents/categories":      func(c *call) (any, error) { return c.categories(), nil },
+	"torrents/tags":            func(c *call) (any, error) { return c.tags(), nil },
+	"torrents/downloadLimit":   func(c *call) (any, error) { return c.torrentLimits(true) },
+	"torrents/uploadLimit":     func(c *call) (any, error) { return c.torrentLimits(false) },
 }
 
 // ofTorrent makes a call about the torrent that the argument hash names.

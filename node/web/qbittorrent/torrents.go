@@ -404,7 +404,9 @@ func (c *call) torrentLimits(down bool) (any, error) {
 	return out, c.err
 }
 
-func rateText(r node.Rates, down bool) (any, error) {
+// rate returns the limit of all torrents together that holds now.
+func (c *call) rate(down bool) (any, error) {
+	r, _ := c.node.Settings().RatesAt(time.Now())
 	return text(fmt.Sprint(limitOf(r, down))), nil
 }
 
