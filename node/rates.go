@@ -60,6 +60,18 @@ func (r Rates) Limits() (l client.Limits, err error) {
 	return l, nil
 }
 
+// Keeping returns the rates with the values that old keeps while its limits are off, where r has no
+// limit. Interfaces without a switch show such a limit as none, and clients send back what they read.
+func (r Rates) Keeping(old Rates) Rates {
+	if r.Upload == 0 && old.UploadOff {
+		r.Upload, r.UploadOff = old.Upload, true
+	}
+	if r.Download == 0 && old.DownloadOff {
+		r.Download, r.DownloadOff = old.Download, true
+	}
+	return r
+}
+
 func (r Rates) isZero() bool { return r.Upload == 0 && r.Download == 0 && len(r.Paths) == 0 }
 
 // ratesOf is the inverse of Rates.Limits.

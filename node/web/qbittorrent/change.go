@@ -173,14 +173,14 @@ func (c *call) setSuperSeeding() error {
 }
 
 // withRate returns rates with another limit, in bytes per second; 0 or less is none.
-func withRate(r node.Rates, down bool, bytes int) node.Rates {
-	bits := min(int64(max(bytes, 0)), math.MaxInt64/8) * 8
+func withRate(old node.Rates, down bool, bytes int) node.Rates {
+	r, bits := old, min(int64(max(bytes, 0)), math.MaxInt64/8)*8
 	if down {
 		r.Download, r.DownloadOff = bits, false
 	} else {
 		r.Upload, r.UploadOff = bits, false
 	}
-	return r
+	return r.Keeping(old)
 }
 
 func (c *call) setTorrentRate(down bool) error {

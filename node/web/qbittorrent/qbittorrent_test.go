@@ -645,3 +645,17 @@ func TestAlternativeLimits(t *testing.T) {
 		t.Errorf("the usual limit is %s", got)
 	}
 }
+
+// A limit that is off keeps its value if a client sends that there is none.
+func TestLimitThatIsOff(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	off := node.Rates{Download: 800_000, DownloadOff: true}
+	if err := s.node.Change(func(s *node.Settings) error { s.Rates = off; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	s.must("app/setPreferences", "json", `{"dl_limit":0,"up_limit":0}`)
+	if got := s.node.Settings().Rates; !reflect.DeepEqual(got, off) {
+		t.Errorf("the limits are now %+v", got)
+	}
+}

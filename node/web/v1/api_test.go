@@ -400,6 +400,30 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// Saving the limits that were read keeps the values of those that are off.
+func TestLimitsThatAreOff(t *testing.T) {
+	d := start(t)
+	off := node.Rates{Upload: 1e6, UploadOff: true, Download: 2e6, DownloadOff: true}
+	hash := must[v1.Added](t)(d.Add(t.Context(), v1.AddTorrent{Torrent: create(t, t.TempDir(), "file", 1000).Torrent(), Paused: true})).InfoHash
+	x := must[*node.Torrent](t)(d.node.Torrent(hash))
+	if err := errors.Join(
+		d.node.Change(func(s *node.Settings) error { s.Rates = off; return nil }),
+		x.Change(func(o *node.Options) error { o.Rates = off; return nil }),
+	); err != nil {
+		t.Fatal(err)
+	}
+	read := must[v1.Settings](t)(d.Settings(t.Context())).Limits
+	if _, err := d.SetSettings(t.Context(), v1.ChangeSettings{Limits: &read}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Set(t.Context(), hash, v1.Change{Limits: &read}); err != nil {
+		t.Fatal(err)
+	}
+	if read.UploadMbitS != 0 || !reflect.DeepEqual(d.node.Settings().Rates, off) || !reflect.DeepEqual(x.Options().Rates, off) {
+		t.Errorf("read %+v; now the settings have %+v, and the torrent %+v", read, d.node.Settings().Rates, x.Options().Rates)
+	}
+}
+
 // A preview says what forbidding an interface comes to, and changes nothing.
 func TestPolicy(t *testing.T) {
 	d := start(t)

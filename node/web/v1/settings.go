@@ -31,8 +31,8 @@ func newRates(r node.Rates) Limits {
 	return out
 }
 
-// parse checks and converts limits.
-func (l Limits) parse() (out node.Rates, err error) {
+// parse checks and converts limits, which replace old ones.
+func (l Limits) parse(old node.Rates) (out node.Rates, err error) {
 	if out.Upload, err = bitsPerSecond(l.UploadMbitS, "upload_mbit_s"); err != nil {
 		return out, err
 	}
@@ -45,7 +45,7 @@ func (l Limits) parse() (out node.Rates, err error) {
 	if _, err := out.Limits(); err != nil {
 		return out, wrong("limits: %w", err)
 	}
-	return out, nil
+	return out.Keeping(old), nil
 }
 
 // parsePathLimits converts limits for paths. It leaves out limits of 0.
@@ -169,7 +169,7 @@ func (a *API) preview(_ *http.Request, in PreviewPolicy) (PolicyPreview, error) 
 	if err != nil {
 		return PolicyPreview{}, wrong("%w", err)
 	}
-	rates, err := Limits{Paths: p.Limits}.parse()
+	rates, err := Limits{Paths: p.Limits}.parse(node.Rates{})
 	if err != nil {
 		return PolicyPreview{}, err
 	}
@@ -294,12 +294,12 @@ func (a *API) changeSettings(_ *http.Request, in ChangeSettings) (Settings, erro
 // apply sets the settings that the request names.
 func (in ChangeSettings) apply(s *node.Settings) (err error) {
 	if in.Limits != nil {
-		if s.Rates, err = in.Limits.parse(); err != nil {
+		if s.Rates, err = in.Limits.parse(s.Rates); err != nil {
 			return err
 		}
 	}
 	if in.Alternative != nil {
-		if s.Alternative.Rates, err = in.Alternative.parse(); err != nil {
+		if s.Alternative.Rates, err = in.Alternative.parse(s.Alternative.Rates); err != nil {
 			return err
 		}
 	}

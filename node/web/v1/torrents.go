@@ -259,7 +259,7 @@ func (in Change) apply(o *node.Options) (err error) {
 		}
 	}
 	if in.Limits != nil {
-		if o.Rates, err = in.Limits.parse(); err != nil {
+		if o.Rates, err = in.Limits.parse(o.Rates); err != nil {
 			return err
 		}
 	}
@@ -504,7 +504,7 @@ func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
 		o.Goal = in.Goal.parse()
 	}
 	if in.Limits != nil {
-		o.Rates, err = in.Limits.parse()
+		o.Rates, err = in.Limits.parse(o.Rates)
 	}
 	return err
 }
