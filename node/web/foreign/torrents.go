@@ -13,6 +13,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/storage"
 )
 
 // atOnce bounds the torrents that Each changes at the same time. A change may wait for the disk.
@@ -105,6 +106,15 @@ func Switch(a *node.Alternative, on bool) { a.Hand, a.Since = &on, time.Now() }
 
 // Final returns the directory for complete data.
 func Final(s node.Settings) string { return cmp.Or(s.CompleteDir, s.Dir) }
+
+// FreeSpace returns the free bytes in the directory for complete data; -1 if they are unknown.
+func FreeSpace(s node.Settings) int64 {
+	free, _, err := storage.DiskSpace(Final(s))
+	if err != nil {
+		return -1
+	}
+	return free
+}
 
 // Minutes returns a number of minutes as a duration, at most about 190 years.
 func Minutes(m float64) time.Duration { return time.Duration(min(m, 1e8) * float64(time.Minute)) }

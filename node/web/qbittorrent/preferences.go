@@ -14,7 +14,6 @@ import (
 
 	"braid/node"
 	"braid/node/web/foreign"
-	"braid/storage"
 )
 
 // preference is a setting as clients see it.
@@ -311,11 +310,7 @@ func (c *call) speedLimitsMode() (any, error) {
 func (c *call) serverState() map[string]any {
 	info, _ := c.transferInfo()
 	out := info.(map[string]any)
-	ever, dir := c.node.Totals(), c.node.Settings().Dir
-	free, _, err := storage.DiskSpace(dir)
-	if err != nil {
-		free = -1
-	}
+	ever := c.node.Totals()
 	ratio := "0"
 	if ever.Fetched > 0 {
 		b, _ := json.Marshal(math.Round(float64(ever.Sent)/float64(ever.Fetched)*100) / 100)
@@ -323,7 +318,7 @@ func (c *call) serverState() map[string]any {
 	}
 	out["alltime_dl"], out["alltime_ul"] = ever.Fetched, ever.Sent //nolint:misspell // API names
 	out["global_ratio"] = ratio
-	out["free_space_on_disk"] = free
+	out["free_space_on_disk"] = foreign.FreeSpace(c.node.Settings())
 	out["total_peer_connections"] = c.node.Stats().Peers
 	out["use_subcategories"], out["queued_io_jobs"], out["read_cache_hits"] = false, 0, "0"
 	return out

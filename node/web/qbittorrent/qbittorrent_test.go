@@ -659,3 +659,16 @@ func TestLimitThatIsOff(t *testing.T) {
 		t.Errorf("the limits are now %+v", got)
 	}
 }
+
+// The free space is that of the directory for complete data, which clients know as save_path.
+func TestFreeSpace(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	if err := s.node.Change(func(s *node.Settings) error { s.CompleteDir = "/proc"; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	state := get[map[string]any](s, "sync/maindata")["server_state"].(map[string]any)
+	if got := state["free_space_on_disk"]; got != 0.0 {
+		t.Errorf("free space in /proc: %v", got)
+	}
+}

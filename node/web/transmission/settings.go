@@ -12,7 +12,6 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
-	"braid/storage"
 )
 
 // session has the node's settings during one request, and what else its fields show.
@@ -314,12 +313,7 @@ func (r *reader) directory(name string, to *string) {
 // about has the fields that describe the server.
 var about = []setting{
 	readOnly("config_dir", func(x *session) any { return x.options.State }),
-	readOnly("download_dir_free_space", func(x *session) any {
-		if free, _, err := storage.DiskSpace(foreign.Final(x.Settings)); err == nil {
-			return free
-		}
-		return -1
-	}),
+	readOnly("download_dir_free_space", func(x *session) any { return foreign.FreeSpace(x.Settings) }),
 	readOnly("rpc_version", func(*session) any { return rpcVersion }),
 	readOnly("rpc_version_minimum", func(*session) any { return rpcVersionMinimum }),
 	readOnly("rpc_version_semver", func(*session) any { return rpcVersionSemver }),
