@@ -195,6 +195,17 @@ func (s *service) add(torrent []byte, pairs ...string) (int, string) {
 	return s.read(s.client.Post(s.url+"/api/v2/torrents/add", form.FormDataContentType(), &b))
 }
 
+// seed adds a torrent whose data is complete, and waits until it serves.
+func (s *service) seed(c client.Created, dir string) *node.Torrent {
+	s.Helper()
+	x, err := s.node.Add(s.Context(), node.Options{Source: c.Source, Storage: node.Storage{Dir: dir, Complete: true}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	webtest.Eventually(s, "the seed serves", func() bool { return stateOf(x.Status()) == "stalledUP" })
+	return x
+}
+
 // Without a session every call is refused, and nothing that changes anything can be reached with
 // GET.
 func TestAccess(t *testing.T) {
@@ -670,5 +681,22 @@ func TestFreeSpace(t *testing.T) {
 	state := get[map[string]any](s, "sync/maindata")["server_state"].(map[string]any)
 	if got := state["free_space_on_disk"]; got != 0.0 {
 		t.Errorf("free space in /proc: %v", got)
+	}
+}
+
+// Only torrents that are not complete have a place in the queue.
+func TestQueueOfDownloads(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	one, dir, _ := s.torrent("one")
+	s.seed(one, dir)
+	two, _, _ := s.torrent("two")
+	three, _, _ := s.torrent("three")
+	s.add(two.Torrent, "stopped", "true")
+	s.add(three.Torrent, "stopped", "true")
+	for i, x := range get[[]torrentInfo](s, "torrents/info") {
+		if x.Priority != i {
+			t.Errorf("%s has the priority %d, want %d", x.Name, x.Priority, i)
+		}
 	}
 }

@@ -26,6 +26,7 @@ type view struct {
 	tags     []string
 	goal     node.Goal // the goal that applies; parts without a limit are negative
 	state    string    // by qBittorrent's names
+	place    int       // among the downloads in the queue, from 1; 0: it is complete
 }
 
 func viewOf(t *node.Torrent, s node.Status, settings node.Settings) *view {
@@ -73,7 +74,7 @@ var torrentFields = map[string]func(*view) any{
 	"num_leechs":                  func(v *view) any { return max(v.Getting, v.Peers-v.Sending) },
 	"num_seeds":                   func(v *view) any { return v.Sending },
 	"popularity":                  func(v *view) any { return v.popularity() },
-	"priority":                    func(v *view) any { return v.QueuePosition + 1 },
+	"priority":                    func(v *view) any { return v.place },
 	"private":                     func(v *view) any { return v.Source.IsPrivate() },
 	"progress":                    func(v *view) any { return progress(v.Status) },
 	"ratio":                       func(v *view) any { return v.Ratio },
@@ -287,11 +288,18 @@ func (v *view) isActive() bool { return v.WriteRate >= 8 || v.ReadRate >= 8 }
 
 // all returns all torrents, in the order of the queue.
 func (s *server) all() (out []*view) {
-	settings := s.node.Settings()
+	settings, downloads := s.node.Settings(), 0
 	for _, x := range s.node.Statuses() {
-		if t, err := s.node.Torrent(x.InfoHash); err == nil {
-			out = append(out, viewOf(t, x, settings))
+		t, err := s.node.Torrent(x.InfoHash)
+		if err != nil {
+			continue
 		}
+		v := viewOf(t, x, settings)
+		if !foreign.IsComplete(x) {
+			downloads++
+			v.place = downloads
+		}
+		out = append(out, v)
 	}
 	return out
 }
