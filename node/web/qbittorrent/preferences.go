@@ -219,6 +219,10 @@ func daysOf(n int) (days [7]bool) { // Sunday first
 func (c *call) fixedPreferences() map[string]any {
 	fixed := maps.Clone(fixedPreferences)
 	fixed["dht"] = c.node.DHT() != nil
+	for _, p := range c.node.Listening() {
+		fixed["listen_port"] = p.Port()
+		break
+	}
 	return fixed
 }
 
@@ -226,10 +230,6 @@ func (c *call) preferences() (any, error) {
 	s, out := c.node.Settings(), c.fixedPreferences()
 	for _, p := range preferences {
 		out[p.name] = p.get(&s)
-	}
-	for _, p := range c.node.Listening() {
-		out["listen_port"] = p.Port()
-		break
 	}
 	return out, nil
 }

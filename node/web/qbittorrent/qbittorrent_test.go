@@ -700,3 +700,17 @@ func TestQueueOfDownloads(t *testing.T) {
 		}
 	}
 }
+
+// A port is told, and another one is refused.
+func TestListenPort(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	port := int(s.node.Listening()[0].Port())
+	if got := get[map[string]any](s, "app/preferences")["listen_port"]; got != float64(port) {
+		t.Errorf("the port is %v, want %d", got, port)
+	}
+	s.must("app/setPreferences", "json", fmt.Sprintf(`{"listen_port":%d}`, port))
+	if code, _ := s.post("app/setPreferences", "json", fmt.Sprintf(`{"listen_port":%d}`, port^1)); code != http.StatusConflict {
+		t.Errorf("another port: %d", code)
+	}
+}
