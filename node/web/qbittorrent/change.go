@@ -130,11 +130,6 @@ func (c *call) setForceStart() error {
 		forced := t.Status().Forced
 		switch {
 		case force && !forced:
-			if t.State() == node.Running {
-				if err := t.Pause(); err != nil {
-					return err
-				}
-			}
 			return t.ResumeNow(c.r.Context())
 		case !force && forced && t.State() != node.Paused:
 			if err := t.Pause(); err != nil {

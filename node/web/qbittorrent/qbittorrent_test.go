@@ -714,3 +714,16 @@ func TestListenPort(t *testing.T) {
 		t.Errorf("another port: %d", code)
 	}
 }
+
+// A forced start of a running torrent keeps its connections.
+func TestForceRunning(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	c, dir, _ := s.torrent("one")
+	x := s.seed(c, dir)
+	started := x.Status().Started
+	s.must("torrents/setForceStart", "hashes", "all", "value", "true")
+	if now := x.Status(); !now.Forced || stateOf(now) != "forcedUP" || now.Started != started {
+		t.Errorf("forced: %v, state %s, started again after %v", now.Forced, stateOf(now), now.Started.Sub(started))
+	}
+}
