@@ -727,3 +727,10 @@ func TestForceRunning(t *testing.T) {
 		t.Errorf("forced: %v, state %s, started again after %v", now.Forced, stateOf(now), now.Started.Sub(started))
 	}
 }
+
+// A torrent whose data will move is moving, so that nobody takes its files away.
+func TestSoonMoving(t *testing.T) {
+	if got := stateOf(node.Status{State: node.Running, Moving: true}); got != "moving" {
+		t.Error(got)
+	}
+}

@@ -225,6 +225,9 @@ func stateOf(s node.Status) string {
 	if foreign.IsComplete(s) {
 		side = "UP"
 	}
+	if s.Moving { // perhaps soon, and nobody may take the files away before
+		s.State = node.Moving
+	}
 	switch s.State {
 	case node.Failed:
 		return "error"
