@@ -140,6 +140,25 @@ func TestOwnTRCs(t *testing.T) {
 	}
 }
 
+// A name is looked up even if SCION does not work on this host: the finding says what was found.
+func TestNameWithoutSCION(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "hosts"), []byte("1-ff00:0:111,[192.0.2.1] known\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]Finding{
+		"known:31000":   {Check: "name", Status: OK, Found: "known is 1-ff00:0:111,[192.0.2.1]:31000"},
+		"unknown:31000": {Check: "name", Status: Fail, Found: "unknown: "},
+	} {
+		f, err := Gather(t.Context(), Options{SCION: scionnet.Config{ConfigDir: dir, DNS: "127.0.0.1:1"}, Target: target})
+		var found findings
+		checkName(f, &found)
+		if err != nil || f.OpenErr == nil || len(found) != 1 || found[0].Status != want.Status || !strings.HasPrefix(found[0].Found, want.Found) {
+			t.Errorf("%s: %+v, %v; want %+v", target, found, err, want)
+		}
+	}
+}
+
 // TRCs are read in PEM and in DER. Without an answer of a control service, the newest of the ISD
 // names its core ASes.
 func TestCoresOf(t *testing.T) {

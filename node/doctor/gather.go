@@ -74,7 +74,10 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	if err != nil {
 		return f, err
 	}
-	f.Name = name
+	if f.Name = name; name != "" {
+		target, f.NameErr = lookup(ctx, o.SCION.Names(), name, target.Port)
+	}
+	f.Target = target
 	f.ForeignIP = f.LocalIP.IsValid() && !isHere(f.LocalIP)
 	roots := readTRCs(f.ConfigDir)
 	if f.Daemon != "" && len(roots) == 0 && o.OwnDir != "" {
@@ -94,7 +97,7 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	}
 	h, err := scionnet.Open(ctx, o.SCION)
 	if err != nil {
-		f.OpenErr, f.Target = err, target
+		f.OpenErr = err
 		if f.Tracker != nil {
 			f.Tracker.Err = ask(ctx, nil, tracked)
 		}
@@ -104,10 +107,6 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 	f.IA, f.LocalIP = h.IA(), h.LocalIP()
 	f.From, f.To = h.Ports()
 	f.lookAtHost(ctx, h, roots)
-	if name != "" {
-		target, f.NameErr = lookup(ctx, o.SCION.Names(), name, target)
-	}
-	f.Target = target
 	var work sync.WaitGroup
 	if f.Tracker != nil {
 		work.Go(func() { f.Tracker.Err = ask(ctx, h, tracked) })
@@ -147,15 +146,14 @@ func parseTarget(s string) (r *Reach, name string, err error) {
 	return nil, "", fmt.Errorf("%q is neither an ISD-AS, nor ISD-AS,[host]:port, nor the name of a host", s)
 }
 
-func lookup(ctx context.Context, names scionnet.Names, name string, r *Reach) (*Reach, error) {
+func lookup(
+	ctx context.Context, names scionnet.Names, name string, port uint16,
+) (*Reach, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepFor)
 	defer cancel()
-	found, err := names.Lookup(ctx, name, r.Port)
+	found, err := names.Lookup(ctx, name, port)
 	if err != nil {
 		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, errors.New("no such name")
 	}
 	return &Reach{
 		To:   found[0].String(),
