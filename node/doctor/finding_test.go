@@ -3,6 +3,10 @@ package doctor
 import (
 	"encoding/pem"
 	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -155,6 +159,22 @@ func TestNameWithoutSCION(t *testing.T) {
 		checkName(f, &found)
 		if err != nil || f.OpenErr == nil || len(found) != 1 || found[0].Status != want.Status || !strings.HasPrefix(found[0].Found, want.Found) {
 			t.Errorf("%s: %+v, %v; want %+v", target, found, err, want)
+		}
+	}
+}
+
+// A tracker over WebSocket is asked as one over HTTP: every answer shows that it works.
+func TestWebSocketTracker(t *testing.T) {
+	plain, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer plain.Close()
+	defer secure.Close()
+	for at, want := range map[string]string{plain.URL: "", secure.URL: "certificate"} {
+		u := strings.Replace(at, "http", "ws", 1)
+		f, err := Gather(t.Context(), Options{SCION: scionnet.Config{ConfigDir: t.TempDir()}, Tracker: u})
+		if err != nil || (f.Tracker.Err == nil) != (want == "") || want != "" && !strings.Contains(f.Tracker.Err.Error(), want) {
+			t.Errorf("%s: %v, %v, want %q", u, f.Tracker.Err, err, want)
 		}
 	}
 }

@@ -352,7 +352,9 @@ func ask(ctx context.Context, h *scionnet.Host, u tracker.URL) error {
 		defer t.Close()
 		client = &http.Client{Transport: t}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.Request("").String(), nil)
+	to := u.Request("")
+	to.Scheme = strings.Replace(to.Scheme, "ws", "http", 1) // a WebSocket begins as HTTP
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 	if err != nil {
 		return err
 	}
