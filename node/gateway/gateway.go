@@ -273,37 +273,34 @@ func (g *Gateway) ask(
 	if !ok {
 		return nil, errNoRoom
 	}
+	var evicted []*torrent
 	for _, hash := range out {
-		g.torrents[hash].state = leaving
+		v := g.torrents[hash]
+		v.state = leaving
+		evicted = append(evicted, v)
 	}
 	t.carried = nil
 	t.state, t.network, t.kept, t.sent, t.ready = joining, network, true, 0, make(chan struct{})
 	g.meetFellows(t)
-	g.workers.Go(func() { g.join(t, out) })
+	n, a := g.node, t.Allowed // both may change when the lock is free
+	g.workers.Go(func() { g.join(n, t, a, evicted) })
 	g.wakeFellows()
 	return t.ready, nil
 }
 
 // join makes room and joins a torrent, whose state is joining.
-func (g *Gateway) join(t *torrent, out []wire.InfoHash) {
-	g.mu.Lock()
-	n, ctx, a := g.node, g.ctx, t.Allowed
-	var evicted []*torrent
-	for _, hash := range out {
-		evicted = append(evicted, g.torrents[hash])
-	}
-	g.mu.Unlock()
+func (g *Gateway) join(n *node.Node, t *torrent, a Allowed, evicted []*torrent) {
 	for _, v := range evicted {
 		g.leave(n, v, true)
 	}
 	g.starts <- struct{}{}
-	_, err := n.Add(ctx, node.Options{
+	_, err := n.Add(g.ctx, node.Options{
 		Source:   a.Source,
 		Trackers: a.Trackers,
 		Storage:  node.Storage{Kind: storage.KindFile, Dir: g.dirOf(t.hash), AllowDotfiles: true},
 	})
 	<-g.starts
-	if err != nil && ctx.Err() == nil {
+	if err != nil && g.ctx.Err() == nil {
 		g.log.Error("a torrent cannot be joined", "torrent", a.Source.Name, "error", err)
 	}
 	g.mu.Lock()
@@ -316,24 +313,25 @@ func (g *Gateway) join(t *torrent, out []wire.InfoHash) {
 
 // leave ends a torrent, whose state is leaving. If it has to make room, its data is deleted.
 func (g *Gateway) leave(n *node.Node, t *torrent, drop bool) {
-	if x, err := n.Torrent(t.Source.InfoHash.HexString()); err == nil {
+	hash := fmt.Sprintf("%x", t.hash)
+	if x, err := n.Torrent(hash); err == nil {
 		p := x.Progress()
 		g.mu.Lock()
 		g.count(t, p)
 		g.mu.Unlock()
 	}
-	err := n.Remove(t.Source.InfoHash.HexString(), false)
+	err := n.Remove(hash, false)
 	if errors.Is(err, node.ErrUnknown) { // only its data is there
 		err = nil
 	}
 	if drop {
 		err = errors.Join(err, os.RemoveAll(g.dirOf(t.hash)))
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if err != nil {
 		g.log.Error("a torrent cannot be left", "torrent", t.Source.Name, "error", err)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	t.state, t.kept = away, !drop || err != nil
 	t.complete = t.complete && t.kept
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -274,6 +275,44 @@ func TestJoinsAfterFailure(t *testing.T) {
 		x, err := n.Torrent(src.InfoHash.HexString())
 		return err == nil && x.Progress().Phase == client.Complete
 	})
+}
+
+// A join that has begun just before the gateway ends is harmless.
+func TestJoinAtTheEnd(t *testing.T) {
+	t.Parallel()
+	src, _ := seeded(t, t.TempDir(), "file", 1000)
+	n := openNode(t)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 200 {
+		g, err := New(Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Allow(allowed(src))
+		if err := g.Open(n); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.ask(wire.InfoHash(src.InfoHash), "a", false, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		g.Run(ended)
+	}
+}
+
+// The list of torrents may change while the gateway leaves one.
+func TestAllowWhileLeaving(t *testing.T) {
+	t.Parallel()
+	src, _ := seeded(t, t.TempDir(), "file", 1000)
+	g, s, _ := opened(t, Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour}, src)
+	running(t, g)
+	if _, err := asks(t, s, src, clientAt(1), false); err != nil {
+		t.Fatal(err)
+	}
+	g.sweep(time.Now().Add(2 * g.cfg.Idle))
+	for !isAway(g, src) {
+		g.Allow(allowed(src))
+	}
 }
 
 // Private torrents and magnet links are refused.
