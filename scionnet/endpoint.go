@@ -109,7 +109,10 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 		return nil, err
 	}
 	start := time.Now()
-	qc, size, err := e.connect(ctx, r, want, size)
+	qc, size, err := connectOver(ctx, e.host, r, size, func(ctx context.Context, size int) (*quic.Conn, error) {
+		qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), e.config(size))
+		return qc, plainError(err)
+	}, func(qc *quic.Conn) { qc.CloseWithError(codeDone, "") })
 	if err != nil {
 		e.host.routes.unpin(r)
 		return nil, err
@@ -163,22 +166,26 @@ const smallAfter = time.Second
 // consider its paths narrow and end every connection along them.
 const fullHolds = 10 * time.Second
 
-// connect makes a connection with packets of that size or, if only the smallest get through, of the
-// least size that QUIC allows; then it lowers the MTU of the path. It returns the size.
-func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size int) (*quic.Conn, int, error) {
+// connectOver makes a connection along r with packets of that size or, if only the smallest get
+// through, of the least size that QUIC allows; then it lowers the MTU of the path. It returns the
+// size. The error of dial is ErrSilent if nothing has arrived from the peer; drop ends a connection
+// that is not needed.
+func connectOver[C any](
+	ctx context.Context, h *Host, r *route, size int, dial func(context.Context, int) (C, error), drop func(C),
+) (C, int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
-		qc   *quic.Conn
+		qc   C
 		size int
 		err  error
 	}
 	results := make(chan result, 2)
-	dial := func(size int) {
-		qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), e.config(size))
+	try := func(size int) {
+		qc, err := dial(ctx, size)
 		results <- result{qc, size, err}
 	}
-	go dial(size)
+	go try(size)
 	running := 1
 	var small <-chan time.Time
 	if size > leastPacket {
@@ -186,31 +193,32 @@ func (e *Endpoint) connect(ctx context.Context, r *route, want *PeerKey, size in
 	}
 	var first result
 	// A refusal by the peer is final; only after silence is the other attempt worth waiting for.
-	for running > 0 && (first.qc == nil && (first.err == nil || errors.Is(plainError(first.err), ErrSilent))) {
+	for wait := true; wait && running > 0; {
 		select {
 		case <-small:
-			go dial(leastPacket)
+			go try(leastPacket)
 			running++
 		case first = <-results:
 			running--
+			wait = errors.Is(first.err, ErrSilent)
 		}
 	}
 	cancel() // ends the slower handshake
 	for range running {
 		if late := <-results; late.err == nil {
-			late.qc.CloseWithError(codeDone, "")
+			drop(late.qc)
 		}
 	}
 	if first.err != nil {
-		return nil, 0, first.err
+		return first.qc, 0, first.err
 	}
 	now, k := time.Now(), r.hostPath()
 	if first.size > leastPacket {
-		e.host.memory.fullPass(k, now)
+		h.memory.fullPass(k, now)
 	}
 	// If full packets have just passed, a host was too busy, and the path is not to blame.
-	if first.size < size && !e.host.memory.passesFull(k, now) {
-		e.host.lowerMTU(k, first.size+r.headerLen(e.addr), "handshake")
+	if first.size < size && !h.memory.passesFull(k, now) {
+		h.lowerMTU(k, first.size+r.headerLen(Addr{Host: h.localIP}), "handshake")
 	}
 	return first.qc, first.size, nil
 }

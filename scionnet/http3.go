@@ -277,7 +277,7 @@ func (p *HTTP) ClientOver(server Addr, path pathsel.Path) HTTPClient {
 	t.Dial = func(ctx context.Context, _ string, c *tls.Config, _ *quic.Config) (*quic.Conn, error) {
 		conn, err := p.dialOver(ctx, server, path, c)
 		if err != nil {
-			return nil, fmt.Errorf("connect to %s: %w", server, plainHTTPError(err))
+			return nil, fmt.Errorf("connect to %s: %w", server, err)
 		}
 		return conn, nil
 	}
@@ -331,7 +331,7 @@ func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn
 		if e == nil {
 			return c, nil
 		}
-		if err = plainHTTPError(e); ctx.Err() != nil {
+		if err = e; ctx.Err() != nil {
 			break
 		}
 	}
@@ -343,7 +343,10 @@ func (p *HTTP) dialOver(ctx context.Context, server Addr, path pathsel.Path, t *
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.quic.DialEarly(ctx, r.pseudo, t, p.config(size))
+	c, _, err := connectOver(ctx, p.host, r, size, func(ctx context.Context, size int) (*quic.Conn, error) {
+		c, err := p.quic.DialEarly(ctx, r.pseudo, t, p.config(size))
+		return c, plainHTTPError(err)
+	}, func(c *quic.Conn) { _ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "") })
 	if err != nil {
 		p.host.routes.unpin(r)
 		return nil, err

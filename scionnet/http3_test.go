@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -150,4 +151,43 @@ func openHTTP(t *testing.T, h *Host) *HTTP {
 		}
 	})
 	return p
+}
+
+// A client reaches a server over a path that loses all but the smallest packets, and remembers that.
+func TestHTTPOverNarrowPath(t *testing.T) {
+	t.Parallel()
+	h := oneAS(t)
+	var narrow atomic.Bool
+	narrow.Store(true)
+	var ports [2]*HTTP
+	for i := range ports {
+		p, err := h.OpenHTTP(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Close() })
+		p.quic.Conn = narrowConn{p.packets, &narrow}
+		ports[i] = p
+	}
+	server, client := ports[0], ports[1]
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, http.NotFoundHandler(), 0) }()
+	tr := client.Client(server.Addr())
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if _, known := h.memory.mtu(hostPath{h.ia, h.localIP, ""}, time.Now()); !known {
+		t.Error("the path is not known to be narrow")
+	}
+	stop()
+	if err := errors.Join(tr.Close(), <-served); err != nil {
+		t.Error(err)
+	}
 }
