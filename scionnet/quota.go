@@ -19,6 +19,7 @@ type quota struct {
 
 	mu       sync.Mutex
 	held     int
+	counted  int // connections that count for an AS
 	hosts    map[hostKey]int
 	ases     map[pathsel.IA]int
 	unproven []*inbound // oldest first
@@ -66,7 +67,10 @@ func (q *quota) take(g *inbound, verified bool) bool {
 		}
 		q.count(g)
 	} else {
-		if len(q.unproven) >= q.limits.unproven && !(verified && q.evictUnproven(g)) {
+		// An evicted connection keeps its place until it ends, which a handshake does after some
+		// seconds.
+		full := q.held-q.counted >= 2*q.limits.unproven
+		if full || len(q.unproven) >= q.limits.unproven && !(verified && q.evictUnproven(g)) {
 			return false
 		}
 		q.unproven = append(q.unproven, g)
@@ -84,6 +88,7 @@ func (q *quota) release(g *inbound) {
 		q.unproven = slices.DeleteFunc(q.unproven, func(s *inbound) bool { return s == g })
 		return
 	}
+	q.counted--
 	if q.hosts[g.who]--; q.hosts[g.who] == 0 {
 		delete(q.hosts, g.who)
 	}
@@ -105,6 +110,7 @@ func (q *quota) count(g *inbound) {
 		q.hosts, q.ases = map[hostKey]int{}, map[pathsel.IA]int{}
 	}
 	g.counted = true
+	q.counted++
 	q.hosts[g.who]++
 	q.ases[g.who.ia]++
 }

@@ -127,6 +127,34 @@ func TestLiarsShareOnePart(t *testing.T) {
 	})
 }
 
+// A liar evicts his own handshakes, which go on until they time out, by one false claim after the
+// other. That does not keep out a host whose AS is proven.
+func TestLiarsReplaceThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c controlPlane
+		h, _, _ := hostWithPath(t, &c)
+		s := unprovenPeers{t, h}
+		q := quota{limits: limits{total: 100, perAS: 50, perHost: 50, unproven: 10}}
+		const lie, truth = 71, 61
+		for n := range 20 {
+			var last *inbound
+			for range 10 {
+				if g := s.inbound(peerIA+1+pathsel.IA(n), 1, lie); q.take(g, true) {
+					last = g
+				}
+			}
+			if last != nil && last.as.prove(t.Context(), time.Second) {
+				t.Fatal("a lie is proven")
+			}
+			time.Sleep(trailPause)
+		}
+		honest := s.inbound(peerIA, 1, truth)
+		if !honest.as.prove(t.Context(), time.Second) || !q.take(honest, true) {
+			t.Errorf("no place beside %d connections of one liar", q.held)
+		}
+	})
+}
+
 // An endpoint closes an evicted connection.
 func TestEvictedConnectionEnds(t *testing.T) {
 	h := oneAS(t)
