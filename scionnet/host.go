@@ -87,22 +87,32 @@ var ErrOtherAS = errors.New("this host is in another AS")
 // Open connects to the control plane of the local AS and starts the host. It sends no packet to
 // other ASes yet.
 func Open(ctx context.Context, cfg Config) (*Host, error) {
-	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	connector, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	h, err := newHost(ctx, cfg, connector)
+	if err != nil {
+		return nil, errors.Join(err, connector.Close())
+	}
+	return h, nil
+}
+
+func newHost(ctx context.Context, cfg Config, connector daemon.Connector) (*Host, error) {
+	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	h := &Host{
 		log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, epic: cfg.EPIC,
 		nat: cfg.NAT, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{},
 		links: quic.NewGroup(),
 	}
-	if err := h.load(ctx, cfg); err != nil {
-		return nil, errors.Join(err, connector.Close())
+	topo, err := h.load(ctx, cfg)
+	if err != nil {
+		return nil, err
 	}
 	h.routes = newRoutes(h.ia, h.localIP, h.topo.Interface, h.underlayPort)
 	h.lookup = newLookup(h.query, h.routes.learn, h.routes.inUse, log)
 	h.claims = h.newClaims()
+	h.lookup.spawn(func(ctx context.Context) { topo.Run(ctx, refreshEvery) })
 	return h, nil
 }
 
@@ -128,29 +138,31 @@ func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
 	}
 }
 
-func (h *Host) load(ctx context.Context, cfg Config) error {
+// load asks for the local AS's properties. Of these, only the interfaces may change later.
+func (h *Host) load(ctx context.Context, cfg Config) (*daemon.ReloadingTopology, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	var err error
-	if h.topo, err = daemon.LoadTopology(ctx, h.connector); err != nil {
-		return fmt.Errorf("load the local AS's topology: %w", err)
+	topo, err := daemon.NewReloadingTopology(ctx, h.connector)
+	if err != nil {
+		return nil, fmt.Errorf("load the local AS's topology: %w", err)
 	}
+	h.topo = topo.Topology()
 	h.ia = pathsel.IA(h.topo.LocalIA)
 	if cfg.IA != 0 && cfg.IA != h.ia {
-		return fmt.Errorf("%w: %s, not %s", ErrOtherAS, h.ia, cfg.IA)
+		return nil, fmt.Errorf("%w: %s, not %s", ErrOtherAS, h.ia, cfg.IA)
 	}
 	as, err := h.connector.ASInfo(ctx, 0)
 	if err != nil {
-		return fmt.Errorf("load the local AS's MTU: %w", err)
+		return nil, fmt.Errorf("load the local AS's MTU: %w", err)
 	}
 	h.mtu = int(as.MTU)
 	if h.localIP = cfg.LocalIP; !h.localIP.IsValid() {
 		h.localIP, err = h.defaultIP(ctx)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.loadRouters(ctx)
+	return topo, h.loadRouters(ctx)
 }
 
 // defaultIP is the address that the system uses towards the local AS's routers or, without routers,
