@@ -53,8 +53,12 @@ func newCourse(r *scenario.Record, res scenario.Result, of string) *course {
 	c.spans = spansOf(r.Events, r.Scenario.Network(), c.names)
 	for _, x := range r.Leechers {
 		l := &leecher{Leecher: x}
+		several := slices.ContainsFunc(x.Paths, func(p *scenario.Path) bool { return p.Torrent != x.Paths[0].Torrent })
 		for _, p := range x.Paths {
 			q := &path{Path: p, via: c.names.via(p), got: p.Read.At(r.End)}
+			if several {
+				q.via += fmt.Sprintf(", torrent %.8s", p.Torrent)
+			}
 			q.stays, q.exits = x.Stays(p, r.End)
 			chosen := slices.ContainsFunc(x.Choices, func(c scenario.Choice) bool { return c.Path == p })
 			if _, read := p.Read.Last(); read > 0 || chosen { // else it would be a line of noise

@@ -37,12 +37,13 @@ type leecherFold struct {
 	wasted   map[string]float64
 	finished map[string]bool
 	wanted   int // torrents
-	paths    map[pathsel.Key]*pathFold
+	paths    map[pathOf]*Path
 }
 
-type pathFold struct {
-	*Path
-	read map[string]float64 // by torrent
+// pathOf names a path-level peer of a torrent.
+type pathOf struct {
+	pathsel.Key
+	torrent string
 }
 
 // Bounds of the samples that are read: 20 leechers with ten paths each make 2.4 million samples in ten minutes.
@@ -81,7 +82,7 @@ func newFold(s Scenario) *fold {
 			f.leechers[p.Name] = &leecherFold{
 				Leecher: &Leecher{Name: p.Name, delay: s.seedDelay(p)}, wanted: s.torrentsOf(p),
 				fetched: map[string]float64{}, wasted: map[string]float64{}, finished: map[string]bool{},
-				paths: map[pathsel.Key]*pathFold{},
+				paths: map[pathOf]*Path{},
 			}
 		}
 	}
@@ -272,8 +273,8 @@ func (f *fold) addSaid(name string, t float64, said any) error {
 		if e.Conn > 0 {
 			break // in a recording of braid 0.2: one more connection on the path
 		}
-		p := f.path(l, pathsel.Key{Peer: e.Peer, Path: e.Fingerprint})
-		l.Choices = append(l.Choices, Choice{own, p.Path, strings.TrimPrefix(e.Event, "path-"), e.Reason})
+		p := f.path(l, pathOf{pathsel.Key{Peer: e.Peer, Path: e.Fingerprint}, e.InfoHash})
+		l.Choices = append(l.Choices, Choice{own, p, strings.TrimPrefix(e.Event, "path-"), e.Reason})
 		f.keys++
 	default:
 		return nil
@@ -309,12 +310,11 @@ func (f *fold) addProgress(l *leecherFold, e *event.Progress) error {
 		if x.Conn > 0 {
 			continue // as in addSaid
 		}
-		p := f.path(l, pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Fingerprint})
+		p := f.path(l, pathOf{pathsel.Key{Peer: pathsel.PeerID(x.Peer), Path: x.Fingerprint}, e.InfoHash})
 		if !sane(x.RTT, x.MinRTT, x.Handshake, float64(x.BytesRead)) {
 			return errUnlikely
 		}
-		p.read[e.InfoHash] = float64(x.BytesRead)
-		p.Read.add(e.T, total(p.read))
+		p.Read.add(e.T, float64(x.BytesRead))
 		if p.Handshake <= 0 {
 			p.Handshake = x.Handshake
 		}
@@ -324,16 +324,16 @@ func (f *fold) addProgress(l *leecherFold, e *event.Progress) error {
 }
 
 // path returns the path of that key, or a new one.
-func (f *fold) path(l *leecherFold, k pathsel.Key) *pathFold {
+func (f *fold) path(l *leecherFold, k pathOf) *Path {
 	p := l.paths[k]
 	if p == nil {
 		f.keys++
-		p = &pathFold{&Path{Key: k}, map[string]float64{}}
+		p = &Path{Key: k.Key, Torrent: k.torrent}
 		i := slices.IndexFunc(f.overlay, func(o overlay) bool { return o.fingerprint == k.Path })
 		if i >= 0 && k.Path != "" {
 			p.Interfaces = f.overlay[i].interfaces
 		}
-		l.paths[k], l.Paths = p, append(l.Paths, p.Path)
+		l.paths[k], l.Paths = p, append(l.Paths, p)
 	}
 	return p
 }

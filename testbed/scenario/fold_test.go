@@ -81,7 +81,7 @@ func TestRecordAgain(t *testing.T) {
 	near, _ := ends(1)
 	near2, _ := ends(2)
 	down, up := true, false
-	step := event.PathStep{Event: "path-opened", T: .1, Peer: "s", Fingerprint: "f0", Reason: "first"}
+	step := event.PathStep{Event: "path-opened", InfoHash: "h", T: .1, Peer: "s", Fingerprint: "f0", Reason: "first"}
 	say(.2, &step)
 	for i := range 50 {
 		at := .3 + float64(i)/10
@@ -252,5 +252,43 @@ func TestWastedOfAllTorrents(t *testing.T) {
 	}
 	if l := f.leechers["leecher"]; l.Wasted != 9 || total(l.fetched) != 50 {
 		t.Errorf("%v wasted of %v, want 9 of 50", l.Wasted, total(l.fetched))
+	}
+}
+
+// Each torrent of a leecher selects and uses a path by itself.
+func TestPathOfTwoTorrents(t *testing.T) {
+	s, err := Parse("x.yaml", strings.NewReader(strings.Replace(foldText, "size: 2MB", "size: 2MB\ntorrents: 2", 1)), shippedTopology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFold(s)
+	say := func(at float64, e any) {
+		if err := f.addSaid("leecher", at, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := func(at float64, torrent, what string) {
+		say(at, &event.PathStep{Event: "path-" + what, InfoHash: torrent, T: at, Peer: "s", Fingerprint: "f0"})
+	}
+	for _, torrent := range []string{"a", "b"} {
+		step(0, torrent, "selected")
+		step(0, torrent, "opened")
+	}
+	step(2, "a", "parked")
+	step(8, "b", "parked")
+	for i, torrent := range []string{"a", "b"} {
+		paths := []event.Path{{Peer: "s", Fingerprint: "f0", BytesRead: 100, Handshake: 20, PacketsSent: uint64(i + 1)}}
+		say(10, &event.Done{InfoHash: torrent, Seconds: 10, Fetched: 100, Paths: paths})
+	}
+	r, err := f.record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Leechers[0].routes = []route{{fingerprint: "f0"}}
+	if all, needless := r.changes(); all != 2 || needless != 1 {
+		t.Errorf("%d changes, %d of them needless, want 2 and 1", all, needless)
+	}
+	if used := r.Leechers[0].used()["f0"]; used != 10 {
+		t.Errorf("in use for %v s, want 2 and 8", used)
 	}
 }

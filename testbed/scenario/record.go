@@ -54,9 +54,10 @@ type Leecher struct {
 	routes []route // from seeds
 }
 
-// Path is a path-level peer of a leecher.
+// Path is a path-level peer of a leecher's torrent.
 type Path struct {
 	Key        pathsel.Key
+	Torrent    string              // info hash; "" if unknown
 	Interfaces []pathsel.Interface // nil if unknown
 	Transport  string
 	Read       Series  // all bytes that came over it, protocol included
