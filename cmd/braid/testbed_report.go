@@ -68,6 +68,9 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 		made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
 	stdout(c).printf("%d runs, %d of them CPU-bound; %d expectations missed\n",
 		made.Runs, made.CPUBound, made.Missed)
+	for _, m := range made.Missing {
+		stdout(c).printf("not drawn: %s\n", m)
+	}
 	return nil
 }
 

@@ -39,14 +39,10 @@ type fact struct{ Name, Value string }
 
 const longTime = "2 January 2006, 15:04 MST"
 
-func buildPage(run scenario.RunDir, o Options) (page, error) {
+func buildPage(run scenario.RunDir, o Options) page {
 	p := page{Reserve: "CPU-bound", Title: "Runs of " + run.Began.Format(longTime), Facts: factsOf(run)}
 	for _, s := range run.Scenarios {
-		sec, err := buildSection(run, s, o)
-		if err != nil {
-			return p, err
-		}
-		p.Sections = append(p.Sections, sec)
+		p.Sections = append(p.Sections, buildSection(run, s, o))
 	}
 	p.Summary = summaryTable(p.Sections)
 	busy := 0
@@ -59,7 +55,7 @@ func buildPage(run scenario.RunDir, o Options) (page, error) {
 		p.Bound = fmt.Sprintf("In %d of %d runs the machine and not a link was the limit. "+
 			"Their figures say little about braid; they are marked CPU-bound.", busy, len(run.Results))
 	}
-	return p, nil
+	return p
 }
 
 func factsOf(run scenario.RunDir) []fact {
@@ -164,6 +160,18 @@ func (p page) figures() (all []placed) {
 		all = append(all, s.Figures...)
 		for _, r := range s.Runs {
 			all = append(all, r.Figures...)
+		}
+	}
+	return all
+}
+
+// missing lists the runs that are not drawn, and why.
+func (p page) missing() (all []string) {
+	for _, s := range p.Sections {
+		for _, r := range s.Runs {
+			if r.Missing != "" {
+				all = append(all, fmt.Sprintf("%s, %s: %s", s.Name, r.Title, r.Missing))
+			}
 		}
 	}
 	return all

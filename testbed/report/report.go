@@ -36,25 +36,24 @@ type Options struct {
 
 // Made says what was made.
 type Made struct {
-	HTML     string             `json:"html"`
-	Markdown string             `json:"markdown"`
-	Figures  []string           `json:"figures"` // each with .svg, .png, .pdf, .pgf and .csv, in Dir
-	Dir      string             `json:"dir"`
-	Runs     int                `json:"runs"`
-	CPUBound int                `json:"cpu_bound"` // runs
-	Missed   int                `json:"missed"`    // expectations
+	HTML     string   `json:"html"`
+	Markdown string   `json:"markdown"`
+	Figures  []string `json:"figures"` // each with .svg, .png, .pdf, .pgf and .csv, in Dir
+	Dir      string   `json:"dir"`
+	Runs     int      `json:"runs"`
+	CPUBound int      `json:"cpu_bound"` // runs
+	Missed   int      `json:"missed"`    // expectations
+	// Missing are the runs that are not drawn, since their samples cannot be read, and why.
+	Missing  []string           `json:"missing,omitempty"`
 	Scenario []scenario.Summary `json:"scenarios"`
 }
 
 // Make writes the report of a run directory.
 func Make(run scenario.RunDir, o Options) (Made, error) {
-	p, err := buildPage(run, o)
-	if err != nil {
-		return Made{}, err
-	}
+	p := buildPage(run, o)
 	m := Made{
 		Dir: o.Dir, HTML: filepath.Join(o.Dir, "index.html"), Markdown: filepath.Join(o.Dir, "tables.md"),
-		Runs: len(run.Results),
+		Runs: len(run.Results), Missing: p.missing(),
 	}
 	for _, s := range p.Sections {
 		for _, v := range s.variants {
@@ -106,6 +105,7 @@ type runSection struct {
 	Title   string
 	Why     string // this run is shown
 	Failed  string
+	Missing string // why it is not drawn
 	Bound   []string
 	Events  []string
 	Figures []placed
@@ -113,7 +113,7 @@ type runSection struct {
 	Folded  []table // long ones
 }
 
-func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) (section, error) {
+func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) section {
 	file := run.File(s.Name)
 	sec := section{ID: "s-" + slugOf(s.Name), Name: s.Name, About: s.About, Text: file.Text, Again: again(file, s, run)}
 	sec.variants = variantsOf(run, s)
@@ -135,14 +135,10 @@ func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) (section,
 			why = fmt.Sprintf("the run with the median time of %d", len(v.results))
 		}
 		for _, r := range shown {
-			rs, err := buildRun(run, s, r, why, of)
-			if err != nil {
-				return sec, fmt.Errorf("%s, %s, run %d: %w", s.Name, v.name, r.Run, err)
-			}
-			sec.Runs = append(sec.Runs, rs)
+			sec.Runs = append(sec.Runs, buildRun(run, s, r, why, of))
 		}
 	}
-	return sec, nil
+	return sec
 }
 
 // variantsOf returns the variants of a scenario that were run, in its order.
@@ -169,7 +165,7 @@ func medianRun(results []scenario.Result) scenario.Result {
 	return sorted[(len(sorted)-1)/2]
 }
 
-func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, scale string) (runSection, error) {
+func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, scale string) runSection {
 	title := fmt.Sprintf("%s, run %d", r.Variant, r.Run)
 	rs := runSection{
 		ID:    fmt.Sprintf("r-%s-%s-%d", slugOf(s.Name), slugOf(r.Variant), r.Run),
@@ -177,7 +173,8 @@ func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, 
 	}
 	c, err := courseOf(run, r, scale)
 	if err != nil {
-		return rs, err
+		rs.Missing = err.Error()
+		return rs
 	}
 	for _, x := range c.spans {
 		rs.Events = append(rs.Events, x.String())
@@ -192,7 +189,7 @@ func buildRun(run scenario.RunDir, s scenario.Scenario, r scenario.Result, why, 
 		rs.Tables = append([]table{c.leechersTable(label)}, rs.Tables...)
 	}
 	rs.Folded = []table{c.processesTable(label), c.decisionsTable(label)}
-	return rs, nil
+	return rs
 }
 
 // scaleNote returns the name of the scenario, with the scale of its runs.

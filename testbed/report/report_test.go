@@ -160,6 +160,27 @@ func TestMedianRun(t *testing.T) {
 	}
 }
 
+// A run without samples is named; all other runs are drawn.
+func TestMissingSamples(t *testing.T) {
+	run := open(t, made{leechers: 1, runs: 1, about: "x"})
+	if err := os.Remove(filepath.Join(run.Dir, "made", "fast", "1", "samples.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	p := buildPage(run, Options{})
+	html, err := p.html()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(p.figures()); n != 3+4 || len(p.missing()) != 1 || !strings.HasPrefix(p.missing()[0], "made, fast, run 1: ") {
+		t.Errorf("%d figures, missing: %q", n, p.missing())
+	}
+	for _, text := range []string{string(html), p.markdown()} {
+		if strings.Count(text, "Not drawn:") != 1 {
+			t.Errorf("it does not say what is missing: %s", text)
+		}
+	}
+}
+
 // lastCourse reads the last run of a variant.
 func lastCourse(t *testing.T, m made, variant string) (*course, scenario.RunDir) {
 	t.Helper()
@@ -490,10 +511,7 @@ func TestLabelsApart(t *testing.T) {
 // People who cannot see a figure hear of its doubt, too.
 func TestTextsNameTheMachine(t *testing.T) {
 	run := open(t, made{leechers: 2, runs: 2, about: "x", bound: true})
-	p, err := buildPage(run, Options{EveryRun: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := buildPage(run, Options{EveryRun: true})
 	var doubtful []figure.Figure
 	runs := 0
 	for _, s := range p.Sections {
