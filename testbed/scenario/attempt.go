@@ -76,6 +76,9 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	if err = errors.Join(err, a.finish()); err != nil {
 		return Result{}, err
 	}
+	for _, f := range a.flows {
+		failed.error = errors.Join(failed.error, f.err)
+	}
 	record, err := a.writer.fold.record()
 	if err != nil {
 		return Result{}, errors.Join(err, failed.error)
@@ -83,7 +86,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	return a.result(record, failed)
 }
 
-// failure is an error that is a result of the run: a peer failed, not the experiment.
+// failure is an error that is a result of the run: a peer or a flow failed, not the experiment.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
@@ -130,7 +133,7 @@ func (a *attempt) course(ctx context.Context) error {
 			return nil
 		})
 		if t.Stop != nil {
-			a.at(*t.Stop, 0, func() error { return a.stopFlow(f) })
+			a.at(*t.Stop, 0, func() error { a.stopFlow(f); return nil })
 		}
 	}
 	for _, e := range a.Events {
@@ -220,16 +223,15 @@ func (a *attempt) resume(at pathsel.Interface) error {
 	return err
 }
 
-func (a *attempt) stopFlow(f *flow) error {
+func (a *attempt) stopFlow(f *flow) {
 	if f.stop == nil {
-		return nil
+		return
 	}
 	a.writer.event("traffic-end", f.Name)
 	a.writer.write(Line{Kind: "traffic", What: f.Name, Bytes: f.bytes.Load()})
 	f.stop()
 	f.stop = nil
 	f.working.Wait()
-	return f.err
 }
 
 // setZero is called at the first payload byte, from which the scenario's times count.
@@ -369,7 +371,7 @@ func (a *attempt) finish() error {
 	}
 	clear(a.paused)
 	for _, f := range a.flows {
-		errs = append(errs, a.stopFlow(f))
+		a.stopFlow(f)
 	}
 	a.writer.glance(a.network.Status(context.Background(), false), a.peers)
 	for _, p := range a.peers {

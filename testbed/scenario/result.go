@@ -31,7 +31,7 @@ type Result struct {
 	// count.
 	Verified int `json:"verified"`
 	Leechers int `json:"leechers"`
-	// Failed says why the download did not succeed; empty if it did.
+	// Failed says why the download did not succeed, or how a competing flow broke; else it is empty.
 	Failed string `json:"failed,omitempty"`
 	// CPUBound says why the machine and not a link was the limit; empty if it was not.
 	CPUBound []string `json:"cpu_bound,omitempty"`

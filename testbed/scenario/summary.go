@@ -25,7 +25,7 @@ type Summary struct {
 	Figures  map[string]Range `json:"figures"`
 	// Verified: in every run, each leecher that stayed to the end had the right data.
 	Verified bool `json:"verified"`
-	// Failed counts the runs in which a download did not succeed.
+	// Failed counts the runs in which a download or a competing flow did not succeed.
 	Failed int `json:"failed"`
 	// CPUBound counts the runs in which the machine and not a link was the limit; Why are the
 	// reasons.
