@@ -132,6 +132,9 @@ func collect(
 	if !st.IsDir() {
 		return 0, errors.New("neither a file nor a directory")
 	}
+	if l, err := os.Lstat(root); err == nil && !l.IsDir() {
+		return 0, errors.New("a symbolic link to a directory; name the directory itself")
+	}
 	err = EachFile(ctx, root, opts, func(rel string, st fs.FileInfo) {
 		info.Files = append(info.Files, metainfo.FileInfo{
 			Length: st.Size(), Path: strings.Split(filepath.ToSlash(rel), "/"),

@@ -47,6 +47,13 @@ func TestCreateLikeOthers(t *testing.T) {
 	if _, err := Create(t.Context(), root, CreateOptions{Name: "../up"}); err == nil {
 		t.Error("a name that leads out is accepted")
 	}
+	link := root + "-link"
+	if err := os.Symlink(root, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(t.Context(), link, CreateOptions{}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("a link to a directory: %v", err)
+	}
 }
 
 // What other programs write and read is read.
