@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"github.com/scionproto/scion/pkg/addr"
 
@@ -275,6 +276,9 @@ func claimPlan(t Topology, dir string, fixed netip.Prefix) (plan, claims, error)
 				return p, append(held, claim), nil
 			}
 			claim.Close()
+		} else if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			err = fmt.Errorf("this host does not have %s of subnet %s: choose another --subnet (%w)",
+				at.Addr(), subnet, err)
 		} else {
 			err = fmt.Errorf("%s is used by another testbed (udp %s is bound): "+
 				"take it down or choose another --subnet (%w)", subnet, at, err)

@@ -121,6 +121,10 @@ func TestClaims(t *testing.T) {
 	if _, _, err := claimPlan(topo, "/some/dir", one.subnet); err == nil || !strings.Contains(err.Error(), "used by another testbed") {
 		t.Errorf("a fixed subnet that is taken: error %v", err)
 	}
+	missing := netip.MustParsePrefix("192.168.255.240/28")
+	if _, _, err := claimPlan(topo, "/some/dir", missing); err == nil || !strings.Contains(err.Error(), "this host does not have 192.168.255.240") {
+		t.Errorf("a subnet that this host does not have: error %v", err)
+	}
 	// A stranger on one of the ports.
 	at := two.ases[1].routers[0].internal
 	c, err := bind("udp", at)
