@@ -96,7 +96,7 @@ const maxServers = 4
 func AskAny(
 	ctx context.Context, server, dir string, log *slog.Logger,
 ) (r Result, h Hint, err error) {
-	hints := []Hint{{Server: server, From: "named"}}
+	hints := []Hint{{Server: server, From: "--bootstrap"}}
 	if server == "auto" {
 		hints = Local().Find(ctx, log)
 	}
@@ -110,7 +110,7 @@ func AskAny(
 		if err == nil {
 			return r, h, nil
 		}
-		failed = append(failed, fmt.Errorf("%w (%s)", err, h.From))
+		failed = append(failed, fmt.Errorf("%w (server from %s)", err, h.From))
 		if errors.Is(err, ErrContradiction) {
 			break
 		}

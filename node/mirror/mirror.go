@@ -154,7 +154,7 @@ func (m *Mirror) look(ctx context.Context) error {
 
 // found describes the list for the event.
 func found(a answer, wanted, unknown int, unchanged bool) string {
-	text := fmt.Sprintf("%d torrents are offered, %d of them wanted", len(a.Offers), wanted)
+	text := fmt.Sprintf("torrents offered: %d, wanted: %d", len(a.Offers), wanted)
 	if a.Cut {
 		text += fmt.Sprintf("; of a list with more than %d entries, the rest is left out", maxOffers)
 	}
