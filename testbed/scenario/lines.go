@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 )
@@ -31,6 +33,9 @@ func (l lines) item(key string, i int) int {
 	return n.Content[i].Line
 }
 
+// goTypes matches what yaml.v3 says of Go's types, which mean nothing to a user.
+var goTypes = regexp.MustCompile(`(?m) (in type|into) \S+$`)
+
 // decode parses a YAML text of one document into v. A field that v does not have is an error.
 func decode(text []byte, v any) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -42,6 +47,10 @@ func decode(text []byte, v any) error {
 			return err
 		}
 		return onLine(wrong.node.Line, "%s: %w", fieldOf(&file, wrong.node), wrong.error)
+	}
+	if wrong := (*yaml.TypeError)(nil); errors.As(err, &wrong) {
+		text := goTypes.ReplaceAllString(strings.Join(wrong.Errors, "\n"), "")
+		return errors.New(strings.NewReplacer("\n", "; ", "unmarshal", "use").Replace(text))
 	}
 	if err != nil {
 		return err

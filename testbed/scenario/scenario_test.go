@@ -84,7 +84,8 @@ func TestTimes(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for _, tt := range []struct{ old, new, says string }{
 		{"about: everything that a file can say", "", "about"},
-		{"seed: 7", "sede: 7", "sede"},
+		{"seed: 7", "sede: 7", ": field sede not found"},
+		{"seed: 7", "dht: 7\nsede: 7", "; line 13: field sede not found"},
 		{"size: 40MB", "size: many", "many"},
 		{"size: 40MB", "size: 0", "size"},
 		{"size: 40MB", "size: 2TB", "size"},
@@ -172,6 +173,8 @@ func TestMistakes(t *testing.T) {
 		_, err := parseText(strings.Replace(whole, tt.old, tt.new, 1))
 		if err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%q instead of %q: %v, want something on %q", tt.new, tt.old, err, tt.says)
+		} else if strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "scenario.") {
+			t.Errorf("%q instead of %q: %q has several lines, or Go's types", tt.new, tt.old, err)
 		}
 	}
 	if _, err := parseText(whole + "\n---\nabout: more\n"); err == nil {
