@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -82,5 +83,15 @@ func TestEnvironmentErrors(t *testing.T) {
 	_, err := Environment(Flags{}, func(string) string { return "" }, func(string) ([]byte, error) { return nil, unreadable })
 	if !errors.Is(err, unreadable) {
 		t.Errorf("error %v, want %v", err, unreadable)
+	}
+}
+
+// An error names the missing file, once and without the words of the library.
+func TestNoConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Open(t.Context(), Config{ConfigDir: dir})
+	want := "open " + filepath.Join(dir, "topology.json") + ": no such file or directory"
+	if err == nil || !strings.HasSuffix(err.Error(), want) || strings.Count(err.Error(), "topology.json") != 2 {
+		t.Errorf("error %v, want one that ends in %q", err, want)
 	}
 }

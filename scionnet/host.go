@@ -38,6 +38,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -133,6 +134,9 @@ func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
 	case cfg.Daemon != "":
 		return nil, fmt.Errorf("%w from the SCION daemon at %s: %w", ErrNoControl, cfg.Daemon, err)
 	default:
+		if missing := (*fs.PathError)(nil); errors.As(err, &missing) {
+			err = missing // without the library's words
+		}
 		return nil, fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed): %w",
 			cfg.ConfigDir, err)
 	}

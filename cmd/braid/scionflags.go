@@ -101,7 +101,7 @@ func openListening(
 		return nil, usageErrorf("--isd-as: %w", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w; see --config-dir, --sciond and --local", err)
+		return nil, fmt.Errorf("%w; see --config-dir, --sciond and --local; braid doctor finds out more", err)
 	}
 	return h, nil
 }

@@ -79,7 +79,7 @@ func OpenDurable(dir string, l Limits, every time.Duration, log *slog.Logger) (*
 	}
 	d := &Durable{Memory: NewMemory(l), log: log, stop: make(chan struct{}), ended: make(chan struct{})}
 	if err := d.load(filepath.Join(dir, journalName)); err != nil {
-		return nil, fmt.Errorf("open the journal: %w", err)
+		return nil, fmt.Errorf("open the journal in %s: %w", dir, err)
 	}
 	d.close = sync.OnceValue(d.end)
 	go d.run(every)
