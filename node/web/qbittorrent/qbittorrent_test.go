@@ -734,3 +734,16 @@ func TestSoonMoving(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The number of an answer before a restart is not that of one after it, whose differences would be
+// wrong.
+func TestNumbersAfterRestart(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	rid := get[map[string]any](s, "sync/maindata")["rid"]
+	again := serveNode(t, s.node, "").loggedIn()
+	get[map[string]any](again, "sync/maindata")
+	if got := get[map[string]any](again, "sync/maindata", "rid", fmt.Sprintf("%.0f", rid))["full_update"]; got != true {
+		t.Errorf("full_update is %v for a client from before the restart", got)
+	}
+}

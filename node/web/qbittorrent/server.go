@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -82,7 +83,8 @@ func Handler(n *node.Node, o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{node: n, options: o, labels: l}
+	// Numbers of answers differ after a restart, so that the old ones are not taken for them.
+	s := &server{node: n, options: o, labels: l, views: views{last: rand.IntN(1 << 30)}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v2/auth/login", s.login)
 	mux.HandleFunc("POST /api/v2/auth/logout", s.logout)
