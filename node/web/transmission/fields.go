@@ -228,7 +228,7 @@ var trackerStats = append(table[numberedTracker]{
 	{"has_announced", camel, func(t numberedTracker) any { return !t.Last.IsZero() }},
 	{"has_scraped", camel, func(numberedTracker) any { return false }},
 	{"host", camel, func(t numberedTracker) any { return hostOf(t.URL) }},
-	{"is_backup", camel, func(t numberedTracker) any { return t.Last.IsZero() }},
+	{"is_backup", camel, func(t numberedTracker) any { return t.backup }},
 	{"last_announce_peer_count", camel, func(t numberedTracker) any { return t.Peers }},
 	{"last_announce_result", camel, func(t numberedTracker) any { return t.result() }},
 	{"last_announce_start_time", camel, func(t numberedTracker) any { return stamp(t.Last) }},

@@ -527,3 +527,19 @@ func TestDocumentOfLacks(t *testing.T) {
 		}
 	}
 }
+
+// Of each tier, one tracker is used, and the others are backups, also of a torrent that has not run.
+func TestBackupTrackers(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c, _, _ := s.torrent("album")
+	id := s.add(c, nil)
+	s.must("torrent-set", map[string]any{"ids": id, "trackerList": "http://127.0.0.1:1/a\nhttp://127.0.0.1:1/b\n\nhttp://127.0.0.1:1/c"})
+	var got []any
+	for _, x := range s.field(id, "trackerStats").([]any) {
+		got = append(got, x.(map[string]any)["isBackup"])
+	}
+	if fmt.Sprint(got) != "[false true false]" {
+		t.Errorf("backups: %v", got)
+	}
+}

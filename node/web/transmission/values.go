@@ -143,23 +143,32 @@ func (v *view) uploadRatio() float64 {
 // numberedTracker is a tracker with its number: its place in all tiers together.
 type numberedTracker struct {
 	node.TrackerStatus
-	id int
+	id     int
+	backup bool // another tracker of its tier is used
 }
 
-// numbered returns the trackers of all tiers, with the state of those that were asked.
+// numbered returns the trackers of all tiers, with the state of those that were asked. Of a tier, the
+// tracker is used that was asked last; before that, the first one.
 func numbered(tiers [][]tracker.URL, known []node.TrackerStatus) (out []numberedTracker) {
 	by := map[string]node.TrackerStatus{}
 	for _, t := range known {
 		by[t.URL] = t
 	}
 	for i, tier := range tiers {
+		used := len(out)
 		for _, u := range tier {
 			t, ok := by[u.String()]
 			if !ok {
 				t.URL = u.String()
 			}
 			t.Tier = i
-			out = append(out, numberedTracker{t, len(out)})
+			out = append(out, numberedTracker{t, len(out), true})
+			if t.Last.After(out[used].Last) {
+				used = len(out) - 1
+			}
+		}
+		if used < len(out) {
+			out[used].backup = false
 		}
 	}
 	return out
