@@ -14,7 +14,7 @@ import (
 
 // torrentAdd adds a torrent: a file, its URL, a magnet link, or a bare info hash.
 func (c *call) torrentAdd() (any, error) {
-	paused, dir, edit := c.flag("paused"), c.text("download_dir"), c.readEdit()
+	paused, dir, edit := c.flag("paused"), c.text("download_dir"), c.readEdit(false)
 	src, err := c.source()
 	if err != nil {
 		return nil, err

@@ -230,7 +230,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		for _, r := range all {
 			c := &call{reader: &reader{args: r.args}}
-			ids, edit := c.ids(), c.readEdit()
+			ids, edit := c.ids(), c.readEdit(true)
 			if c.err == nil && (ids.has(-1, "") && !ids.named[-1] && !ids.all) {
 				t.Error("a torrent is chosen that was not named")
 			}

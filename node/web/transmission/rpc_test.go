@@ -543,3 +543,14 @@ func TestBackupTrackers(t *testing.T) {
 		t.Errorf("backups: %v", got)
 	}
 }
+
+// An empty list of files means all files to torrent-set, and none to torrent-add.
+func TestAddWithEmptyLists(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c, _, _ := s.torrent("album")
+	id := s.add(c, map[string]any{"files-unwanted": []int{}, "priority-low": []int{}})
+	if wanted, p := s.field(id, "wanted"), s.field(id, "priorities"); fmt.Sprint(wanted, p) != "[1 1 1] [0 0 0]" {
+		t.Errorf("wanted %v, priorities %v", wanted, p)
+	}
+}

@@ -19,7 +19,7 @@ const maxTrackers = 256
 
 // torrentSet changes torrents. Each torrent gets all changes or, if one is impossible, none.
 func (c *call) torrentSet() (any, error) {
-	location, edit := c.text("location"), c.readEdit()
+	location, edit := c.text("location"), c.readEdit(true)
 	dir := ""
 	if location != nil {
 		var err error
@@ -76,7 +76,8 @@ type modeEdit struct {
 	mode  *int
 }
 
-func (c *call) readEdit() edit {
+// readEdit reads the arguments. If all is true, an empty list of files means all files.
+func (c *call) readEdit(all bool) edit {
 	labels, sequential := c.texts("labels"), c.flag("sequential_download")
 	honours, peers := c.flag("honors_session_limits"), c.whole("peer_limit")
 	priority := (*node.Priority)(c.within("bandwidth_priority", -1, 1, "-1, 0 or 1"))
@@ -84,7 +85,7 @@ func (c *call) readEdit() edit {
 	upload := limitEdit{c.real("upload_limit"), c.flag("upload_limited")}
 	ratio := c.readMode("seed_ratio_limit", "seed_ratio_mode")
 	idle := c.readMode("seed_idle_limit", "seed_idle_mode")
-	files, trackers := c.readFiles(), c.readTrackers()
+	files, trackers := c.readFiles(all), c.readTrackers()
 	options := func(o *node.Options, off values) (err error) {
 		set(&o.Labels, labels)
 		set(&o.Selection.Sequential, sequential)
@@ -160,7 +161,7 @@ type fileEdit struct {
 // readFiles reads the edits in the order in which they are carried out. To Transmission, a file has
 // a priority even if it is not wanted. To braid, such a file has the priority client.Skip. So the
 // priorities high, normal and low apply only to wanted files.
-func (c *call) readFiles() (out []fileEdit) {
+func (c *call) readFiles(all bool) (out []fileEdit) {
 	ifWanted := func(to client.Priority) func(client.Priority) client.Priority {
 		return func(now client.Priority) client.Priority {
 			if now == client.Skip {
@@ -181,7 +182,7 @@ func (c *call) readFiles() (out []fileEdit) {
 		{"priority_normal", ifWanted(client.Normal)},
 		{"priority_low", ifWanted(client.Low)},
 	} {
-		if list := c.wholes(x.name); list != nil {
+		if list := c.wholes(x.name); list != nil && (all || len(*list) > 0) {
 			out = append(out, fileEdit{*list, x.to})
 		}
 	}
