@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -118,6 +119,16 @@ func FreeSpace(s node.Settings) int64 {
 
 // Minutes returns a number of minutes as a duration, at most about 190 years.
 func Minutes(m float64) time.Duration { return time.Duration(min(m, 1e8) * float64(time.Minute)) }
+
+// WholeMinutes returns a duration as clients read it. They read whole numbers only.
+func WholeMinutes(d time.Duration) float64 { return math.Ceil(d.Minutes()) }
+
+// SetMinutes changes a duration, unless a client sends back what it has read.
+func SetMinutes(d *time.Duration, m float64) {
+	if m != WholeMinutes(*d) {
+		*d = Minutes(m)
+	}
+}
 
 // Seconds returns a duration in whole seconds, at least 0.
 func Seconds(d time.Duration) int64 { return int64(max(d, 0) / time.Second) }

@@ -116,14 +116,10 @@ func limited(
 	}
 }
 
-// limitedTime is limited for a time in whole minutes, since clients cannot read a part of one.
+// limitedTime is limited for a time in minutes.
 func limitedTime(value string, of func(*node.Settings) *time.Duration) []preference {
-	minutes := func(s *node.Settings) float64 { return math.Ceil(of(s).Minutes()) }
-	return limited(value, minutes, func(s *node.Settings, v float64) {
-		if v != minutes(s) { // keep the seconds
-			*of(s) = foreign.Minutes(v)
-		}
-	})
+	return limited(value, func(s *node.Settings) float64 { return foreign.WholeMinutes(*of(s)) },
+		func(s *node.Settings, v float64) { foreign.SetMinutes(of(s), v) })
 }
 
 // preferences has the settings that can be changed, in the order in which changes are applied.

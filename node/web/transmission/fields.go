@@ -116,7 +116,7 @@ var torrentFields = table[*view]{
 		return foreign.Seconds(v.status.ActiveFor - v.status.SeedingFor)
 	}},
 	{"seconds_seeding", camel, func(v *view) any { return foreign.Seconds(v.status.SeedingFor) }},
-	{"seed_idle_limit", camel, func(v *view) any { return int(math.Round(v.idle().value)) }},
+	{"seed_idle_limit", camel, func(v *view) any { return math.Ceil(v.idle().value) }},
 	{"seed_idle_mode", camel, func(v *view) any { return v.idle().mode }},
 	{"seed_ratio_limit", camel, func(v *view) any { return v.ratio().value }},
 	{"seed_ratio_mode", camel, func(v *view) any { return v.ratio().mode }},

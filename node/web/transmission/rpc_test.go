@@ -2,6 +2,7 @@ package transmission
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -552,5 +553,46 @@ func TestAddWithEmptyLists(t *testing.T) {
 	id := s.add(c, map[string]any{"files-unwanted": []int{}, "priority-low": []int{}})
 	if wanted, p := s.field(id, "wanted"), s.field(id, "priorities"); fmt.Sprint(wanted, p) != "[1 1 1] [0 0 0]" {
 		t.Errorf("wanted %v, priorities %v", wanted, p)
+	}
+}
+
+// Numbers of kB/s and minutes are whole, since many clients read nothing else. A client that sends
+// back what it has read changes nothing.
+func TestWholeNumbers(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c, _, _ := s.torrent("album")
+	x := s.addPaused(c)
+	rates := node.Rates{Upload: 500_000, Download: 10_000}
+	if err := errors.Join(s.node.Change(func(s *node.Settings) error {
+		s.Rates, s.Alternative.Rates = rates, rates
+		s.Goal.Idle, s.Queue.Stalled = 90*time.Second, 30*time.Second
+		return nil
+	}), x.Change(func(o *node.Options) error { o.Rates = rates; return nil })); err != nil {
+		t.Fatal(err)
+	}
+	numbers := func() string {
+		s := s.node.Settings()
+		return fmt.Sprint(s.Rates, s.Alternative.Rates, s.Goal, s.Queue)
+	}
+	before := numbers()
+	for name, want := range map[string]float64{
+		"speed-limit-down": 1, "speed-limit-up": 63, "alt-speed-down": 1, "alt-speed-up": 63, "idle-seeding-limit": 2, "queue-stalled-minutes": 1,
+	} {
+		if got := s.setting(name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	s.must("session-set", s.must("session-get", nil))
+	if now := numbers(); now != before {
+		t.Errorf("now %s, before %s", now, before)
+	}
+	down, up := s.field(1, "downloadLimit"), s.field(1, "uploadLimit")
+	if down != 1.0 || up != 63.0 {
+		t.Errorf("the torrent's limits are %v and %v", down, up)
+	}
+	s.must("torrent-set", map[string]any{"ids": 1, "downloadLimit": down, "uploadLimit": up})
+	if got := x.Options().Rates; !reflect.DeepEqual(got, rates) {
+		t.Errorf("the torrent's limits are now %+v", got)
 	}
 }

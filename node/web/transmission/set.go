@@ -119,7 +119,7 @@ func (e limitEdit) any() bool { return e.value != nil || e.on != nil }
 func (e limitEdit) apply(name string, rate *int64, off *bool) error {
 	on := *rate > 0 && !*off
 	if e.value != nil {
-		*rate = bits(*e.value)
+		setKilobytes(rate, *e.value)
 	}
 	set(&on, e.on)
 	if e.any() {

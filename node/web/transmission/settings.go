@@ -93,7 +93,7 @@ func speed(name string, of func(*session) *int64) setting {
 	}
 	return value(name, read,
 		func(x *session) float64 { return kilobytes(*of(x)) },
-		func(x *session, v float64) { *of(x) = bits(v) })
+		func(x *session, v float64) { setKilobytes(of(x), v) })
 }
 
 // limit is a limit that clients see as two fields, a value and a switch. The node has one number,
@@ -160,16 +160,22 @@ var sessionSettings = slices.Concat(
 		func(x *session) float64 { return max(x.Goal.Ratio, 0) },
 		func(x *session, v float64) { x.Goal.Ratio = v }}.settings(),
 	limit{"idle_seeding_limit", "idle_seeding_limit_enabled", kebab,
-		func(x *session) float64 { return max(x.Goal.Idle, 0).Minutes() },
-		func(x *session, v float64) { x.Goal.Idle = foreign.Minutes(v) }}.settings(),
+		func(x *session) float64 { return foreign.WholeMinutes(max(x.Goal.Idle, 0)) },
+		func(x *session, v float64) { foreign.SetMinutes(&x.Goal.Idle, v) }}.settings(),
 	directories,
 	about,
 	lacking,
 )
 
-func kilobytes(bits int64) float64 { return float64(bits) / kB }
+// kilobytes returns a rate as clients read it. Many read whole numbers only.
+func kilobytes(bits int64) float64 { return math.Round(float64(bits) / kB) }
 
-func bits(kilobytes float64) int64 { return int64(math.Round(kilobytes * kB)) }
+// setKilobytes changes a rate, unless a client sends back what it has read.
+func setKilobytes(bits *int64, v float64) {
+	if v != kilobytes(*bits) {
+		*bits = int64(math.Round(v * kB))
+	}
+}
 
 // rate makes the two fields of a limit in kB/s, which is a value and a switch in the node, too.
 func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []setting {
@@ -265,8 +271,10 @@ var directories = []setting{
 		func(x *session) int { return cmp.Or(x.PeerLimit, client.MaxPeers) },
 		func(x *session, v int) { x.PeerLimit = v }),
 	value("queue_stalled_minutes", (*reader).real,
-		func(x *session) float64 { return cmp.Or(x.Queue.Stalled, node.DefaultStalled).Minutes() },
-		func(x *session, v float64) { x.Queue.Stalled = foreign.Minutes(v) }),
+		func(x *session) float64 {
+			return foreign.WholeMinutes(cmp.Or(x.Queue.Stalled, node.DefaultStalled))
+		},
+		func(x *session, v float64) { foreign.SetMinutes(&x.Queue.Stalled, v) }),
 }
 
 func putDirectories(x *session, r *reader) {
