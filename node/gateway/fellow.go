@@ -156,14 +156,16 @@ func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 		return
 	}
 	c.at = namedFirst(answer.Peers)
-	if len(c.at) > 0 && c.at[0].ID == id {
-		g.log.Warn("this gateway is named as its own fellow", "fellow", f.url)
-		c.at = nil
-	}
 	if len(c.at) == 0 {
 		return
 	}
-	f.id = c.at[0].ID
+	before := f.id
+	if f.id = c.at[0].ID; f.id == id {
+		c.at = nil
+		if before != id {
+			g.log.Warn("this gateway is named as its own fellow", "fellow", f.url)
+		}
+	}
 	if t.found != nil {
 		for _, p := range c.at {
 			if p, ok := peerAt(p.Addr); ok {

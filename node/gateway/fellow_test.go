@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -103,6 +105,40 @@ func TestFellows(t *testing.T) {
 		}
 		return !names(peers, nodes[1])
 	})
+}
+
+// A gateway that is named as its own fellow hears so, and takes no client for a fellow.
+func TestOwnFellow(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := tracker.ParseURL("http://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, seed := seeded(t, t.TempDir(), "file", 1000)
+	g, store, _ := opened(t, Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour, Fellows: []tracker.URL{u}}, src)
+	var said bytes.Buffer
+	g.log = slog.New(slog.NewTextHandler(&said, nil))
+	s, err := server.New(server.Default(), store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.ServeHTTP1(ctx, l, 100) })
+	defer serving.Wait()
+	defer cancel()
+	if _, err := asks(t, store, src, seed, true); err != nil {
+		t.Fatal(err)
+	}
+	x := g.torrents[wire.InfoHash(src.InfoHash)]
+	g.question(t.Context(), 0, x)
+	if id := (wire.PeerID{byte(seed.Port >> 8), byte(seed.Port)}); g.isFellow(id) || x.contacts[0].at != nil || !strings.Contains(said.String(), "its own fellow") {
+		t.Errorf("a client is a fellow: %v, at %v; the log says %s", g.isFellow(id), x.contacts[0].at, &said)
+	}
 }
 
 // The gateway takes the addresses of the first peer in a fellow's answer, and no stranger's.

@@ -71,7 +71,7 @@ func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) 
 		named = append(named, wire.Peer{ID: id, Addr: a})
 	}
 	switch {
-	case v.ID == id: // the gateway's own node asks, since the torrent names this tracker
+	case v.ID == id && !v.Fellow: // its own node asks, since the torrent names this tracker
 		v.Addr.Port, named = 0, nil
 	case v.Event == wire.Stopped:
 		named = nil
