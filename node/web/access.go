@@ -222,14 +222,8 @@ func (a *Access) verify(r *http.Request, password string) error {
 	mac := hmac.New(sha256.New, a.seal[:])
 	mac.Write([]byte(password))
 	sum := mac.Sum(nil)
-	a.mu.Lock()
-	want, proven := a.password, a.proven != nil && hmac.Equal(a.proven, sum)
-	a.mu.Unlock()
-	switch {
-	case want == nil || proven:
+	if a.unproven(sum) == nil {
 		return nil
-	case !a.mayTry(r):
-		return ErrTooOften
 	}
 	select {
 	case a.hashing <- struct{}{}:
@@ -237,7 +231,13 @@ func (a *Access) verify(r *http.Request, password string) error {
 		return ErrTooOften
 	}
 	defer func() { <-a.hashing }()
-	if !want.matches(password) {
+	want := a.unproven(sum) // another request may have proven the password meanwhile
+	switch {
+	case want == nil:
+		return nil
+	case !a.mayTry(r):
+		return ErrTooOften
+	case !want.matches(password):
 		return ErrPassword
 	}
 	a.mu.Lock()
@@ -247,6 +247,17 @@ func (a *Access) verify(r *http.Request, password string) error {
 	}
 	delete(a.failures, networkOf(r)) // who knows the password may mistype it again
 	return nil
+}
+
+// unproven returns the hash against which to check a password with that MAC; nil: the password is
+// known to be right, or none is set.
+func (a *Access) unproven(sum []byte) *hashed {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if hmac.Equal(a.proven, sum) {
+		return nil
+	}
+	return a.password
 }
 
 // mayTry counts an attempt of the client's network, and tells whether it is allowed. It is counted

@@ -329,6 +329,31 @@ func TestFailedLogins(t *testing.T) {
 	})
 }
 
+// A program may send many requests at once when the daemon has just started: right passwords are no
+// failures.
+func TestManyAtOnce(t *testing.T) {
+	a := access(t, "")
+	a.password = hash("secret", 1)
+	synctest.Test(t, func(t *testing.T) {
+		a.hashing = make(chan struct{}, hashesAtOnce)
+		for range hashesAtOnce {
+			a.hashing <- struct{}{} // others are being checked
+		}
+		for range 10 * failuresAtOnce {
+			go func() {
+				if err := a.verify(&http.Request{RemoteAddr: "192.0.2.1:1"}, "secret"); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		for range hashesAtOnce {
+			<-a.hashing
+		}
+		synctest.Wait()
+	})
+}
+
 func TestSessionsAreBounded(t *testing.T) {
 	a := access(t, "")
 	a.password = hash("secret", 1)
