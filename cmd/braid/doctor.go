@@ -58,7 +58,7 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 		if err != nil {
 			return usageErrorf("--listen: %w", err)
 		}
-		o.Port = a.Port
+		o.Port, o.SCION.IA = a.Port, a.IA
 		if !cmd.IsSet("local") {
 			o.SCION.LocalIP = a.Host
 		}

@@ -122,6 +122,10 @@ func TestHiddenPaths(t *testing.T) {
 		if strings.Count(got, "\n") != 3 {
 			t.Errorf("want one more line for the core AS, and no other: %s", got)
 		}
+		foreign := fmt.Sprintf("%s,[%s]:31000", to, n.HostIP(from)) // no braid can listen there
+		if _, out, _ := ends(t, dir, "doctor", "--sciond", daemon, "--listen", foreign); !strings.Contains(out, fmt.Sprintf("another AS: %s, not %s", from, to)) {
+			t.Errorf("--listen in another AS:\n%s", out)
+		}
 	})
 	for groups, want := range map[string]int{"": 1, filepath.Join(n.ConfigDir(from), "hidden.yml"): 2} {
 		t.Run(fmt.Sprintf("%d paths", want), func(t *testing.T) {
