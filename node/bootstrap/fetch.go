@@ -85,8 +85,9 @@ func fetch(ctx context.Context, u *url.URL, known []cppki.SignedTRC) (o Offer, e
 	if err != nil {
 		return o, err
 	}
-	if o.Topology, o.IA, err = parseTopology(o.Topology); err != nil {
-		return o, err
+	topo := readTopology(ctx, o.Topology)
+	if o.Topology, o.IA = topo.file, topo.ia; topo.err != nil {
+		return o, topo.err
 	}
 	list, err := get(ctx, u.JoinPath("trcs"), maxList)
 	if err != nil {
@@ -97,7 +98,7 @@ func fetch(ctx context.Context, u *url.URL, known []cppki.SignedTRC) (o Offer, e
 		return o, err
 	}
 	for _, id := range missing(ids, known) {
-		t, err := fetchTRC(ctx, u, id, controlServices(o.Topology))
+		t, err := fetchTRC(ctx, u, id, topo.services)
 		if err != nil {
 			return o, fmt.Errorf("TRC %s: %w", id, err)
 		}

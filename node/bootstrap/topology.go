@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,30 @@ import (
 
 	"braid/pathsel"
 )
+
+// offered is a topology that a server offers.
+type offered struct {
+	file     []byte // in the format of topology.json
+	ia       pathsel.IA
+	services []string // see controlServices
+	err      error
+}
+
+// readTopology reads a topology until the context ends. The parser looks up names of hosts without
+// a time limit, and a server may send thousands of names.
+func readTopology(ctx context.Context, b []byte) offered {
+	read := make(chan offered, 1)
+	go func() {
+		file, ia, err := parseTopology(b)
+		read <- offered{file, ia, controlServices(file), err}
+	}()
+	select {
+	case o := <-read:
+		return o
+	case <-ctx.Done():
+		return offered{err: fmt.Errorf("look up the names in its topology: %w", ctx.Err())}
+	}
+}
 
 // parseTopology reads a topology, and returns it in the format of topology.json. A discovery server
 // sends that format. A control service of scionproto sends another one, with the names of its Go

@@ -184,6 +184,30 @@ func TestFetchHostile(t *testing.T) {
 	}
 }
 
+// A topology may have names of hosts. While one is looked up, the context can end the request.
+func TestNamesInTopology(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	defer func(r *net.Resolver) { net.DefaultResolver = r }(net.DefaultResolver)
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		cancel()
+		<-ended
+		return nil, errors.New("no DNS here")
+	}}
+	at := discovery(t, map[string][]byte{"/topology": []byte(strings.Replace(topologyOf1, "192.0.2.1:30252", "cs.example:30252", 1))})
+	got := make(chan error, 1)
+	go func() { _, err := Fetch(ctx, at, nil); got <- err }()
+	select {
+	case err := <-got:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the lookup of a name does not end with the context")
+	}
+	close(ended)
+}
+
 // trcService is a control service that knows one TRC.
 type trcService struct {
 	cppb.UnimplementedTrustMaterialServiceServer
