@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/private/common"
@@ -19,6 +20,7 @@ func (h *Host) AnswerEcho() error {
 	if err != nil {
 		return fmt.Errorf("answer echo requests: %w", err)
 	}
+	c.nat.start()
 	h.lookup.spawn(func(ctx context.Context) {
 		defer context.AfterFunc(ctx, func() { c.Close() })()
 		h.answerEcho(c)
@@ -38,7 +40,7 @@ func (h *Host) answerEcho(c *rawConn) {
 			continue
 		}
 		var ok bool
-		if out.PacketInfo, ok = h.echoReply(&in); !ok {
+		if out.PacketInfo, ok = h.echoReply(&in, c.nat.target(c.local, from).Host); !ok {
 			continue
 		}
 		if err := c.writePacket(&out, from); err != nil {
@@ -47,11 +49,12 @@ func (h *Host) answerEcho(c *rawConn) {
 	}
 }
 
-// echoReply answers an echo request that is addressed to this host itself, and nothing else.
-func (h *Host) echoReply(in *snet.Packet) (snet.PacketInfo, bool) {
+// echoReply answers an echo request to this host, whose address the sender knows as us, and nothing
+// else.
+func (h *Host) echoReply(in *snet.Packet, us netip.Addr) (snet.PacketInfo, bool) {
 	m, isEcho := in.Payload.(snet.SCMPEchoRequest)
 	path, isPath := in.Path.(snet.RawPath)
-	if !isEcho || !isPath || in.Destination.IA != addr.IA(h.ia) || in.Destination.Host != addr.HostIP(h.localIP) {
+	if !isEcho || !isPath || in.Destination.IA != addr.IA(h.ia) || in.Destination.Host != addr.HostIP(us) {
 		return snet.PacketInfo{}, false
 	}
 	back, err := snet.DefaultReplyPather{}.ReplyPath(path)

@@ -344,7 +344,7 @@ func (m *mapper) accept(a natAnswer, now time.Time) {
 		m.host.setNATView(x.router, natUnknown)
 		m.host.behindNAT.Store(true)
 	}
-	if m.host.underlayPort(seen.Port) != seen.Port && seen != m.local {
+	if m.host.underlayPort(seen.Port) != seen.Port && seen != m.local && m.local.Port != shimPort {
 		m.log.Warn((&NATPortError{m.local, seen, m.host.topo.PortRange.Start, m.host.topo.PortRange.End}).Error())
 	}
 	if was == nil {

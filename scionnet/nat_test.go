@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
 	"github.com/scionproto/scion/pkg/stun"
 )
 
@@ -53,6 +57,8 @@ type stunRouter struct {
 	seen  netip.AddrPort // zero: there is no NAT
 	mute  bool
 	asked int
+
+	others chan []byte // packets that are no STUN requests
 }
 
 func newSTUNRouter(t *testing.T) *stunRouter {
@@ -61,7 +67,7 @@ func newSTUNRouter(t *testing.T) *stunRouter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &stunRouter{UDPConn: c}
+	r := &stunRouter{UDPConn: c, others: make(chan []byte, 1)}
 	t.Cleanup(func() { c.Close() })
 	go func() {
 		b := make([]byte, 2048)
@@ -72,6 +78,10 @@ func newSTUNRouter(t *testing.T) *stunRouter {
 			}
 			tx, err := stun.ParseBindingRequest(b[:n])
 			if err != nil {
+				select {
+				case r.others <- bytes.Clone(b[:n]):
+				default:
+				}
 				continue
 			}
 			r.mu.Lock()
@@ -243,6 +253,42 @@ func TestNATPort(t *testing.T) {
 	listen(t, hostBehind(t, NATAuto, slog.New(slog.NewTextHandler(&out, nil)), r), ListenConfig{})
 	if s := out.String(); !strings.Contains(s, "to port 50000") || !strings.Contains(s, "masquerade to :31000-39999") {
 		t.Errorf("log: %s", s)
+	}
+}
+
+// TestEchoBehindNAT pings a host at the address that the routers see. Its echo port is outside of the
+// range of ports, as everywhere, and nobody is warned of that.
+func TestEchoBehindNAT(t *testing.T) {
+	t.Parallel()
+	r := newSTUNRouter(t)
+	r.set("192.0.2.1:30041", false)
+	var out strings.Builder
+	h := hostBehind(t, NATAuto, slog.New(slog.NewTextHandler(&out, nil)), r)
+	h.localIP = netip.MustParseAddr("127.0.0.141") // whose echo port is free
+	if err := h.AnswerEcho(); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); strings.Contains(s, "level=WARN") {
+		t.Errorf("log: %s", s)
+	}
+	us := snet.SCIONAddress{IA: addr.IA(h.ia), Host: addr.HostIP(netip.MustParseAddr("192.0.2.1"))}
+	p := snet.Packet{PacketInfo: snet.PacketInfo{
+		Source:      snet.SCIONAddress{IA: peerIA, Host: addr.HostIP(netip.MustParseAddr("10.0.0.3"))},
+		Destination: us, Payload: snet.SCMPEchoRequest{Identifier: 1, SeqNumber: 2},
+		Path: snetpath.SCION{Raw: rawPath(t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {1, 0}}})},
+	}}
+	if err := p.Serialize(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WriteToUDPAddrPort(p.Bytes, netip.AddrPortFrom(h.localIP, shimPort)); err != nil {
+		t.Fatal(err)
+	}
+	answer := snet.Packet{Bytes: <-r.others}
+	if err := answer.Decode(); err != nil {
+		t.Fatal(err)
+	}
+	if m, ok := answer.Payload.(snet.SCMPEchoReply); !ok || m.SeqNumber != 2 || answer.Source != us {
+		t.Errorf("answer %v from %s", answer.Payload, answer.Source)
 	}
 }
 

@@ -355,13 +355,13 @@ func FuzzEcho(f *testing.F) {
 	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 0}
 	there := rawPath(f, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 61}, {81, 0}}})
 	answered := func(t testing.TB, b []byte) (reply, alive bool) {
-		h := &Host{ia: usIA, localIP: us.Host}
+		h := &Host{ia: usIA}
 		in := snet.Packet{Bytes: b}
 		if err := in.Decode(); err != nil {
 			return false, false
 		}
 		if _, request := in.Payload.(snet.SCMPEchoRequest); request {
-			out, ok := h.echoReply(&in)
+			out, ok := h.echoReply(&in, us.Host)
 			if !ok {
 				return false, false
 			}
