@@ -231,7 +231,8 @@ func (e *Endpoint) admitSCION(ctx context.Context, info *quic.ClientInfo) (conte
 	}
 	r := g.as.route
 	unpin := func() { e.host.routes.unpin(r) }
-	if ctx, err = e.admit(ctx, &admission{peer: r.remote, place: g}, info.AddrVerified, unpin); err != nil {
+	a := &admission{peer: r.remote, place: g, packetSize: e.host.answerSize(e.addr, r)} // as in configFor just now
+	if ctx, err = e.admit(ctx, a, info.AddrVerified, unpin); err != nil {
 		unpin()
 	}
 	return ctx, err
@@ -262,7 +263,7 @@ func (h *Host) answerSize(local Addr, r *route) int {
 
 func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (*Conn, error) {
 	c := &Conn{endpoint: e, route: a.place.as.route, place: a.place}
-	c.packetSize, c.handshake = e.host.answerSize(e.addr, c.route), handshake
+	c.packetSize, c.handshake = a.packetSize, handshake
 	if err := e.begin(c, qc, func() (*quic.Stream, error) { return qc.AcceptStream(ctx) }); err != nil {
 		return nil, err
 	}

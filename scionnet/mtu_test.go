@@ -278,6 +278,31 @@ func TestSlowHandshakes(t *testing.T) {
 	}
 }
 
+// doubtfulConn answers a dialler who begins a handshake with the smallest packets meanwhile.
+type doubtfulConn struct {
+	packetConn
+	host *Host
+}
+
+func (c doubtfulConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	c.host.routes.forAddr(to).initial.Store(leastPacket)
+	return c.packetConn.WriteTo(b, to)
+}
+
+// Both ends agree on the packet size, also if the dialler has tried another one.
+func TestSizeOfFirstHandshake(t *testing.T) {
+	h := oneAS(t)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{
+		packetIO: func(ctx context.Context, h *Host, port uint16) (packetConn, error) {
+			p, err := openPlain(ctx, h, port)
+			return doubtfulConn{p, h}, err
+		}})
+	d, c := pair(t, a, b)
+	if got, want := c.Stats().PacketSize, d.Stats().PacketSize; got != want || want == leastPacket {
+		t.Errorf("the acceptor's packets have %d bytes, the dialler's %d", got, want)
+	}
+}
+
 // A check that comes at once after another one, with the acknowledgements of a stall, shows no
 // rate.
 func TestTally(t *testing.T) {

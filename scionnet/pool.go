@@ -113,6 +113,7 @@ func (p *pool[C]) mustVerify(net.Addr) bool {
 type admission struct {
 	peer          fmt.Stringer
 	place         *inbound
+	packetSize    int // on SCION
 	start         time.Time
 	handshakeDone func()
 }
