@@ -70,7 +70,10 @@ func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 			return fmt.Errorf("bench %s: %w", cmd.Name, err)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-		return run(ctx, b)
+		if err = run(ctx, b); ctx.Err() != nil { // a process that was killed says nothing
+			err = ctx.Err()
+		}
+		return err
 	}
 }
 

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/urfave/cli/v3"
 
 	"braid/testbed/dhtbench"
 )
@@ -27,6 +31,18 @@ func TestBenchFigure(t *testing.T) {
 		if (err == nil) != (wants == "") || err != nil && !strings.Contains(err.Error(), wants) {
 			t.Errorf("%q: %d rows, %v", text, len(rows), err)
 		}
+	}
+}
+
+// Ctrl-C kills the processes of a benchmark, too. Their errors do not hide what has happened.
+func TestBenchInterruptedByUser(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	killed := benchAction(func(context.Context, benchmark) error {
+		interrupt()
+		return errors.New("signal: killed")
+	})
+	if err := killed(ctx, &cli.Command{}); exitCode(err) != exitInterrupted {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
 	}
 }
 

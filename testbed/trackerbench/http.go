@@ -36,8 +36,8 @@ func workers(j Job, n int, work func(*chooser, *tally) error) (*tally, error) {
 	return &tallies[0], nil
 }
 
-// announce announces peers one after another, until the job is done.
-func announce(ctx context.Context, choose *chooser, t *tally, one func(wire.Announce) error) error {
+// announceAll announces peers one after another, until the job is done.
+func announceAll(ctx context.Context, choose *chooser, t *tally, one func(wire.Announce) error) error {
 	for {
 		n, ok := choose.peer()
 		if !ok || ctx.Err() != nil {
@@ -65,7 +65,7 @@ func overHTTP(ctx context.Context, j Job) (*tally, error) {
 			end = "Connection: close\r\n"
 		}
 		var request bytes.Buffer
-		return announce(ctx, choose, t, func(a wire.Announce) (err error) {
+		return announceAll(ctx, choose, t, func(a wire.Announce) (err error) {
 			request.Reset()
 			fmt.Fprintf(&request, "GET /announce?%s HTTP/1.1\r\nHost: %s\r\n%s\r\n", a.Query(), j.Addr, end)
 			if c == nil {
@@ -151,7 +151,7 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 	}
 	return workers(j, j.Window, func(choose *chooser, t *tally) error {
 		c := <-free
-		return announce(ctx, choose, t, func(a wire.Announce) error {
+		return announceAll(ctx, choose, t, func(a wire.Announce) error {
 			to := u.Request(a.Query())
 			req := &http.Request{Method: http.MethodGet, URL: to, Host: to.Host, Header: http.Header{}}
 			res, err := c.Do(req.WithContext(ctx))

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"braid/testbed/bench"
 	"braid/tracker/server"
 	"braid/tracker/swarm"
+	"braid/tracker/wire"
 )
 
 // Every load announces each peer once, and the tracker then knows all.
@@ -97,6 +99,27 @@ func TestJobs(t *testing.T) {
 	}
 	if _, err := (Job{Transport: "smoke", Swarms: 1, Window: 1}).Run(t.Context()); err == nil {
 		t.Error("a transport that does not exist")
+	}
+}
+
+// Ctrl-C kills the tracker, too. That is no error of the tracker.
+func TestPaceInterrupted(t *testing.T) {
+	tracker, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		b := make([]byte, wire.MaxUDP)
+		_, from, _ := tracker.ReadFrom(b)
+		connected := slices.Concat(make([]byte, 4), b[12:16], make([]byte, 8))
+		_, _ = tracker.WriteTo(connected, from)
+		_, _, _ = tracker.ReadFrom(b)
+		interrupt()
+		tracker.Close()
+	}()
+	if _, err := pace(ctx, tracker.LocalAddr().String(), 0, 1000, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"braid/testbed/bench"
+	"braid/tracker/announce"
 	"braid/tracker/wire"
 )
 
@@ -40,7 +41,7 @@ func (b Bench) Memory(ctx context.Context, swarms int) (r MemoryResult, err erro
 		return r, err
 	}
 	grown := t.Usage().RSS - before
-	counts, err := incomplete(t.addrs["udp"], swarms)
+	counts, err := incomplete(ctx, t.addrs["udp"], swarms)
 	if err != nil {
 		return r, err
 	}
@@ -162,7 +163,7 @@ func (b Bench) Kill(ctx context.Context, k KillTrial) (KillResult, error) {
 			later[s]++
 		}
 	}
-	known, err := incomplete(t.addrs["udp"], len(early))
+	known, err := incomplete(ctx, t.addrs["udp"], len(early))
 	if err != nil {
 		return KillResult{}, err
 	}
@@ -189,19 +190,16 @@ type KillTrial struct {
 func pace(
 	ctx context.Context, addr string, first int, rate float64, d time.Duration,
 ) (answered []time.Time, err error) {
-	c, id, err := dialUDP(addr)
+	c, id, err := dialUDP(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	began := time.Now()
-	b := make([]byte, wire.MaxUDP)
 	for n := 0; time.Since(began) < d && ctx.Err() == nil; n++ {
 		time.Sleep(time.Until(began.Add(time.Duration(float64(n) / rate * float64(time.Second)))))
-		r := wire.UDPRequest{
-			Action: wire.AnnounceUDP, Connection: id, Transaction: uint32(n), Announce: peer(first + n),
-		}
-		if _, err := exchange(c, &r, b); err != nil {
+		r := wire.UDPRequest{Action: wire.AnnounceUDP, Connection: id, Announce: peer(first + n)}
+		if _, err := announce.AskUDP(ctx, c, &r); err != nil {
 			return nil, err
 		}
 		answered = append(answered, time.Now())
@@ -210,60 +208,33 @@ func pace(
 }
 
 // dialUDP returns a socket and the ID of its connection (BEP 15).
-func dialUDP(addr string) (*net.UDPConn, uint64, error) {
+func dialUDP(ctx context.Context, addr string) (*net.UDPConn, uint64, error) {
 	c, err := net.Dial("udp", addr)
 	if err != nil {
 		return nil, 0, err
 	}
-	u := c.(*net.UDPConn)
-	a, err := exchange(u, &wire.UDPRequest{Action: wire.Connect, Transaction: 1}, make([]byte, wire.MaxUDP))
+	a, err := announce.AskUDP(ctx, c, &wire.UDPRequest{Action: wire.Connect})
 	if err != nil {
 		c.Close()
 	}
-	return u, a.Connection, err
-}
-
-// exchange sends a request again and again until it is answered.
-func exchange(c *net.UDPConn, r *wire.UDPRequest, b []byte) (wire.UDPAnswer, error) {
-	for range 10 {
-		if _, err := c.Write(r.Append(nil)); err != nil {
-			return wire.UDPAnswer{}, err
-		}
-		if err := c.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
-			return wire.UDPAnswer{}, err
-		}
-		for {
-			n, err := c.Read(b)
-			if err != nil {
-				break
-			}
-			if a, err := wire.ParseUDPAnswer(b[:n], false); err == nil && a.Transaction == r.Transaction {
-				if a.Failure != nil {
-					return a, a.Failure
-				}
-				return a, nil
-			}
-		}
-	}
-	return wire.UDPAnswer{}, errors.New("the tracker does not answer")
+	return c.(*net.UDPConn), a.Connection, err
 }
 
 // incomplete returns how many peers the tracker knows in each of the first swarms.
-func incomplete(addr string, swarms int) ([]int, error) {
-	c, id, err := dialUDP(addr)
+func incomplete(ctx context.Context, addr string, swarms int) ([]int, error) {
+	c, id, err := dialUDP(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	const atOnce = 60
-	b := make([]byte, wire.MaxUDP)
 	var out []int
 	for len(out) < swarms {
-		r := wire.UDPRequest{Action: wire.ScrapeUDP, Connection: id, Transaction: uint32(len(out))}
+		r := wire.UDPRequest{Action: wire.ScrapeUDP, Connection: id}
 		for s := len(out); s < min(swarms, len(out)+atOnce); s++ {
 			r.Hashes = append(r.Hashes, peer(s*perSwarm).InfoHash)
 		}
-		a, err := exchange(c, &r, b)
+		a, err := announce.AskUDP(ctx, c, &r)
 		if err != nil {
 			return nil, fmt.Errorf("scrape: %w", err)
 		}

@@ -49,7 +49,7 @@ type place struct {
 
 // udpSocket keeps n announces under way on one socket.
 func udpSocket(ctx context.Context, j Job, n int, choose *chooser, t *tally) error {
-	c, id, err := dialUDP(j.Addr)
+	c, id, err := dialUDP(ctx, j.Addr)
 	if err != nil {
 		return err
 	}

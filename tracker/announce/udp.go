@@ -31,11 +31,11 @@ func overUDP(u *url.URL) func(context.Context, *dialer, *wire.Announce) (wire.An
 		}
 		defer c.Close()
 		defer context.AfterFunc(ctx, func() { c.Close() })()
-		connected, err := askUDP(ctx, c, &wire.UDPRequest{Action: wire.Connect})
+		connected, err := AskUDP(ctx, c, &wire.UDPRequest{Action: wire.Connect})
 		if err != nil {
 			return wire.Answer{}, fmt.Errorf("announce: connect: %w", err)
 		}
-		got, err := askUDP(ctx, c, &wire.UDPRequest{
+		got, err := AskUDP(ctx, c, &wire.UDPRequest{
 			Action: wire.AnnounceUDP, Connection: connected.Connection, Announce: *a, URLData: urlData,
 		})
 		if err != nil {
@@ -45,8 +45,8 @@ func overUDP(u *url.URL) func(context.Context, *dialer, *wire.Announce) (wire.An
 	}
 }
 
-// askUDP sends the request until there is an answer to it or the context ends.
-func askUDP(ctx context.Context, c net.Conn, r *wire.UDPRequest) (wire.UDPAnswer, error) {
+// AskUDP sends the request until there is an answer to it or the context ends.
+func AskUDP(ctx context.Context, c net.Conn, r *wire.UDPRequest) (wire.UDPAnswer, error) {
 	var b [4]byte
 	rand.Read(b[:])
 	r.Transaction = binary.BigEndian.Uint32(b[:])
