@@ -55,6 +55,9 @@ func TestSVG(t *testing.T) {
 	if f := sample().File(); strings.Trim(f, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
 		t.Errorf("%q as a file's name", f)
 	}
+	if a, b := (Figure{Name: "a.b"}).File(), (Figure{Name: "a-b"}).File(); a == b {
+		t.Errorf("two figures have the file's name %q", a)
+	}
 }
 
 func TestPNG(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -112,16 +113,13 @@ func printable(s string) string {
 	}, strings.ToValidUTF8(s, "�"))
 }
 
-// slug makes a name safe as an ID and as the name of a file.
+// slug makes a name safe as an ID and as the name of a file. Other characters than letters and
+// digits become their codes, so that different names stay different.
 func slug(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
-			return r
-		}
-		return '-'
-	}, s)
+	return special.ReplaceAllStringFunc(s, func(c string) string { return fmt.Sprintf("_%X", []rune(c)[0]) })
 }
+
+var special = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 // File returns the name of the figure's files, without an ending.
 func (f Figure) File() string { return slug(f.Name) }
