@@ -306,8 +306,8 @@ func (s *Scenario) checkPeer(p Peer, earlier []Peer) error {
 		return fmt.Errorf("start: %v is after the timeout", p.Start.After)
 	case p.Stop.comesBefore(p.Start) || p.Crash.comesBefore(p.Start):
 		return errors.New("it stops before it starts")
-	case p.Role == Seed && (len(p.From) > 0 || p.Selector != ""):
-		return errors.New("a seed has no from and no selector")
+	case p.Role == Seed && (len(p.From) > 0 || p.Selector != "" || p.Stays):
+		return errors.New("a seed has no from, selector or stays")
 	case p.Role == Seed && !p.Start.immediately() && !s.introduced():
 		return errors.New("a seed starts at 0s, unless peers find each other by themselves")
 	case p.Name == everybody || p.Name == trackerName || p.Name == runnerName:

@@ -157,3 +157,36 @@ func TestSummaryKeepsEarlierRuns(t *testing.T) {
 		t.Errorf("%s, %v", b, err)
 	}
 }
+
+// A scenario may be edited until a run of it is finished.
+func TestEditedScenario(t *testing.T) {
+	s, err := parseText(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := s
+	edited.Seed++
+	o := Options{Dir: t.TempDir()}
+	for _, x := range []Scenario{s, edited} {
+		if err := writeRun(o, []Scenario{x}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var now About
+	if err := readJSON(filepath.Join(o.Dir, runFile), maxRunFile, &now); err != nil || now.Scenarios[0].Seed != edited.Seed {
+		t.Errorf("%+v, %v", now.Scenarios, err)
+	}
+	run := runIn(o.Dir, s.Name, "adaptive", 1)
+	if err := os.MkdirAll(run, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(run, resultFile), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeRun(o, []Scenario{edited}); err != nil {
+		t.Errorf("the same scenario: %v", err)
+	}
+	if err := writeRun(o, []Scenario{s}); err == nil {
+		t.Error("another scenario, although there is a run")
+	}
+}

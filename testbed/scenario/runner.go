@@ -173,14 +173,16 @@ func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Optio
 	return res, testbed.WriteJSON(filepath.Join(dir, resultFile), res)
 }
 
-// writeRun writes run.json, or checks that the run directory is of the same scenarios and program.
+// writeRun writes run.json. Once a run is finished, it checks instead that the run directory is of
+// the same scenarios and program.
 func writeRun(o Options, scenarios []Scenario) error {
 	name := filepath.Join(o.Dir, runFile)
 	now := about(o.Braid, scenarios)
 	now.Commit = o.Commit
 	var before About
 	err := readJSON(name, maxRunFile, &before)
-	if errors.Is(err, fs.ErrNotExist) {
+	finished, _ := fs.Glob(os.DirFS(o.Dir), "*/*/*/"+resultFile) // the pattern is right
+	if errors.Is(err, fs.ErrNotExist) || len(finished) == 0 {
 		if err := testbed.WriteJSON(name, now); err != nil {
 			return fmt.Errorf("write run directory: %w", err)
 		}

@@ -135,6 +135,7 @@ func TestMistakes(t *testing.T) {
 		{`name: late, as: "1-ff00:0:111"`, `name: late, as: "1-ff00:0:119"`, "1-ff00:0:119"},
 		{"role: leech, selector: all", "role: leech, start: 1s, selector: all", "at 0s"},
 		{"role: seed, args", "role: seed, start: 1s, args", "starts at 0s, unless"},
+		{"role: seed, args", "role: seed, stays: true, args", "a seed has no"},
 		{"role: leech, start: 5s, stop: 20s, crash: 50%}", "role: leech, client: iperf3}", "no seed before it has client iperf3"},
 		{`- {name: late, as: "1-ff00:0:111", role: leech, start: 5s, stop: 20s, crash: 50%}`, `- {name: foreign, as: "1-ff00:0:111", role: seed, client: iperf3}
   - {name: late, as: "1-ff00:0:111", role: leech, client: iperf3}
