@@ -51,9 +51,12 @@ func benchDHTCommand() *cli.Command {
 func benchDHT(ctx context.Context, b benchmark) error {
 	var rows []dhtbench.Row
 	var err error
-	if name := b.String("from"); name != "" {
+	switch name := b.String("from"); {
+	case name != "" && b.String("figure") == "":
+		return usageErrorf("--from: name the folder of the figure with --figure")
+	case name != "":
 		rows, err = readDHTRows(name)
-	} else {
+	default:
 		rows, err = measureDHT(ctx, b)
 	}
 	if err != nil || b.String("figure") == "" {

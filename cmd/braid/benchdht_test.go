@@ -41,7 +41,20 @@ func TestBenchInterruptedByUser(t *testing.T) {
 		interrupt()
 		return errors.New("signal: killed")
 	})
-	if err := killed(ctx, &cli.Command{}); exitCode(err) != exitInterrupted {
+	err := (&cli.Command{Action: killed}).Run(ctx, []string{"dht"})
+	if exitCode(err) != exitInterrupted {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
+	}
+}
+
+// Results of a file are only drawn, so there must be a folder for the figure.
+func TestBenchFromWithoutFigure(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rows.json")
+	if err := os.WriteFile(file, []byte(`{"case":"calm","nodes":100,"found":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := benchDHTCommand().Run(t.Context(), []string{"dht", "--from", file})
+	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), "--figure") {
 		t.Errorf("exit code %d: %v", exitCode(err), err)
 	}
 }
