@@ -23,6 +23,7 @@ type webTransport struct {
 	log       *slog.Logger
 	port      *webPort
 	urls      map[Peer]*url.URL
+	lacks     map[Peer]*sync.Map // see webseed.Config
 }
 
 // webPort is the port of a session for HTTP/3 over SCION. It is opened when it is first needed.
@@ -64,7 +65,7 @@ func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 	for _, u := range t.source.WebSeeds {
 		named = append(named, WebSeed{URL: u})
 	}
-	t.urls = map[Peer]*url.URL{}
+	t.urls, t.lacks = map[Peer]*url.URL{}, map[Peer]*sync.Map{}
 	for _, w := range named {
 		p, u, err := w.of(t.source)
 		if err == nil && p.scion.IA != 0 && t.host == nil {
@@ -75,7 +76,7 @@ func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 			continue
 		}
 		if len(t.urls) < maxWebSeeds {
-			t.urls[p] = u
+			t.urls[p], t.lacks[p] = u, &sync.Map{}
 			out = append(out, p)
 		}
 	}
@@ -114,6 +115,7 @@ func (t *webTransport) Dial(
 	}
 	conn, err := webseed.Open(ctx, webseed.Config{
 		URL: u, InfoHash: t.source.InfoHash, Layout: known.Layout, Client: c,
+		Lacks: t.lacks[p],
 	})
 	if err != nil {
 		c.CloseIdleConnections()

@@ -191,6 +191,29 @@ func TestHostileWebSeeds(t *testing.T) {
 	}
 }
 
+// Servers that lack a file, or have another one of its name, serve the others.
+func TestWebSeedsLackFiles(t *testing.T) {
+	dir, src := webData(t)
+	good := http.FileServer(http.Dir(dir))
+	without := func(file string, answer http.HandlerFunc) string {
+		return webServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, file) {
+				answer(w, r)
+			} else {
+				good.ServeHTTP(w, r)
+			}
+		}))
+	}
+	to := t.TempDir()
+	tr := webDownload(t, src, to, Options{}, without("/f0", http.NotFound), without("/f5", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "another")
+	}))
+	if p := wait(t, tr); p.Err != nil {
+		t.Error(p.Err)
+	}
+	sameFiles(t, src, dir, to)
+}
+
 // wrong changes what it is given to write.
 type wrong struct{ http.ResponseWriter }
 

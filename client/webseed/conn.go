@@ -2,6 +2,7 @@ package webseed
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -9,14 +10,17 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	pp "github.com/anacrolix/torrent/peer_protocol"
+
+	"braid/storage"
 )
 
-// Conn is a BitTorrent connection to a peer that has everything. Close ends it and all HTTP
-// requests.
+// Conn is a BitTorrent connection to a peer that has all pieces, except those with files that the
+// server lacks. Close ends it and all HTTP requests.
 type Conn struct {
 	net.Conn  // the engine's end
 	ours      net.Conn
@@ -46,6 +50,7 @@ type block struct {
 }
 
 func newConn(cfg Config) *Conn {
+	cfg.Lacks = cmp.Or(cfg.Lacks, &sync.Map{})
 	c := &Conn{cfg: cfg, queue: map[int64]block{}, runs: map[*run]struct{}{}}
 	c.changed.L = &c.mu
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -129,8 +134,22 @@ func (c *Conn) greet(r io.Reader) error {
 	mine = append(append(mine, c.cfg.InfoHash[:]...), "-BW0000-"...)
 	id := make([]byte, 12)
 	_, _ = rand.Read(id) // never fails
-	c.send(append(mine, id...), message(pp.HaveAll), message(pp.Unchoke))
+	c.send(append(mine, id...), c.pieces(), message(pp.Unchoke))
 	return nil
+}
+
+// pieces is the message that says which pieces the server has.
+func (c *Conn) pieces() []byte {
+	l := c.cfg.Layout
+	has := slices.Repeat([]bool{true}, l.Pieces())
+	for f := range c.cfg.Lacks.Range {
+		begin, end := l.FilePieces(f.(storage.File))
+		clear(has[begin:end])
+	}
+	if !slices.Contains(has, false) {
+		return message(pp.HaveAll)
+	}
+	return pp.Message{Type: pp.Bitfield, Bitfield: has}.MustMarshalBinary()
 }
 
 // message makes a message that has only a type.

@@ -14,7 +14,7 @@ import (
 	"braid/storage"
 )
 
-// finalError says that a server is of no use.
+// finalError says that a server is of no use, or lacks a file.
 type finalError struct{ text string }
 
 func (e *finalError) Error() string { return e.text }
@@ -37,7 +37,15 @@ var (
 // probe asks for the first byte, which shows whether the server has the data and sends ranges.
 func (c *Conn) probe() error {
 	files := c.cfg.Layout.Files
-	i := slices.IndexFunc(files, func(f storage.File) bool { return f.Length > 0 })
+	may := func(f storage.File) bool {
+		_, lacks := c.cfg.Lacks.Load(f)
+		return f.Length > 0 && !lacks
+	}
+	i := slices.IndexFunc(files, may)
+	if i < 0 { // all are tried again
+		c.cfg.Lacks.Clear()
+		i = slices.IndexFunc(files, may)
+	}
 	if i < 0 {
 		return final("the torrent has no data")
 	}
@@ -94,6 +102,9 @@ func (c *Conn) get(
 		return nil, nil, err
 	}
 	if err := checkAnswer(res, f, from, n); err != nil {
+		if errors.As(err, new(*finalError)) {
+			c.cfg.Lacks.Store(f, nil)
+		}
 		res.Body.Close()
 		return nil, nil, err
 	}

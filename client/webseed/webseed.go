@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"braid/storage"
@@ -32,6 +33,9 @@ type Config struct {
 	URL      *url.URL
 	InfoHash [20]byte
 	Layout   storage.Layout
+	// Lacks has the files (storage.File) that the server does not have. The connections to a server
+	// share it; nil: there is only one connection.
+	Lacks *sync.Map
 	// Client follows redirects only to where they may lead.
 	Client *http.Client
 }
@@ -79,8 +83,9 @@ func fileURL(base *url.URL, l storage.Layout, f storage.File) string {
 	return u.String()
 }
 
-// Open asks the server for the first byte of the torrent, and returns a connection if it seems to
-// have the data. The context bounds the opening only.
+// Open asks the server for the first byte of a file, and returns a connection if it seems to have
+// the file. The connection ends when the server turns out to lack another file; the next one says
+// that it has only the pieces without that file. The context bounds the opening only.
 func Open(ctx context.Context, cfg Config) (*Conn, error) {
 	c := newConn(cfg)
 	defer context.AfterFunc(ctx, c.cancel)()
