@@ -22,8 +22,8 @@ import (
 //   - Losses count above the path's ambient loss only (loss.go).
 //   - The rate of a round trip is the mean of its samples, not the greatest (model.go): jitter does
 //     not raise it.
-//   - A probe that ends in losses shows the rate of the path: what was believed above it is
-//     forgotten. So the burst that a policer lets pass is not remembered as bandwidth.
+//   - A probe that ends in losses shows the rate of the path, and higher estimates are dropped. So
+//     the burst that a policer lets pass is not remembered as bandwidth.
 //   - A probe ends when the queue that it makes is as long as queueMargin allows, not after three
 //     round trips without growth.
 //   - A queue-free round trip is seen in every "down", so that "probe rtt" is rare.
@@ -83,8 +83,8 @@ const (
 
 	// A round with losses counts among the last lossyRounds or so.
 	lossyRounds = 32
-	// Where a queue stands and more than this part of the rounds lose packets, nobody yields to
-	// losses: the kernel's BBR does not, nor does chance.
+	// If a queue stands and more than this part of the rounds lose packets, others do not respond
+	// to losses: either they are the kernel's BBR, or the losses are random.
 	unyielding = 0.18
 )
 
@@ -113,11 +113,11 @@ func (b *bbr) queued() bool { return b.last.minRTT > b.minRTT.rtt+queueMargin(b.
 // empty says whether a packet of the last round found next to no queue.
 func (b *bbr) empty() bool { return b.last.minRTT <= b.minRTT.rtt+emptyQueue }
 
-// overflown says whether a loss now is that of a full queue which others fill as well, and from
-// which they draw back.
+// overflown says whether a loss now comes from a full queue that others fill as well, and whether
+// these others respond to losses.
 func (b *bbr) overflown() bool { return b.queued() && b.company.lossy <= unyielding }
 
-// short says that both hosts make more of a round trip than the path.
+// short says whether the hosts take a larger part of the round trip than the path.
 func (b *bbr) short() bool { return b.minRTT.rtt > 0 && b.minRTT.rtt < hostTime }
 
 // product is the volume that fits on the path without a queue.

@@ -13,23 +13,23 @@
 // SCION tells which inter-domain links two paths have in common. Flows that share a link and join
 // one [Group] behave like one flow where that link is the bottleneck:
 //
-//   - They probe together. A single flow asks for a quarter more now and then; flows that asked in
-//     turn would take from each other, and each remember the most that it ever had. Who has less
-//     asks for more.
-//   - Their bandwidths together are at most what they were seen to deliver together.
-//   - Losses in a probe are counted together, and end the probe of all.
-//   - They look for the least round trip together, since one that drains alone measures the queue
-//     of the others; and when one has started behind a queue of the others.
-//   - When one leaves or falls silent, the others look for its part at once.
-//   - What a single flow may send on top of its share, a few packets here and there, they share.
+//   - They probe together. A single flow sends a quarter more now and then. If several flows did so
+//     in turn, they would take bandwidth from each other, and each would remember the most that it
+//     ever had. In a common probe, smaller flows ask for more.
+//   - The sum of their bandwidths is at most the rate that they were seen to deliver together.
+//   - Losses in their probes are added up, and end all of these probes.
+//   - They look for the least round trip together: a flow that drains alone would measure the queue
+//     of the others. They also do so after a flow has started behind a queue of the others.
+//   - When a flow leaves or falls silent, the others probe for its part at once.
+//   - They share the few packets that a single flow may send on top of its share.
 //
-// The bottleneck may be elsewhere: members that share a link with room for all lose nothing. Flows
-// are taken to wait in the same queue if they share a link and see about the same delay in it. So a
-// member that waits on its own link is not held back by the others.
+// The bottleneck may be elsewhere, so a common link alone costs a flow nothing. Two flows count as
+// waiting in the same queue only if they share a link and see about the same queueing delay. So a
+// flow that waits on a link of its own is not held back by the others.
 //
-// What this does not cover: links inside ASes and access lines, which no path shows (package
-// pathsel finds those by measurement); other hosts; what comes in, since the sender decides. Flows
-// that share a link with room for all, and wait in different queues of the same length, yield to
-// each other's losses for nothing. While a flow starts it is not coupled: several that start at
-// once are as many flows for about ten round trips.
+// The coupling does not cover links inside ASes and access lines, which no path shows (package
+// pathsel finds those by measurement). It covers neither other hosts nor received data, whose
+// sender decides. If flows share a link that has room for all, and wait in different queues of the
+// same length, they respond to each other's losses without need. A flow that starts is not coupled:
+// several flows that start at once compete as separate flows for about ten round trips.
 package congestion

@@ -29,8 +29,8 @@ type Config struct {
 	Seed       uint64    // spreads the probes of flows over time; any value, different for each flow
 }
 
-// Packet is an acknowledged or lost packet. One of size 0 is to be forgotten, and says nothing of
-// the path.
+// Packet is an acknowledged or lost packet. If its size is 0, the flow forgets the packet and
+// learns nothing from it.
 type Packet struct {
 	Number int64
 	Size   int
@@ -58,7 +58,7 @@ const initialWindow = 10
 // at once, and a smaller window waits for its timer instead.
 const minWindow = 4
 
-// maxWindow in bytes bounds what a receiver that acknowledges too much, or lies, makes us keep.
+// maxWindow in bytes bounds the memory that a receiver with false acknowledgements can cost us.
 const maxWindow = 64 << 20
 
 // firstRTT stands for the round trip until one is measured (RFC 9002, section 6.2.2, has 333 ms:

@@ -12,8 +12,8 @@ type Link string
 // Group couples the flows of one host that cross the same links, so that on each link they behave
 // like one flow; the package comment says how. NewReno flows are not coupled.
 //
-// The times of all members are of one clock. While a flow is a member, OnAck, Join and Leave of all
-// members must not run at the same time. The other methods of a Flow are not concerned.
+// All members use one clock. Of all members together, only one call of OnAck, Join or Leave may run
+// at a time. The other methods of a Flow are not restricted.
 type Group struct {
 	links  map[Link]*sharedLink
 	passes uint64 // loops over siblings
@@ -24,7 +24,7 @@ type sharedLink struct {
 	members []*member
 }
 
-// member is what the flows of a group know of each other: written and read in OnAck only.
+// member is what a flow of a group tells the others. OnAck alone reads and writes it.
 type member struct {
 	links       []*sharedLink
 	waits       bool          // to jump with its first data
@@ -48,13 +48,13 @@ type member struct {
 type company struct {
 	sends int     // members with a common link that are not silent
 	uses  float64 // their bandwidth
-	part  float64 // of one flow that it is
-	lossy float64 // part of the rounds that lost packets, of the flow with most
-	probe float64 // part of an ordinary probe: who has less than the others asks for more, and the other way round
-	scale float64 // of its bandwidth: all maxima together are more than what was ever delivered together
+	part  float64 // 1 divided by the number of flows behind the queue
+	lossy float64 // the largest part of rounds with lost packets that one of them has
+	probe float64 // size of this flow's probe, as a factor: smaller flows ask for more than larger ones
+	scale float64 // factor for its bandwidth: the sum of all maxima is more than was ever delivered together
 }
 
-// probeSpan bounds how much more or less than an ordinary probe a flow asks for.
+// probeSpan bounds the factor of a probe's size, in both directions.
 const probeSpan = 2
 
 // NewGroup returns a group without flows.
@@ -95,7 +95,7 @@ func (g *Group) Leave(f *Flow) {
 	b.member = &member{}
 }
 
-// publish tells the siblings how the flow fares.
+// publish updates what the siblings may read of this flow.
 func (b *bbr) publish(e event) {
 	m := b.member
 	m.queue = b.rounds.minRTT - b.minRTT.rtt
@@ -118,9 +118,9 @@ func (b *bbr) silent(m *member) bool {
 	return m != b.member && (m.rate == 0 || b.now > m.heard+m.trip+silence)
 }
 
-// noticeVacated starts a probe at once when a sibling has left or fallen silent that used much of a
-// common link. Those that stay look for its part, each in proportion to what it has. If the link
-// was not the bottleneck, the probe ends soon.
+// noticeVacated starts a probe at once if a sibling that used much of a common link has left or
+// fallen silent. The remaining flows probe for its part, each in proportion to its own bandwidth.
+// If the link was not the bottleneck, the probe ends soon.
 func (b *bbr) noticeVacated() {
 	sends, uses := 0, 0.0
 	for m := range b.member.siblings {
@@ -190,8 +190,8 @@ func (m *member) probeLosses() (lost, total int) {
 	return lost, total
 }
 
-// together are the siblings behind the same queue, as far as can be told: it is about as long for
-// both. The bottleneck of the others is on a link that is not common.
+// together yields the siblings that seem to wait in the same queue, since both see about the same
+// delay. The bottleneck of all other siblings is on a link that is not common.
 func (m *member) together(yield func(*member) bool) {
 	for other := range m.siblings {
 		apart := max(m.queue-other.queue, other.queue-m.queue)
@@ -201,9 +201,10 @@ func (m *member) together(yield func(*member) bool) {
 	}
 }
 
-// siblings are the members with a common link, and m itself, each once. Loops over siblings must
-// not nest: each marks the members that it has come to. A search for them among those before would
-// cost a tenth of a millisecond for each acknowledgement of a thousand flows that share links.
+// siblings yields the members with a common link, and m itself, each once. Loops over siblings must
+// not nest, since each loop marks the members that it has visited. To search a list of visited
+// members instead would cost a tenth of a millisecond for each acknowledgement if a thousand flows
+// share links.
 func (m *member) siblings(yield func(*member) bool) {
 	if !yield(m) || len(m.links) == 0 {
 		return

@@ -19,11 +19,12 @@ import (
 
 const (
 	lossMargin = 0.02 // BBRv3's threshold, above the ambient loss
-	// So many standard deviations of chance are not congestion either: at two, every fortieth round
-	// of 100 packets of a path that loses 5 % would be. A trial that is over needs fewer than one
-	// that is looked at again with each packet.
+	// Losses within this number of standard deviations are chance. With two, every fortieth round
+	// of 100 packets on a path that loses 5 % would count as congested. A finished trial is judged
+	// once and needs fewer than a trial that is judged again with each packet.
 	sigmas, finalSigmas = 3, 2
-	// A trial ends early once so many packets show clearly too many losses, else after so many.
+	// A trial can end after the first number of packets if too many of them are lost, and ends
+	// after the second.
 	earlyPackets, trialPackets = 100, 400
 	// trialTime is the least of a trial: in less, a receiver that does not run for a moment looks
 	// like a full path.

@@ -5,8 +5,8 @@ import "time"
 // What a BBR flow believes of its path: bandwidth, propagation delay, and how acknowledgements
 // bunch.
 
-// bandwidth is the greatest delivery rate of the last two probing cycles: one bad probe does not
-// lose what the path can do, and what it could do two cycles ago no longer counts.
+// bandwidth is the greatest delivery rate of the last two probing cycles. So one bad probe does not
+// lower it, and older cycles no longer count.
 type bandwidth struct {
 	cycles [2]float64 // bytes a second, the present cycle last
 	limit  float64    // what a congested path delivered since the last probe; 0: not congested
@@ -87,8 +87,9 @@ func (a *aggregation) add(now time.Duration, acked int, rate float64, newRound b
 
 func (a *aggregation) bytes() float64 { return max(a.extra[0], a.extra[1]) }
 
-// hostTime is what both hosts may add to a round trip: processes wait for the CPU, acknowledgements
-// for each other. On a path of less, one round trip says little of the next.
+// hostTime is the time that both hosts may add to a round trip: processes wait for the CPU, and
+// acknowledgements are collected. If the path itself takes less, round trips vary too much to be
+// compared.
 const hostTime = time.Millisecond
 
 // rounds counts round trips: one ends when a packet that was sent after its beginning is
@@ -111,8 +112,8 @@ type rounds struct {
 // rate is the mean of the round's samples. The greatest would follow every acknowledgement that
 // jitter brings early, the mean follows the path.
 //
-// Where a round trip is shorter than hostTime, samples follow the scheduler. The whole round counts
-// then.
+// If a round trip is shorter than hostTime, samples depend on the scheduler. Then the rate of the
+// whole round counts.
 func (r *rounds) rate() float64 {
 	if r.minRTT < hostTime {
 		return r.whole

@@ -3,7 +3,7 @@ package congestion
 import "time"
 
 // reno is NewReno (RFC 9002, section 7): one more packet a round trip, and 0.7 of the window after
-// a loss. It is here to be compared with.
+// a loss. It serves as a baseline.
 type reno struct {
 	packetSize int
 	cwnd       float64

@@ -12,14 +12,14 @@ const (
 	crowdedGain = 1.7  // grows beside a larger flow that keeps the queue full
 	cruiseGain  = 0.99 // lets a queue shrink that estimates slightly too high have made
 
-	// headroom is the part of what the path took without losses that a flow then takes, so that
-	// others find room. A rival that yields to losses too causes few. Beside others it would only
-	// be given away.
+	// After losses, a flow keeps at most this part of the volume that the path took without losses,
+	// so that others find room. Rivals that respond to losses, too, leave this room free. Beside
+	// other rivals it would be lost to them.
 	headroom = 0.8
 
-	// Where others keep a queue full and nobody gives way, a window of windowGain is less than the
-	// rate needs. This bounds it there: in a longer queue, the kernel's BBR is held by its own
-	// window.
+	// If others keep a queue full and do not give way, the rate needs a larger window than
+	// windowGain allows. Then this is the limit: in a longer queue, the kernel's BBR is limited by
+	// its own window.
 	contestedGain = 2.4
 
 	// slack is over the product of rate and round trip: pacing sends in bursts, and receivers wait

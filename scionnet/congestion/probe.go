@@ -9,9 +9,9 @@ const (
 	upGrowth = 0.1 // a probe that finds more than this part goes on
 	upRounds = 2   // complete rounds show the effect of a probe: the first acknowledges what was sent before it
 
-	// pressed is the part of its packets that a flow may lose beside one that presses into a full
-	// queue whatever is lost, as the kernel's BBR does. If it took less for that, it would be
-	// pushed out.
+	// pressed is the part of its packets that a flow may lose beside a rival that fills a full
+	// queue regardless of losses, as the kernel's BBR does. If the flow slowed down for such
+	// losses, the rival would take everything.
 	pressed = 0.05
 	// roomRounds is how long a queue has to stand before its end means that somebody has left. The
 	// queue of CUBIC comes and goes.
@@ -62,8 +62,8 @@ func (b *bbr) stepCruise(e event) {
 }
 
 // credible is the bandwidth that a flow keeps after a probe that ends in losses. In a full queue it
-// is what others leave of the path, and not what was once found there: a flow that kept that lost
-// half of its packets beside datagrams, which give way to nothing.
+// is the part of the path that others leave, not the bandwidth that was once found. With the
+// latter, a flow lost half of its packets beside datagrams, which do not respond to losses.
 func (b *bbr) credible() float64 {
 	now := b.bandwidth.now()
 	if !b.queued() || b.contested() && b.drops.part() < pressed {
@@ -72,8 +72,8 @@ func (b *bbr) credible() float64 {
 	return now * (1 - b.drops.part())
 }
 
-// noticeRoom starts a probe at once when a queue has gone that stood for many rounds, and not
-// because this flow sends less: whoever filled it does.
+// noticeRoom starts a probe at once when a queue is empty that stood for many rounds, unless this
+// flow itself sends less: then somebody else has stopped.
 func (b *bbr) noticeRoom() {
 	switch {
 	case b.phase == probeRTT || b.yield.active:

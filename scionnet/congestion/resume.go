@@ -2,22 +2,22 @@ package congestion
 
 import "time"
 
-// A start that remembers (draft-ietf-tsvwg-careful-resume). What a path carried a minute ago, to us
-// or to others, is no promise: others may use it now. So the flow first sees that the round trip is
-// the remembered one. With its first data it jumps to half the rate, paced over a round trip, and
-// goes on from there as fast as what is delivered allows. If the jump loses packets, it continues
-// at the rate that got through.
+// A start at a remembered rate (draft-ietf-tsvwg-careful-resume). The rate that a path carried a
+// minute ago, for us or for others, may no longer be free. So the flow first checks that the round
+// trip is the remembered one. With its first data it jumps to half of the rate, paced over a round
+// trip, and then goes on as the delivered rate allows. If the jump loses packets, the flow
+// continues at the delivered rate.
 
 const (
 	jumpPart = 0.5 // of the remembered rate: a path that has halved since then takes it
 	// jumpPackets bounds what a jump sends in a round trip, and so what it costs if the path has
-	// changed. It saves six round trips of doubling. Others may lie, so their word counts for less
-	// (hintPackets), and only where a start takes long (hintTrip).
+	// changed. It saves six round trips of doubling. Others may lie, so a hint allows fewer packets
+	// (hintPackets), and counts only on long round trips (hintTrip).
 	jumpPackets = 64 * initialWindow
 	hintPackets = 256
 	hintTrip    = initialTrip
-	// dataPackets in flight are data, and no handshake or keep-alive. A new flow may send them at
-	// once.
+	// With this number of packets in flight, a flow sends data, not only a handshake or a
+	// keep-alive. A new flow may send them at once.
 	dataPackets = 8
 	// resumeHolds is how long a flow waits for its first data until it starts like any other.
 	resumeHolds = 2 * time.Minute
@@ -35,17 +35,18 @@ type resume struct {
 	until time.Duration // the jump ends
 }
 
-// Resume tells a new flow what the path is remembered to carry, in bytes a second, at which least
-// round trip. full says that it carried no more: a flow that had little to send shows less than the
-// path carries. Call it before the first packet. NewReno ignores it.
+// Resume tells a new flow the rate that its path carried earlier, in bytes a second, and the least
+// round trip of that time. full says that the path was full then; otherwise it may carry more. Call
+// Resume before the first packet. NewReno ignores it.
 func (f *Flow) Resume(rate float64, rtt time.Duration, full bool) {
 	if b, ok := f.algorithm.(*bbr); ok && b.rounds.total == 0 && rtt > 0 && rate >= minRate && rate <= maxRate {
 		b.start.resume = resume{rate: rate, rtt: rtt, full: full}
 	}
 }
 
-// Hint tells a new flow what others say that the path carries, in bytes a second. A full path that
-// it remembers itself counts more, and a low figure changes nothing. NewReno ignores it.
+// Hint tells a new flow the rate that the path carries according to others, in bytes a second. A
+// remembered rate of a full path takes precedence, and a low hint changes nothing. NewReno ignores
+// it.
 func (f *Flow) Hint(rate float64) {
 	b, ok := f.algorithm.(*bbr)
 	if ok && !b.start.filled && !b.start.resume.full && b.start.resume.jump == 0 && rate >= minRate && rate <= maxRate {
@@ -121,8 +122,7 @@ func (r *resume) floor(now time.Duration) float64 {
 	return r.jump
 }
 
-// bound keeps startup from shooting beyond what a full path is remembered to carry, while the jump
-// is verified.
+// bound limits startup to the remembered rate of a full path while the jump is verified.
 func (r *resume) bound(now time.Duration, rate float64) float64 {
 	switch {
 	case now >= r.until:
@@ -133,5 +133,5 @@ func (r *resume) bound(now time.Duration, rate float64) float64 {
 	return max(rate, r.jump)
 }
 
-// reached says whether the path carries what it did when it was full.
+// reached says whether the path carries the remembered rate of a full path again.
 func (r *resume) reached(rate float64) bool { return r.full && rate >= knownPart*r.rate }

@@ -25,7 +25,7 @@ type event struct {
 	prior, inflight int           // bytes in flight before and after
 	rtt             time.Duration // of the packet that was sent last; 0: nothing acknowledged
 	rate            float64       // delivery rate; 0: no sample
-	appLimited      bool          // the rate is what the application asked for, or less than the path has
+	appLimited      bool          // the application, not the path, may have limited the rate
 	delivered       uint64        // bytes since the start
 	sentDelivered   uint64        // of that, when the acknowledged packet was sent
 	lostInflight    int           // in flight when the last of the lost packets was sent
@@ -103,7 +103,7 @@ func (s *sampler) take(number int64) (p sentPacket, ok bool) {
 	return p, p.size != 0
 }
 
-// acked turns packets into an event. What it does not know, it counts and otherwise ignores.
+// acked turns packets into an event. Unknown packets are counted, and otherwise ignored.
 func (s *sampler) acked(now time.Duration, acked, lost []Packet, inflight int) event {
 	e := event{now: now, prior: inflight}
 	var lastLost time.Duration

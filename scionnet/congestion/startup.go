@@ -2,18 +2,18 @@ package congestion
 
 import "time"
 
-// If round trips are long, initialWindow is so few packets a second that a download of some
-// megabytes ends before its path is full. A flow on a path longer than initialTrip therefore starts
-// at the rate that it has on one of that length. longWindow bounds the packets of that round trip;
-// quic-go starts with as many on each path.
+// On long round trips, initialWindow means so few packets a second that a download of some
+// megabytes ends before the path is full. Therefore a flow on a path longer than initialTrip starts
+// at the rate that it would have with a round trip of initialTrip. longWindow bounds the packets of
+// the first round trip; quic-go starts with as many on every path.
 const (
 	longWindow  = 32
 	initialTrip = 40 * time.Millisecond
 )
 
-// SCION announces what links carry. That is no promise: others use them, too. So a flow starts at
-// announcedPart of it, and shares that with this host's other flows along the same link.
-// announcedWindow bounds the packets, and so what a wrong announcement costs.
+// SCION announces the rates of links, but others use the links, too. So a flow starts at
+// announcedPart of the announced rate, and shares that with this host's other flows along the same
+// link. announcedWindow bounds the packets, and so the cost of a wrong announcement.
 const (
 	announcedPart   = 0.25
 	announcedWindow = 128
@@ -38,7 +38,7 @@ type start struct {
 	overshot overshot // what was delivered once losses had ended startup
 	cwnd     float64  // grows with what is acknowledged until the path is full
 	resume   resume
-	behind   bool // a queue of siblings is in what it takes for the least round trip
+	behind   bool // its least round trip contains a queue of siblings
 	rivals   int  // of a jump, as of the last acknowledgement
 	// announced is the rate of the narrowest link, in bytes a second; 0: not known. crowd is the
 	// number of this host's flows that share one of the links, as of the last acknowledgement: the
@@ -66,8 +66,8 @@ func (b *bbr) initial() float64 {
 	return w
 }
 
-// arrived says whether the path carries all that is announced, and a queue begins: more cannot be
-// had. Without the queue, the announcement may be too low.
+// arrived says whether the path carries the announced rate and a queue begins: then there is no
+// more to find. Without a queue, the announcement may be too low.
 func (b *bbr) arrived() bool {
 	return b.start.announced > 0 && b.bandwidth.max() >= knownPart*b.start.announced &&
 		b.rounds.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt)
@@ -88,8 +88,8 @@ func (b *bbr) stepStartup(e event, newRound bool) {
 	}
 }
 
-// flooded says whether so much is lost that startup has gone too far. Of a few packets any part may
-// be lost by chance.
+// flooded says whether so much is lost that startup has gone too far. If only a few packets were
+// sent, losses may be chance.
 func (b *bbr) flooded(lost, total int, part float64) bool {
 	return lost >= startupLost*b.packetSize && float64(lost) > part*float64(total)
 }
@@ -110,8 +110,8 @@ func (b *bbr) checkFull(e event) {
 	}
 }
 
-// fill ends startup. If packets were lost, the bandwidth is what is delivered of those in flight
-// now, and not what a policer let pass before.
+// fill ends startup. If packets were lost, the bandwidth is the rate at which the packets in flight
+// are delivered, not the rate of the burst that a policer let pass before.
 func (b *bbr) fill(e event, lossy bool) {
 	if lossy {
 		b.start.overshot = overshot{until: e.delivered}

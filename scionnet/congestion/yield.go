@@ -2,18 +2,18 @@ package congestion
 
 import "time"
 
-// Room for others. A queue that stands while a flow cruises is made by somebody else too: alone, a
-// flow that sees a queue cruises just below the rate of the path, and the queue drains. If nobody
-// gives way then, the shares stay as they are, a newcomer keeps the little it has, and all lose
-// packets at the full queue. So each flow lowers its rate to what is delivered and its window to
-// what fits on the path without a queue, until the queue is gone. The next probes divide the room,
-// and the smaller flow gains more of it.
+// Room for others. If a queue stands while a flow cruises, somebody else fills it, too: a flow that
+// is alone and sees a queue cruises just below the rate of the path, and the queue drains. If
+// nobody gave way, the shares would stay as they are: a new flow would keep its small share, and
+// all would lose packets at the full queue. So each flow lowers its rate to the delivered rate, and
+// its window to the volume that fits on the path without a queue, until the queue is empty. The
+// next probes divide the free capacity, and smaller flows gain more of it.
 //
-// The kernel's BBR version 1 and CUBIC do not give way: they would take it all. If the queue
-// outlives a few rounds, the flow takes its rate back and tries again later, each time after twice
-// as many probes. If packets are lost besides in many rounds, not even losses make the others give
-// way. The queue is then as long as it can be, and the flow keeps a share of it in place of a share
-// of the empty path.
+// The kernel's BBR version 1 and CUBIC do not give way, and would take everything. If the queue is
+// still there after a few rounds, the flow takes its rate back and tries again later, each time
+// after twice as many probes. If many rounds lose packets as well, the others do not even respond
+// to losses. The queue is then as long as it can be, and the flow keeps a share of the queue
+// instead of a share of the empty path.
 
 const (
 	// yieldAfter is how many rounds a cruise lasts first: the earlier ones show the probe before
@@ -23,21 +23,21 @@ const (
 	yieldRounds = 5
 	// maxFutile bounds the pause after yielding in vain to 32 probes, about a minute and a half.
 	maxFutile = 5
-	// steadyQueue is how much of the mean delay every packet of a round has, if a queue causes it.
-	// Of jitter, the luckiest packets have less: without this bound, a flow alone on a path with
-	// jitter would give way to nobody.
+	// If a queue causes the delay, every packet of a round waits for at least this part of the mean
+	// delay. With jitter, some packets wait less. Without this bound, a flow that is alone on a
+	// path with jitter would give way, though there is nobody else.
 	steadyQueue = 0.87
 	// emptied is what must be left of the delay for the flow to have given way with success.
 	emptied = 0.5
-	// kept is the least part of its share that a flow keeps when it gives way. Its window empties
-	// the queue, and less is delivered meanwhile. A flow that followed this down had half of its
-	// share until the next probe, also where nobody took the rest.
+	// kept is the least part of its share that a flow keeps when it gives way. While its small
+	// window empties the queue, less is delivered. Without this bound, the flow followed the
+	// delivered rate down, and had half of its share until the next probe, even if nobody took the
+	// rest.
 	kept = 0.85
 	// regrowth is by how much the rate of a flow with siblings grows in each round without a queue,
 	// after they gave way.
 	regrowth = 1.01
-	// aloneAfter is how many probes a flow waits, without a queue after them, until it takes itself
-	// for alone.
+	// After this number of probes without a queue, a flow assumes that it is alone.
 	aloneAfter = 3
 )
 
@@ -49,7 +49,7 @@ type yield struct {
 	share  float64       // rate at the first of them
 	futile int           // how often it was in vain lately
 	pause  int           // probes until it gives way again
-	rivals int           // probes until the flow takes itself for alone
+	rivals int           // probes until the flow assumes that it is alone
 }
 
 // probed begins another cycle.
@@ -106,9 +106,9 @@ func (b *bbr) giveWay(limitedNow bool) {
 }
 
 // fills says whether a flow cruises at the full rate of the path. At less, it leaves room for
-// newcomers. A flow takes the full rate if no queue stands now and none stood after its last probes:
-// then it is alone. For a flow with siblings only the present queue counts, since earlier ones may
-// have been theirs.
+// newcomers. A flow takes the full rate if no queue stands now and none stood after its last
+// probes: then it is alone. For a flow with siblings only the present queue counts, since earlier
+// ones may have been theirs.
 func (b *bbr) fills() bool {
 	return b.empty() && (b.yield.rivals == 0 || b.company.part < 1)
 }
