@@ -137,6 +137,42 @@ func TestTorrents(t *testing.T) {
 	}
 }
 
+// The selection is what the user sees, also after the list was sorted, and while a dialog is open.
+func TestSelection(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(40, 1, 1)
+	b.Show(w.serve(t))
+	b.Until(`document.querySelectorAll(".torrents .row").length > 5`)
+	row := `(name => [...document.querySelectorAll(".torrents .row:not([hidden])")].find(r => r.link.textContent === "genome-archive-" + name))`
+	selected := func(n int) string {
+		return fmt.Sprintf(`document.querySelector(".actions .count").textContent === "%d selected"`, n)
+	}
+
+	b.Run(`document.querySelector(".torrents .list").focus()`)
+	b.Type(kb.End)
+	b.Until(`document.querySelector(".row.current")?.ariaRowIndex === "40"`)
+
+	// Shift extends from the row that was clicked first, wherever it is now.
+	b.Type(kb.Home)
+	b.Until(row + `("2022.2")`)
+	b.Run(row + `("2022.2").click()`)
+	b.Until(selected(1))
+	b.Click(`[data-column=name] button`)
+	b.Until(row + `("2022.2").ariaRowIndex === "10"`)
+	b.Run(row + `("2024.18").dispatchEvent(new MouseEvent("click", {bubbles: true, shiftKey: true}))`)
+	b.Until(`document.querySelector(".actions .count").textContent !== "1 selected"`)
+	if !chromium.Get[bool](b, row+`("2022.2").ariaSelected === "true" && `+selected(3)) {
+		t.Errorf("%s after a click with Shift two rows below", chromium.Get[string](b, `document.querySelector(".actions .count").textContent`))
+	}
+
+	// After a click on a box the keys work on the list.
+	b.Type(kb.Escape)
+	b.Click(`.torrents .row[aria-rowindex="1"] input`)
+	b.Until(selected(1))
+	b.Type(kb.Delete)
+	b.Until(`document.querySelector("dialog[open] input")`)
+}
+
 // The map stays where it is while rates and rules change. An interface is forbidden only once the
 // user has seen which paths remain.
 func TestMap(t *testing.T) {

@@ -23,7 +23,7 @@ export class List {
     this.items = [];
     this.selected = new Set();
     this.current = -1;
-    this.anchor = -1;
+    this.anchor = null; // key of the item where a selection with Shift begins
     this.rows = new Map(); // number of the item -> element
     this.free = [];
     this.inner = el("div", { class: "list-inner", role: "rowgroup" });
@@ -133,6 +133,7 @@ export class List {
     if (n < 0 || event.target.closest("a, button, select, input:not([type=checkbox])")) return;
     const box = event.target.closest("input[type=checkbox]");
     this.#move(n, { extend: event.shiftKey, toggle: event.ctrlKey || event.metaKey || Boolean(box) });
+    this.root.focus({ preventScroll: true }); // not the box, so that the keys work
   }
 
   /** #move makes a row the current one, and changes the selection as file managers do. */
@@ -140,12 +141,12 @@ export class List {
     if (this.items.length === 0) return;
     n = Math.max(0, Math.min(this.items.length - 1, n));
     this.current = n;
-    if (!extend) this.anchor = n;
+    const k = this.key(this.items[n]);
+    let from = extend ? this.items.findIndex((i) => this.key(i) === this.anchor) : -1;
+    if (from < 0) [from, this.anchor] = [n, k];
     if (this.multiple && !keep) {
-      const k = this.key(this.items[n]);
       if (extend) {
-        const [a, b] = [Math.min(this.anchor, n), Math.max(this.anchor, n)];
-        this.selected = new Set(this.items.slice(Math.max(0, a), b + 1).map(this.key));
+        this.selected = new Set(this.items.slice(Math.min(from, n), Math.max(from, n) + 1).map(this.key));
       } else if (toggle) {
         if (!this.selected.delete(k)) this.selected.add(k);
       } else {
@@ -162,7 +163,7 @@ export class List {
     const page = Math.max(1, Math.floor(this.root.clientHeight / this.height()) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.key in steps) {
-      this.#move(this.current < 0 ? 0 : this.current + steps[event.key], { extend: event.shiftKey, keep: event.ctrlKey });
+      this.#move(this.current + steps[event.key], { extend: event.shiftKey, keep: event.ctrlKey });
       this.reveal(this.current);
     } else if (event.key === " " && this.multiple) {
       this.#move(Math.max(0, this.current), { toggle: true });
