@@ -171,6 +171,25 @@ func TestSelection(t *testing.T) {
 	b.Until(selected(1))
 	b.Type(kb.Delete)
 	b.Until(`document.querySelector("dialog[open] input")`)
+
+	// What was confirmed is removed, also if the filter hides it meanwhile.
+	filter := `(text => { const f = document.querySelector("input[type=search]"); f.value = text; f.dispatchEvent(new Event("input")) })`
+	b.Run(filter + `("nothing")`)
+	b.Until(`!document.querySelector(".empty").hidden`)
+	b.Click(`dialog button.bad`)
+	b.Until(`document.querySelector(".message")?.textContent.startsWith("1 torrent removed")`)
+
+	// An action goes on after an error.
+	b.Run(filter + `("")`)
+	b.Until(`document.querySelector(".empty").hidden`)
+	b.Run(`document.querySelector(".torrents .list").focus()`)
+	b.Run(`document.querySelector(".list").dispatchEvent(new KeyboardEvent("keydown", {key: "a", ctrlKey: true, bubbles: true}))`)
+	b.Until(selected(40))
+	b.Click(`.actions button`)
+	b.Until(`/^it is [a-z]+\b/.test(document.querySelector(".message.bad")?.textContent)`)
+	if n := len(w.requests("POST")); n != 40 {
+		t.Errorf("%d of 40 torrents were resumed", n)
+	}
 }
 
 // The map stays where it is while rates and rules change. An interface is forbidden only once the

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -338,6 +339,9 @@ func (w *world) serve(t *testing.T) string {
 			v := value(r)
 			w.mu.Unlock()
 			rw.Header().Set("Content-Type", "application/json")
+			if _, bad := v.(v1.Problem); bad {
+				rw.WriteHeader(http.StatusConflict)
+			}
 			if err := json.NewEncoder(rw).Encode(v); err != nil && r.Context().Err() == nil {
 				t.Error(err)
 			}
@@ -382,17 +386,32 @@ func (w *world) serve(t *testing.T) string {
 				t.Errorf("the file has %q", content)
 			}
 		} else if a := sent[v1.AddTorrent](t, r); !strings.HasPrefix(a.Source, "magnet:?") {
-			t.Errorf("added %+v", a)
+			return v1.Problem{Error: "source: want a magnet link"}
 		}
 		return v1.Added{InfoHash: fmt.Sprintf("%040x", n), Name: fmt.Sprint("new ", n)}
 	})
 	mux.HandleFunc("DELETE /api/v1/torrents/{hash}", func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(http.StatusNoContent) })
+	answer("POST /api/v1/torrents/{hash}/resume", func(r *http.Request) any {
+		number, err := strconv.ParseInt(r.PathValue("hash"), 16, 0)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		state := w.torrents[number-1].State
+		if now := sent[v1.Resume](t, r).Now; state == "paused" || now && state == "queued" { // as in the node
+			return nil
+		}
+		return v1.Problem{Error: "it is " + state}
+	})
 	answer("GET /api/v1/torrents/{hash}/files", func(*http.Request) any {
 		files := []v1.File{}
 		for i := range 3000 {
-			files = append(files, v1.File{Number: i + 1, Path: fmt.Sprintf("chromosome-%02d/reads-%04d.fastq.gz", i/150, i), SizeBytes: 1 << 20, HaveBytes: int64(i%5) << 18, Priority: "normal"})
+			files = append(files, v1.File{Number: i + 1, Path: fmt.Sprintf("chromosome-%02d/reads-%04d.fastq.gz", i/150, i), SizeBytes: 1 << 20, HaveBytes: int64(i%5) << 18, Priority: []string{"high", "normal"}[min(1, i/50)]})
 		}
 		return files
+	})
+	answer("GET /api/v1/torrents/{hash}/log", func(*http.Request) any {
+		return []v1.LogEntry{{Time: w.begin, Level: "info", InfoHash: w.torrents[0].InfoHash, Text: "begun"}}
 	})
 	answer("GET /api/v1/torrents/{hash}/{part}", func(*http.Request) any { return []int{} })
 	mux.HandleFunc("GET /api/v1/events", func(rw http.ResponseWriter, r *http.Request) {

@@ -5,7 +5,7 @@ import { el, icon, later, setAttr, setText } from "./dom.js";
 import * as format from "./format.js";
 import { List } from "./list.js";
 import { live } from "./live.js";
-import { ask, say, sayError } from "./messages.js";
+import { ask, say } from "./messages.js";
 import { badge, ORDER, showState } from "./states.js";
 import { openAdd } from "./add.js";
 
@@ -194,25 +194,20 @@ function actionBar(selected) {
     button("Remove", "remove", removeTorrents, "bad"));
 }
 
-/** each does something with each torrent, and says how often that worked. */
+/** each does something with each torrent, and says how often that worked, and why not. */
 export async function each(hashes, act, done) {
   let n = 0;
-  for (const hash of [...hashes]) {
-    try {
-      await act(hash);
-      n++;
-    } catch (err) {
-      sayError(err);
-      break;
-    }
-  }
+  const errors = [];
+  for (const hash of [...hashes]) await act(hash).then(() => n++, (err) => errors.push(err.message));
   if (n > 0) say(`${format.plural(n, "torrent")} ${done}.`);
+  if (errors.length > 0) say(errors[0] + (errors.length > 1 ? ` (and ${format.plural(errors.length - 1, "more error")})` : ""), { bad: true });
   return n;
 }
 
 /** removeTorrents asks, and removes torrents, with their data if the user wants that. */
 export async function removeTorrents(hashes) {
-  const names = [...hashes].map((h) => live.torrents.get(h)?.name ?? h);
+  hashes = [...hashes]; // the selection may change while the window is open
+  const names = hashes.map((h) => live.torrents.get(h)?.name ?? h);
   const data = el("input", { type: "checkbox" });
   const shown = names.slice(0, 5).map((n) => el("li", { text: n }));
   if (names.length > 5) shown.push(el("li", { text: `and ${names.length - 5} more` }));
