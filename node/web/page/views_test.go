@@ -192,6 +192,23 @@ func TestSelection(t *testing.T) {
 	}
 }
 
+// The parts of a torrent's page stay true while it is open.
+func TestTorrent(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(40, 1, 1)
+	url := w.serve(t)
+	b.Show(url + "/" + firstTorrent + "/files")
+	b.Until(`document.querySelectorAll(".files-grid.row").length > 5`)
+
+	// A menu with the focus shows the priority of the file whose row it is now in.
+	b.Run(`document.querySelector(".files-grid select").focus()`)
+	b.Run(`document.querySelector(".tab .list").scrollTop = 40 * 100`)
+	b.Until(`[...document.querySelectorAll(".files-grid.row:not([hidden])")].every(r => r.ariaRowIndex > 50)`)
+	if wrong := chromium.Get[int](b, `[...document.querySelectorAll(".files-grid.row:not([hidden]) select")].filter(s => s.value !== "normal").length`); wrong > 0 {
+		t.Errorf("%d menus show the priority of another file", wrong)
+	}
+}
+
 // The map stays where it is while rates and rules change. An interface is forbidden only once the
 // user has seen which paths remain.
 func TestMap(t *testing.T) {

@@ -33,7 +33,7 @@ export function filesTab(signal, hash) {
     show: (select, file) => {
       select.file = file;
       select.ariaLabel = `Priority of ${file.path}`;
-      if (document.activeElement !== select) select.value = file.priority;
+      if (select.value !== file.priority) select.value = file.priority;
     },
   };
   const progress = {
