@@ -207,6 +207,23 @@ func TestTorrent(t *testing.T) {
 	if wrong := chromium.Get[int](b, `[...document.querySelectorAll(".files-grid.row:not([hidden]) select")].filter(s => s.value !== "normal").length`); wrong > 0 {
 		t.Errorf("%d menus show the priority of another file", wrong)
 	}
+
+	// Each entry of the log is there once, in whichever order answers and events come.
+	b.Run(`location.hash = "` + firstTorrent + `/log"`)
+	b.Until(`document.querySelectorAll(".log-grid.row").length === 1`)
+	b.Run(`Promise.all([import("/page/live.js"), fetch("api/v1/torrents/` + w.torrents[0].InfoHash + `/log").then(r => r.json())]).then(([{ live }, [entry]]) => {
+		live.dispatchEvent(new CustomEvent("log", {detail: entry}))
+		live.dispatchEvent(new CustomEvent("log", {detail: {...entry, time: "2100-01-01T00:00:00Z", text: "later"}}))
+		live.dispatchEvent(new CustomEvent("snapshot"))
+	})`)
+	for len(w.requests("GET /api/v1/torrents/"+w.torrents[0].InfoHash+"/log")) < 3 {
+		b.Run(`new Promise(r => setTimeout(r, 100))`)
+	}
+	b.Run(`new Promise(r => setTimeout(r, 500))`)
+	lines := `[...document.querySelectorAll(".log-grid.row:not([hidden])")].sort((a, b) => a.number - b.number).map(r => r.lastChild.textContent).join()`
+	if got := chromium.Get[string](b, lines); got != "later,begun" {
+		t.Errorf("the log is %q", got)
+	}
 }
 
 // The map stays where it is while rates and rules change. An interface is forbidden only once the

@@ -89,24 +89,23 @@ export function trackersTab(signal, hash) {
 
 export function logTab(signal, hash) {
   const MOST = 1000; // entries; the page stays open for days
-  let entries = [];
+  let entries = []; // oldest first
+  const keyOf = (e) => e.time + e.text;
   const level = { make: () => el("span", { class: "level" }), show: (node, e) => {
     node.className = `level ${e.level}`;
     setText(node, e.level);
   } };
   const t = table(signal, {
-    label: "Log", key: (e) => e.number, template: "log-grid", height: [30, 64],
+    label: "Log", key: keyOf, template: "log-grid", height: [30, 64],
     columns: [["Time", "", (e) => format.clock(Date.parse(e.time))], ["Level", "", level], ["What happened", "wide", (e) => e.text]],
   });
-  let number = 0;
+  // An entry may come twice or late: in the answer, and as an event.
   const show = (more) => {
-    entries = [...more.map((e) => ({ ...e, number: number++ })).reverse(), ...entries].slice(0, MOST);
-    t.set(entries, "Nothing has happened yet.");
+    const all = new Map([...entries, ...more].map((e) => [keyOf(e), e]));
+    entries = [...all.values()].sort((a, b) => Date.parse(a.time) - Date.parse(b.time)).slice(-MOST);
+    t.set(entries.toReversed(), "Nothing has happened yet.");
   };
-  const load = () => get(`torrents/${hash}/log`, signal).then((all) => {
-    entries = [];
-    show(all);
-  }, (err) => signal.aborted || sayError(err));
+  const load = () => get(`torrents/${hash}/log`, signal).then(show, (err) => signal.aborted || sayError(err));
   load();
   live.addEventListener("snapshot", load, { signal });
   live.addEventListener("log", ({ detail }) => detail.info_hash === hash && show([detail]), { signal });
