@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"braid/node/web/page/chromium"
+	v1 "braid/node/web/v1"
 )
 
 const firstTorrent = "#/torrent/0000000000000000000000000000000000000001"
@@ -223,6 +225,16 @@ func TestTorrent(t *testing.T) {
 	lines := `[...document.querySelectorAll(".log-grid.row:not([hidden])")].sort((a, b) => a.number - b.number).map(r => r.lastChild.textContent).join()`
 	if got := chromium.Get[string](b, lines); got != "later,begun" {
 		t.Errorf("the log is %q", got)
+	}
+
+	// The button of a torrent in the queue starts it.
+	queued := slices.IndexFunc(w.torrents, func(t v1.Torrent) bool { return t.State == "queued" })
+	b.Run(`location.hash = "#/torrent/` + w.torrents[queued].InfoHash + `/overview"`)
+	b.Until(`document.querySelector(".badge").textContent === "queued"`)
+	b.Click(`.torrent-head .bar button`)
+	b.Until(`document.querySelector(".message")`)
+	if said := chromium.Get[string](b, `document.querySelector(".message").textContent`); !strings.HasPrefix(said, "1 torrent resumed") {
+		t.Errorf("Resume in the queue: %s", said)
 	}
 }
 
