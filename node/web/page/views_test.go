@@ -201,6 +201,9 @@ func TestTorrent(t *testing.T) {
 	url := w.serve(t)
 	b.Show(url + "/" + firstTorrent + "/files")
 	b.Until(`document.querySelectorAll(".files-grid.row").length > 5`)
+	if title := chromium.Get[string](b, `document.title`); title != "genome-archive-2026.1 – braid" {
+		t.Errorf("the title is %q", title)
+	}
 
 	// A menu with the focus shows the priority of the file whose row it is now in.
 	b.Run(`document.querySelector(".files-grid select").focus()`)

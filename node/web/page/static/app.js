@@ -34,7 +34,9 @@ function show() {
   leaving = new AbortController();
   const { root, title } = view.make(leaving.signal);
   main.replaceChildren(root);
-  document.title = `${title} – braid`;
+  const showTitle = () => (document.title = `${title()} – braid`);
+  live.addEventListener("torrents", showTitle, { signal: leaving.signal }); // a name may come later
+  showTitle();
   for (const link of document.querySelectorAll("header nav a")) {
     const here = link.getAttribute("href") === current || (link.hash === "#/" && current.startsWith("#/torrent/"));
     setAttr(link, "aria-current", here ? "page" : null);

@@ -65,7 +65,7 @@ export function mapView(signal) {
   live.addEventListener("policy", refresh, { signal });
   direction.addEventListener("change", refresh);
   load();
-  return { root, title: "Map" };
+  return { root, title: () => "Map" };
 }
 
 function legend() {

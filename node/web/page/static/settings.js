@@ -15,7 +15,7 @@ export function settingsView(signal) {
     section("Queue and directories", "How many torrents run at a time, and where their data goes.", placesForm(s)),
     section("Path policy", "Over which SCION paths data may go, for all torrents. The map changes it by a click on an interface.", policyForm(signal)));
   get("settings", signal).then(show, (err) => signal.aborted || sayError(err));
-  return { root, title: "Settings" };
+  return { root, title: () => "Settings" };
 }
 
 const section = (title, about, form) => el("section", {}, el("h2", { text: title }), el("p", { class: "hint", text: about }), form);

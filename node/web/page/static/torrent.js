@@ -66,5 +66,5 @@ export function torrentView(signal, hash, tab) {
   });
   live.addEventListener("torrents", refresh, { signal });
   refresh();
-  return { root, title: live.torrents.get(hash)?.name ?? title };
+  return { root, title: () => live.torrents.get(hash)?.name || title };
 }

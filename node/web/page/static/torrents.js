@@ -115,7 +115,7 @@ export function torrentsView(signal) {
   });
   live.addEventListener("torrents", refresh, { signal });
   refresh();
-  return { root, title: "Torrents" };
+  return { root, title: () => "Torrents" };
 }
 
 function fillStates(select, torrents) {
