@@ -241,6 +241,29 @@ func TestTorrent(t *testing.T) {
 	}
 }
 
+// A line that is no link is not lost without a word, and a file that is dropped on the form is not
+// opened instead of the page.
+func TestAdd(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(1, 1, 1)
+	b.Show(w.serve(t))
+	b.Until(`document.querySelectorAll(".torrents .row").length === 1`)
+	b.Click(`.torrents .bar button.main`)
+	b.Until(`document.querySelector("dialog[open] textarea")`)
+	if chromium.Get[bool](b, `(() => { const d = new DataTransfer(); d.items.add(new File(["d4:infode"], "x.torrent"));
+		return document.querySelector("dialog h2").dispatchEvent(new DragEvent("drop", {dataTransfer: d, cancelable: true, bubbles: true})) })()`) {
+		t.Error("the browser opens the file")
+	}
+	if n := chromium.Get[int](b, `document.querySelector("dialog input[type=file]").files.length`); n != 1 {
+		t.Errorf("the form has %d files", n)
+	}
+	b.Run(`document.querySelector("dialog input[type=file]").value = ""`)
+	b.Click(`dialog textarea`)
+	b.Type("magnet:?xt=urn:btih:0123456789012345678901234567890123456789\rtorrent.example/x")
+	b.Click(`dialog button.main`)
+	b.Until(`document.querySelector(".messages").textContent.includes("torrent.example/x")`)
+}
+
 // The map stays where it is while rates and rules change. An interface is forbidden only once the
 // user has seen which paths remain.
 func TestMap(t *testing.T) {

@@ -7,11 +7,11 @@ import { plural } from "./format.js";
 
 const LARGEST = 64 << 20; // a .torrent file of more bytes is none, and would only be read for nothing
 
+/** linesIn returns the lines of a text. Info hashes become magnet links. */
+const linesIn = (text) => text.split(/[\r\n]+/).map((line) => line.trim().replace(/^[0-9a-f]{40}$/i, "magnet:?xt=urn:btih:$&")).filter(Boolean);
+
 /** sourcesIn finds the magnet links, URLs and info hashes in a text, one in each line. */
-export function sourcesIn(text) {
-  const lines = text.split(/[\r\n]+/).map((line) => line.trim().replace(/^[0-9a-f]{40}$/i, "magnet:?xt=urn:btih:$&"));
-  return lines.filter((line) => /^(magnet:\?|https?:\/\/)/i.test(line));
-}
+export const sourcesIn = (text) => linesIn(text).filter((line) => /^(magnet:\?|https?:\/\/)/i.test(line));
 
 /** openAdd shows the form. Files and links that were dropped are in it already. */
 export async function openAdd({ files = [], text = "" } = {}) {
@@ -38,7 +38,7 @@ export async function openAdd({ files = [], text = "" } = {}) {
   if (names.length > 0) options.labels = names;
   if (paused.checked) options.paused = true;
   if (sequential.checked) options.sequential = true;
-  const sources = sourcesIn(links.value);
+  const sources = linesIn(links.value); // the server says which of them are no links
   const given = [...files, ...picker.files];
   if (sources.length + given.length === 0) {
     say("Nothing was added: give a .torrent file, a magnet link or a URL.", { bad: true });
@@ -82,8 +82,15 @@ export function acceptDrops() {
   addEventListener("dragover", (e) => wanted(e) && e.preventDefault());
   addEventListener("drop", (e) => {
     mark((depth = 0) > 0);
-    if (!wanted(e) || document.querySelector("dialog[open]")) return;
-    e.preventDefault();
+    if (!wanted(e)) return;
+    const form = document.querySelector("dialog[open]");
+    if (form && e.dataTransfer.files.length === 0) return; // a field of the form takes the text
+    e.preventDefault(); // else the browser would leave the page and open the file
+    if (form) {
+      const picker = form.querySelector("input[type=file]");
+      if (picker) picker.files = e.dataTransfer.files;
+      return;
+    }
     const files = [...e.dataTransfer.files].filter((f) => /\.torrent$/i.test(f.name));
     const text = e.dataTransfer.getData("text/uri-list") || e.dataTransfer.getData("text/plain");
     if (files.length > 0 || sourcesIn(text).length > 0) openAdd({ files, text: sourcesIn(text).join("\n") });
