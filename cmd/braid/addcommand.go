@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +16,10 @@ import (
 
 func addCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name:      "add",
-		Usage:     "add torrents to the daemon",
-		ArgsUsage: "TORRENT|URL|MAGNET...",
+		Name:         "add",
+		Usage:        "add torrents to the daemon",
+		ArgsUsage:    "TORRENT|URL|MAGNET...",
+		ArgValidator: arguments(1, math.MaxInt, "name at least one torrent; see braid add --help"),
 		Description: "Adds .torrent files, their http or https URLs, and magnet links. The " +
 			"daemon downloads them, or serves them if their data is there.",
 		Flags: append([]cli.Flag{
@@ -40,9 +42,6 @@ func addCommand() *cli.Command {
 }
 
 func add(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
-	if !cmd.Args().Present() {
-		return usageErrorf("name at least one torrent; see braid add --help")
-	}
 	in, err := parseAdd(cmd)
 	if err != nil {
 		return err

@@ -62,9 +62,6 @@ type benchmark struct {
 // benchAction prepares a benchmark, runs it, and removes its files.
 func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) (err error) {
-		if cmd.Args().Present() {
-			return usageErrorf("bench %s takes no arguments, got %q", cmd.Name, cmd.Args().First())
-		}
 		b := benchmark{Command: cmd}
 		if b.dir, err = os.MkdirTemp(cmd.String("dir"), "braid-bench-"); err != nil {
 			return fmt.Errorf("bench %s: %w", cmd.Name, err)

@@ -54,9 +54,6 @@ type trustedTRC struct {
 }
 
 func runBootstrap(ctx context.Context, cmd *cli.Command) error {
-	if cmd.Args().Present() {
-		return usageErrorf("braid bootstrap takes no arguments, got %q", cmd.Args().First())
-	}
 	server := cmd.String("bootstrap")
 	if server == "off" {
 		return usageErrorf("--bootstrap off: want the URL of a discovery server")

@@ -306,9 +306,10 @@ func remove(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) e
 
 func renameCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name:      "rename",
-		Usage:     "rename a torrent of the daemon, or files and directories in it, also on disk",
-		ArgsUsage: "TORRENT [PATH] NEW",
+		Name:         "rename",
+		Usage:        "rename a torrent of the daemon, or files and directories in it, also on disk",
+		ArgsUsage:    "TORRENT [PATH] NEW",
+		ArgValidator: arguments(2, 3, "want TORRENT [PATH] NEW; see braid rename --help"),
 		Description: howToName +
 			" PATH is a file as braid show --files lists it, or a directory; without it, the " +
 			"name that all paths begin with. NEW is a name or, with slashes, a whole path. " +
@@ -318,9 +319,6 @@ func renameCommand() *cli.Command {
 
 func rename(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	args := cmd.Args().Slice()
-	if len(args) < 2 || len(args) > 3 {
-		return usageErrorf("want TORRENT [PATH] NEW; see braid rename --help")
-	}
 	t, err := theTorrent(ctx, d, args[0])
 	if err != nil {
 		return err

@@ -25,9 +25,10 @@ import (
 
 func createCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "create",
-		Usage:     "make a torrent of a file or directory",
-		ArgsUsage: "PATH",
+		Name:         "create",
+		Usage:        "make a torrent of a file or directory",
+		ArgsUsage:    "PATH",
+		ArgValidator: arguments(1, 1, "name one file or directory; see braid create --help"),
 		Description: "The same data gives the same torrent. Symbolic links and other special " +
 			"files are left out. Other programs make the same info hash of the same data, if " +
 			"name, piece length, private and source are equal.\n\n" + exitCodes,
@@ -58,9 +59,6 @@ func createCommand() *cli.Command {
 }
 
 func create(ctx context.Context, cmd *cli.Command) error {
-	if cmd.Args().Len() != 1 {
-		return usageErrorf("name one file or directory; see braid create --help")
-	}
 	root := cmd.Args().First()
 	out := newDisplay(cmd, false)
 	opts := client.CreateOptions{

@@ -50,6 +50,8 @@ func daemonCommand() *cli.Command {
 		Flags: slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(),
 			withoutFlags(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(),
 			[]cli.Flag{forceFlag()}),
+		ArgValidator: arguments(0, 0, "braid daemon takes no torrents: "+
+			"braid add ARGS adds them to a running one"),
 		Action: working(true, runDaemon),
 	}
 }
@@ -61,10 +63,6 @@ func withoutFlags(flags []cli.Flag, names ...string) []cli.Flag {
 }
 
 func runDaemon(ctx context.Context, t *task) error {
-	if t.Args().Present() {
-		return usageErrorf("braid daemon takes no torrents: "+
-			"braid add %s adds them to a running one", strings.Join(t.Args().Slice(), " "))
-	}
 	hangups := t.hangups()
 	state, err := stateDir(t.String("state"), os.Getenv)
 	if err != nil {

@@ -148,9 +148,6 @@ func (f *flags) dhtListen() (scion []scionnet.Addr, ip []netip.AddrPort) {
 }
 
 func runDHT(ctx context.Context, t *task) error {
-	if t.Args().Present() {
-		return usageErrorf("braid dht takes no arguments, got %q", t.Args().First())
-	}
 	scion, ip := t.dhtListen()
 	cfg := node.DHTConfig{
 		IP:     ip,

@@ -19,6 +19,8 @@ func doctorCommand() *cli.Command {
 		Name:      "doctor",
 		Usage:     "find out why SCION does not work here, and what to do",
 		ArgsUsage: "[ISD-AS,[HOST]:PORT]",
+		ArgValidator: arguments(0, 1,
+			"name one target, such as: braid doctor '1-ff00:0:111,[127.0.0.1]:31000'"),
 		Description: `Checks this host, its AS and, if one is named, the way to a target: an ISD-AS,
 the port of a braid (1-ff00:0:111,[127.0.0.1]:31000), or the name of a host. Each line names a check
 and its result; if something is wrong, also why that matters and what to do. The checks send some
@@ -36,10 +38,6 @@ wrong.`,
 }
 
 func runDoctor(ctx context.Context, cmd *cli.Command) error {
-	if cmd.Args().Len() > 1 {
-		return usageErrorf("name one target, such as: " +
-			"braid doctor '1-ff00:0:111,[127.0.0.1]:31000'")
-	}
 	c, err := scionConfig(cmd, nil)
 	if err != nil {
 		return err

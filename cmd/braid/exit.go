@@ -61,8 +61,9 @@ func outcome(err, lost error) (code int, said error) {
 }
 
 // setDefaults prepares every command of the tree. Wrong flags get braid's exit code and messages,
-// and there is help at any depth. Commas do not split values, since SCION addresses contain them. A
-// default of 0 is not shown, since it stands for no default, or for one that the usage names.
+// and there is help at any depth. A command whose usage names no arguments takes none. Commas do
+// not split values, since SCION addresses contain them. A default of 0 is not shown, since it
+// stands for no default, or for one that the usage names.
 func setDefaults(c *cli.Command) {
 	c.DisableSliceFlagSeparator = true
 	c.UseShortOptionHandling = true // -vv
@@ -73,6 +74,8 @@ func setDefaults(c *cli.Command) {
 	if c.HideHelpCommand = true; len(c.Commands) > 0 {
 		c.Action = groupAction
 		defer func() { c.Commands = append(c.Commands, helpCommand()) }()
+	} else if c.ArgsUsage == "" && c.ArgValidator == nil {
+		c.ArgValidator = noArguments
 	}
 	for _, f := range c.Flags {
 		if f, ok := f.(*cli.IntFlag); ok {

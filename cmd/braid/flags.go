@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -58,6 +60,26 @@ func eventsFlag() cli.Flag {
 
 func verboseFlag() cli.Flag {
 	return boolFlag("verbose", "log what happens on standard error; twice for all of it", "v")
+}
+
+// arguments is for commands that want least to most arguments. Otherwise the error is message, with
+// the arguments in the place of ARGS.
+func arguments(least, most int, message string) cli.ArgValidatorFunc {
+	return func(_ context.Context, c *cli.Command) error {
+		if n := c.NArg(); least <= n && n <= most {
+			return nil
+		}
+		args := strings.Join(c.Args().Slice(), " ")
+		return usageErrorf("%s", strings.ReplaceAll(message, "ARGS", args))
+	}
+}
+
+// noArguments is for commands that take no arguments.
+func noArguments(_ context.Context, c *cli.Command) error {
+	if c.Args().Present() {
+		return usageErrorf("%s takes no arguments, got %q", c.FullName(), c.Args().First())
+	}
+	return nil
 }
 
 // flags reads the flags of a command. It keeps the first error, so that a command checks for errors

@@ -16,8 +16,9 @@ import (
 
 func listCommand() *cli.Command {
 	return controlling(&cli.Command{
-		Name:  "list",
-		Usage: "list the torrents of the daemon",
+		Name:         "list",
+		Usage:        "list the torrents of the daemon",
+		ArgValidator: arguments(0, 0, "braid list takes no torrents: braid show ARGS"),
 	}, listTorrents)
 }
 
@@ -28,10 +29,6 @@ var rowKeys = []string{
 }
 
 func listTorrents(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
-	if cmd.Args().Present() {
-		return usageErrorf("braid list takes no torrents: braid show %s",
-			strings.Join(cmd.Args().Slice(), " "))
-	}
 	if cmd.Bool("json") {
 		all, err := d.List(ctx)
 		if err != nil {

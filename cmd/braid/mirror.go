@@ -48,9 +48,10 @@ func mirrorCommand() *cli.Command {
 		eventsFlag(),
 	}
 	return &cli.Command{
-		Name:      "mirror",
-		Usage:     "keep a copy of what a feed or a directory of torrents offers",
-		ArgsUsage: "FEED|DIR|URL",
+		Name:         "mirror",
+		Usage:        "keep a copy of what a feed or a directory of torrents offers",
+		ArgsUsage:    "FEED|DIR|URL",
+		ArgValidator: arguments(1, 1, "name one feed, directory or URL; see braid mirror --help"),
 		Description: "Downloads the torrents of an RSS or Atom feed, of a web page with links, " +
 			"or of a directory of .torrent files, and serves them. It adds new torrents in the " +
 			"order of the list, as far as the limits allow. Torrents that are no longer offered " +
@@ -132,9 +133,6 @@ func runMirror(ctx context.Context, t *task) error {
 
 // mirrorSource reads the argument.
 func mirrorSource(cmd *cli.Command) (string, error) {
-	if cmd.Args().Len() != 1 {
-		return "", usageErrorf("name one feed, directory or URL; see braid mirror --help")
-	}
 	source := cmd.Args().First()
 	if !mirror.IsLocal(source) {
 		_, onSCION, _ := scionnet.ParseServerURL(source) // openMirrorNode reports its errors

@@ -21,13 +21,12 @@ func passwordCommand() *cli.Command {
 			"line of standard input. Works only over the daemon's unix socket. Ends all sessions " +
 			"of browsers.",
 		Flags: []cli.Flag{boolFlag("remove", "remove the password")},
+		ArgValidator: arguments(0, 0,
+			"braid password takes no arguments: it asks for the password"),
 	}, setPassword)
 }
 
 func setPassword(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
-	if cmd.Args().Present() {
-		return usageErrorf("braid password takes no arguments: it asks for the password")
-	}
 	if cmd.Bool("remove") {
 		return d.SetPassword(ctx, "")
 	}

@@ -15,7 +15,7 @@ func labCommands() []*cli.Command {
 	var all []*cli.Command
 	for _, name := range []string{"testbed", "bench"} {
 		all = append(all, &cli.Command{
-			Name: name, Hidden: true, SkipFlagParsing: true,
+			Name: name, Hidden: true, SkipFlagParsing: true, ArgsUsage: "[ARG...]",
 			Action: func(context.Context, *cli.Command) error {
 				return fmt.Errorf("braid %s is not part of this installation: "+
 					"get braid's source code, run scripts/build there, and use its bin/braid", name)

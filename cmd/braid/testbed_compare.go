@@ -13,9 +13,10 @@ import (
 
 func testbedCompareCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "compare",
-		Usage:     "compare two run directories, figure by figure",
-		ArgsUsage: "RUN1 RUN2",
+		Name:         "compare",
+		Usage:        "compare two run directories, figure by figure",
+		ArgsUsage:    "RUN1 RUN2",
+		ArgValidator: arguments(2, 2, "name two run directories; see braid testbed compare --help"),
 		Description: "Prints medians, their difference, the spread, and whether chance explains " +
 			"the difference; for that, each side needs at least four runs. It also says what " +
 			"makes runs incomparable: different machines or scenario files, or runs in which the " +
@@ -29,9 +30,6 @@ func testbedCompareCommand() *cli.Command {
 }
 
 func testbedCompare(_ context.Context, c *cli.Command) error {
-	if c.NArg() != 2 {
-		return usageErrorf("name two run directories; see braid testbed compare --help")
-	}
 	runs, err := openRunDirs(c)
 	if err != nil {
 		return err

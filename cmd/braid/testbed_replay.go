@@ -19,9 +19,10 @@ import (
 
 func testbedReplayCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "replay",
-		Usage:     "replay a recorded trace with another selector",
-		ArgsUsage: "TRACE",
+		Name:         "replay",
+		Usage:        "replay a recorded trace with another selector",
+		ArgsUsage:    "TRACE",
+		ArgValidator: arguments(1, 1, "name one trace; see braid testbed replay --help"),
 		Description: "TRACE is a file of braid download --trace; if its name ends in .gz, it is " +
 			"decompressed. The selector sees the recorded situations, so the effects of its own " +
 			"decisions do not show. Prints a line for each step at which the selectors decide " +
@@ -73,9 +74,6 @@ func (s *replaySide) count(p pathsel.Plan) {
 }
 
 func testbedReplay(_ context.Context, c *cli.Command) error {
-	if c.NArg() != 1 {
-		return usageErrorf("name one trace; see braid testbed replay --help")
-	}
 	flags := &flags{Command: c}
 	selector := flags.selector()
 	if flags.err != nil {

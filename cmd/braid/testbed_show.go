@@ -15,11 +15,9 @@ func testbedShowCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "print a topology or a scenario that comes with braid, to start from",
 		ArgsUsage: "TOPOLOGY|SCENARIO",
+		ArgValidator: arguments(1, 1, "name one topology or scenario; "+
+			"braid testbed up --help and braid testbed run --list name them"),
 		Action: func(_ context.Context, c *cli.Command) error {
-			if c.NArg() != 1 {
-				return usageErrorf("name one topology or scenario; " +
-					"braid testbed up --help and braid testbed run --list name them")
-			}
 			text, err := scenario.ShippedText(c.Args().First())
 			if err != nil {
 				return err

@@ -118,9 +118,6 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 }
 
 func runTracker(ctx context.Context, t *task) error {
-	if t.Args().Present() {
-		return usageErrorf("braid tracker takes no arguments, got %q", t.Args().First())
-	}
 	cfg, err := trackerConfig(t.Command)
 	if err != nil {
 		return err

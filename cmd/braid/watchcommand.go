@@ -22,9 +22,6 @@ func watchCommand() *cli.Command {
 }
 
 func watch(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
-	if cmd.Args().Present() {
-		return usageErrorf("braid watch takes no arguments, got %q", cmd.Args().First())
-	}
 	out := stdout(cmd)
 	live := out.live() && !cmd.Bool("json")
 	var all []v1.Torrent
