@@ -279,13 +279,13 @@ func (t *Torrent) onDone(r *run) {
 // tellDone tells subscribers that the torrent is complete (once), or that it has failed.
 func (t *Torrent) tellDone(r *run) {
 	t.describe(r)
-	p, src := t.Progress(), t.Source()
-	moves := t.node.Settings().CompleteDir != "" && p.Fetched > 0
+	p, o, s := t.Progress(), t.Options(), t.node.Settings()
+	moves := s.CompleteDir != "" && p.Fetched > 0 && isSameDir(o.Storage.Dir, s.Dir)
 	t.mu.Lock()
 	told, done := t.complete, t.done
 	if t.complete = p.Err == nil; t.complete && t.completed.IsZero() {
 		t.completed = time.Now()
-		t.arriving = moves && !t.options.Storage.Complete
+		t.arriving = moves && !o.Storage.Complete
 	}
 	t.mu.Unlock()
 	if p.Err == nil && told {
@@ -295,7 +295,7 @@ func (t *Torrent) tellDone(r *run) {
 	if p.Err != nil {
 		t.node.stream.publish(NewFailed(p.Name, t.InfoHash(), p.Err))
 	} else {
-		t.node.stream.publish(newDone(src, p))
+		t.node.stream.publish(newDone(o.Source, p))
 	}
 	if !isClosed(done) {
 		close(done)

@@ -596,3 +596,25 @@ func TestWholeNumbers(t *testing.T) {
 		t.Errorf("the torrent's limits are now %+v", got)
 	}
 }
+
+// A torrent that was added to a directory of its own stays there when it is complete. Sonarr looks
+// for its torrents by their directories.
+func TestOwnDirectory(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c, data, _ := s.torrent("album")
+	s.must("session-set", map[string]any{"incomplete-dir": t.TempDir(), "incomplete-dir-enabled": true})
+	place := t.TempDir()
+	s.add(c, map[string]any{"download-dir": place})
+	x, err := s.node.Torrent(c2hash(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.must("torrent-start", nil)
+	webtest.Eventually(t, "the start", func() bool { return x.State() == node.Running })
+	x.AddPeers(webtest.Seed(t, c.Source, data)...)
+	<-x.Done()
+	if now := x.Status(); now.Moving || now.Storage.Dir != place {
+		t.Errorf("it is in %s, moving: %v", now.Storage.Dir, now.Moving)
+	}
+}

@@ -470,7 +470,7 @@ type Settings struct {
 	ActiveSeeds     int `json:"active_seeds"`
 	// Directory is an absolute path for the data of torrents that name no directory.
 	Directory string `json:"directory"`
-	// CompleteDir is a directory to which complete data is moved; empty: it stays.
+	// CompleteDir is a directory to which complete data in Directory is moved; empty: it stays.
 	CompleteDir string `json:"complete_directory"`
 	// Script is a program that runs when a torrent is complete; empty: none.
 	Script string `json:"completion_script"`
