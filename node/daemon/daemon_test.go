@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"braid/client"
 	"braid/node"
 )
@@ -96,6 +98,34 @@ func TestWatch(t *testing.T) {
 		})
 		if got := len(n.Torrents()); got != i+1 {
 			t.Errorf("%d torrents", got)
+		}
+	}
+}
+
+// Changes of a directory that has gone and come back are reported again.
+func TestDirectoryComesBack(t *testing.T) {
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notify.Close()
+	dir, w := filepath.Join(t.TempDir(), "watch"), &watcher{}
+	file := filepath.Join(dir, "x.torrent")
+	for range 2 {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w.follow(notify, dir)
+		if err := errors.Join(os.WriteFile(file, nil, 0o644), os.RemoveAll(dir)); err != nil {
+			t.Fatal(err)
+		}
+		for name := ""; name != dir; { // its removal is the last event
+			select {
+			case e := <-notify.Events:
+				name = e.Name
+			case <-time.After(time.Minute):
+				t.Fatal("nothing is reported")
+			}
 		}
 	}
 }

@@ -31,6 +31,8 @@ type watcher struct {
 	log  *slog.Logger
 	seen map[string]stamp // files that need not be read again, by name
 	dir  string           // that seen is about
+	// followed is the directory of the last follow.
+	followed string
 }
 
 // stamp tells whether a file is still the same.
@@ -56,7 +58,6 @@ func (w *watcher) run(ctx context.Context, settings <-chan struct{}) {
 	defer tick.Stop()
 	due := time.NewTimer(0)
 	defer due.Stop()
-	watched := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,16 +74,22 @@ func (w *watcher) run(ctx context.Context, settings <-chan struct{}) {
 			due.Reset(0)
 		case <-due.C:
 			s := w.node.Settings().Watch
-			if notify.Events != nil && s.Dir != watched {
-				if watched != "" {
-					_ = notify.Remove(watched) // it may have gone
-				}
-				if watched = ""; s.Dir != "" && notify.Add(s.Dir) == nil {
-					watched = s.Dir
-				}
+			if notify.Events != nil {
+				w.follow(notify, s.Dir)
 			}
 			w.look(ctx, s)
 		}
+	}
+}
+
+// follow has the changes of a directory reported. It is called before each look: a directory that
+// has gone and come back is another one for the system.
+func (w *watcher) follow(notify *fsnotify.Watcher, dir string) {
+	if dir != w.followed {
+		_ = notify.Remove(w.followed) // it may have gone
+	}
+	if w.followed = dir; dir != "" {
+		_ = notify.Add(dir) // without it, the looks at times are left
 	}
 }
 
