@@ -260,6 +260,22 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// A network whose group could not be joined is tried again at the next look.
+func TestJoinsAgain(t *testing.T) {
+	s := hearing(t)
+	s.cfg.Listening = func() []scionnet.Addr { return []scionnet.Addr{addr(t, "127.0.0.1:1001")} }
+	all, err := links()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.networks = choose(all, s.cfg.Listening()) // and no sockets
+	if s.look(true, time.Now()); len(s.sockets) != 1 || len(s.sockets[0].networks) != 1 {
+		t.Errorf("%d sockets for %d networks", len(s.sockets), len(s.networks))
+	}
+	s.look(false, time.Now())
+	s.readers.Wait()
+}
+
 // hearing is a server without sockets, in an AS.
 func hearing(t *testing.T) *Server {
 	s := &Server{cfg: Config{Listening: func() []scionnet.Addr { return []scionnet.Addr{addr(t, "1-ff00:0:110,[192.168.1.5]:31000")} }, TCP: true, SCION: true},

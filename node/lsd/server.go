@@ -246,8 +246,8 @@ func (s *Server) send(m Message, sockets []*socket) {
 	s.mu.Unlock()
 }
 
-// look opens sockets on the host's present networks, unless they are the same as at the last look.
-// Without work it closes all sockets.
+// look opens sockets on the host's present networks, unless they are the same as at the last look
+// and all were joined then. Without work it closes all sockets.
 func (s *Server) look(busy bool, now time.Time) {
 	var networks []network
 	var err error
@@ -259,7 +259,8 @@ func (s *Server) look(busy bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy, s.looked = busy, now
-	if slices.EqualFunc(networks, s.networks, network.same) {
+	same, before := slices.EqualFunc(networks, s.networks, network.same), joined(s.sockets)
+	if same && before == len(networks) {
 		return
 	}
 	for _, x := range s.sockets {
@@ -270,6 +271,9 @@ func (s *Server) look(busy bool, now time.Time) {
 	s.sockets, errs = openSockets(networks)
 	for _, x := range s.sockets {
 		s.readers.Go(func() { s.read(x) })
+	}
+	if same && joined(s.sockets) == before { // it has failed again
+		return
 	}
 	level := slog.LevelInfo
 	if len(s.sockets) == 0 {

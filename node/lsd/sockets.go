@@ -50,6 +50,14 @@ func openSockets(networks []network) (out []*socket, errs error) {
 	return out, errs
 }
 
+// joined returns the number of networks on which the sockets have joined their groups.
+func joined(sockets []*socket) (n int) {
+	for _, s := range sockets {
+		n += len(s.networks)
+	}
+	return n
+}
+
 // openSocket joins a group on some networks. Other programs may use the same port.
 func openSocket(group netip.AddrPort, networks []network) (*socket, error) {
 	at, name := net.UDPAddrFromAddrPort(group), "udp4"
