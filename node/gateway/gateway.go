@@ -89,11 +89,12 @@ type torrent struct {
 	state   state
 	kept    bool // some of its data may be on disk
 	used    time.Time
-	wanted  time.Time     // when a client of this gateway has last asked for it
-	sent    int64         // payload at the last look
-	network string        // the network whose announce has made the gateway join
-	ready   chan struct{} // closed when a join has ended; nil: there was none
-	found   func(...client.Peer)
+	wanted  time.Time // when a client of this gateway has last asked for it
+	sent    int64     // payload at the last look
+	network string    // the network whose announce has made the gateway join
+	// ready is closed when a join has ended, or takes longer than joinPatience; nil: there was none.
+	ready <-chan struct{}
+	found func(...client.Peer)
 	// carried has the counters of the connections at the last look. complete says that all data was
 	// in the cache then.
 	carried  map[pathsel.Key]traffic
@@ -245,7 +246,7 @@ func (g *Gateway) Run(ctx context.Context) {
 func (g *Gateway) touch(h holding) { _ = os.Chtimes(g.dirOf(h.hash), h.used, h.used) }
 
 // ask notes that a network asks for a torrent, and joins the torrent if there is room. fellow says
-// that a fellow asks, for its clients. The channel is closed when the join has succeeded or failed.
+// that a fellow asks, for its clients. The channel is torrent.ready.
 func (g *Gateway) ask(
 	hash wire.InfoHash, network string, fellow bool, now time.Time,
 ) (<-chan struct{}, error) {
@@ -280,10 +281,11 @@ func (g *Gateway) ask(
 		evicted = append(evicted, v)
 	}
 	t.carried = nil
-	t.state, t.network, t.kept, t.sent, t.ready = joining, network, true, 0, make(chan struct{})
+	waiting, ready := context.WithTimeout(g.ctx, joinPatience)
+	t.state, t.network, t.kept, t.sent, t.ready = joining, network, true, 0, waiting.Done()
 	g.meetFellows(t)
 	n, a := g.node, t.Allowed // both may change when the lock is free
-	g.workers.Go(func() { g.join(n, t, a, evicted) })
+	g.workers.Go(func() { defer ready(); g.join(n, t, a, evicted) })
 	g.wakeFellows()
 	return t.ready, nil
 }
@@ -308,7 +310,6 @@ func (g *Gateway) join(n *node.Node, t *torrent, a Allowed, evicted []*torrent) 
 	if t.state = here; err != nil {
 		t.state = away
 	}
-	close(t.ready)
 }
 
 // leave ends a torrent, whose state is leaving. If it has to make room, its data is deleted.

@@ -277,6 +277,32 @@ func TestJoinsAfterFailure(t *testing.T) {
 	})
 }
 
+// All clients of a torrent together wait for a slow join for as long as one of them does. Otherwise
+// they would take all readers of the tracker.
+func TestSlowJoin(t *testing.T) {
+	t.Parallel()
+	src, _ := seeded(t, t.TempDir(), "file", 1000)
+	g, _, _ := opened(t, Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour}, src)
+	running(t, g)
+	for range startsAtOnce {
+		g.starts <- struct{}{}
+	}
+	for range 2 {
+		joined, err := g.ask(wire.InfoHash(src.InfoHash), "a", false, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-joined:
+		case <-time.After(patience):
+			t.Error("the next client has to wait, too")
+		}
+	}
+	for range startsAtOnce {
+		<-g.starts
+	}
+}
+
 // A join that has begun just before the gateway ends is harmless.
 func TestJoinAtTheEnd(t *testing.T) {
 	t.Parallel()

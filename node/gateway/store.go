@@ -11,9 +11,9 @@ import (
 	"braid/tracker/wire"
 )
 
-// joinPatience bounds the time for which an announce waits for the gateway to join. A client
-// connects as soon as it has its answer. If the gateway is not in the torrent then, the client
-// comes back only after a minute.
+// joinPatience bounds the time for which announces wait for the gateway to join, all of a torrent
+// together: each of them takes a reader of the tracker. A client connects as soon as it has its
+// answer. If the gateway is not in the torrent then, the client comes back only after a minute.
 const joinPatience = 2 * time.Second
 
 // maxFound is the number of members that the node hears of when it joins.
