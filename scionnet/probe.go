@@ -81,8 +81,8 @@ type Trace struct {
 	// Down is an interface of the path that a router reports as down; zero if there is no such
 	// report.
 	Down pathsel.Interface
-	// Unknown is set if nothing was sent: the control plane no longer offers the path, or the paths
-	// before it have used up all requests.
+	// Unknown is set if not all requests were sent: the control plane no longer offers the path, the
+	// paths before it have used up all requests, or there was no time left.
 	Unknown bool
 }
 
@@ -106,11 +106,9 @@ func (h *Host) Trace(ctx context.Context, dst pathsel.IA, paths []pathsel.Path) 
 	for i, p := range paths {
 		f, err := h.resolvePath(ctx, Addr{IA: dst}, p)
 		// A path with requests to a part of its routers only would look broken.
-		if results[i].Unknown = err != nil || len(c.sent)+len(p.Interfaces) > maxTraced; results[i].Unknown {
-			continue
-		}
-		for at := 0; err == nil && at < len(p.Interfaces); at++ {
-			err = c.send(f.way, netip.Addr{}, i, at)
+		results[i].Unknown = err != nil || len(c.sent)+len(p.Interfaces) > maxTraced
+		for at := 0; !results[i].Unknown && at < len(p.Interfaces); at++ {
+			results[i].Unknown = c.send(f.way, netip.Addr{}, i, at) != nil
 		}
 	}
 	open := func() bool {

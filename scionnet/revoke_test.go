@@ -412,7 +412,8 @@ func FuzzEcho(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { answered(t, b) })
 }
 
-// TestTraceOfManyPaths traces more paths than there are requests. A path must get all or none.
+// TestTraceOfManyPaths traces more paths than there are requests, or than there is time for. A path
+// must get all or none.
 func TestTraceOfManyPaths(t *testing.T) {
 	var cp controlPlane
 	h, _, f := hostWithPath(t, &cp)
@@ -422,6 +423,9 @@ func TestTraceOfManyPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Close()
+	if err := first.SetReadBuffer(4 << 20); err != nil {
+		t.Fatal(err)
+	}
 	f.way.nextHop = first.LocalAddr().(*net.UDPAddr).AddrPort()
 	cp.paths = nil
 	var paths []pathsel.Path
@@ -434,15 +438,25 @@ func TestTraceOfManyPaths(t *testing.T) {
 	if _, err := h.Paths(t.Context(), peerIA); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	traces, err := h.Trace(ctx, peerIA, paths)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range traces {
-		if want := i >= maxTraced/len(f.path.Interfaces); r.Unknown != want {
-			t.Errorf("path %d: unknown %v, want %v", i, r.Unknown, want)
+	go func() {
+		for range maxTraced {
+			_, _ = first.Read(make([]byte, 2048))
+		}
+		cancel()
+	}()
+	late, cancelLate := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancelLate()
+	for ctx, most := range map[context.Context]int{ctx: maxTraced / len(f.path.Interfaces), late: 0} {
+		traces, err := h.Trace(ctx, peerIA, paths)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range traces {
+			if want := i >= most; r.Unknown != want {
+				t.Errorf("at most %d: path %d: unknown %v, want %v", most, i, r.Unknown, want)
+			}
 		}
 	}
 }
