@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 )
 
@@ -79,7 +80,8 @@ func readKey(name string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if perm := info.Mode().Perm(); perm&0o077 != 0 {
+	// On Windows, every file has the mode 0444 or 0666, whoever may read it.
+	if perm := info.Mode().Perm(); perm&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("others can read the private key (mode %04o); run chmod 600 on it", perm)
 	}
 	b, err := os.ReadFile(name)
