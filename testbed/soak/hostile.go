@@ -9,8 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/testbed"
+	"braid/tracker/wire"
 )
 
 // Hostile peers speak BitTorrent by hand, on ordinary connections.
@@ -287,15 +286,12 @@ func (r *run) joinSwarms(ctx context.Context) {
 	ask := http.Client{Timeout: 5 * time.Second}
 	defer ask.CloseIdleConnections()
 	for sleep(ctx, 5*time.Millisecond) {
-		var hash [20]byte
-		for i := range hash {
-			hash[i] = byte(rand.Uint32())
+		a := wire.Announce{Port: seederPort, Compact: true, NumWant: wire.NoCount}
+		for i := range a.InfoHash {
+			a.InfoHash[i] = byte(rand.Uint32())
 		}
-		q := url.Values{
-			"info_hash": {string(hash[:])}, "peer_id": {string(hash[:])}, "port": {strconv.Itoa(seederPort)},
-			"left": {"0"}, "compact": {"1"}, "uploaded": {"0"}, "downloaded": {"0"},
-		}
-		to := "http://" + r.onIP(home, trackerPort) + "/announce?" + q.Encode()
+		copy(a.PeerID[:], a.InfoHash[:])
+		to := "http://" + r.onIP(home, trackerPort) + "/announce?" + a.Query()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
 		if err != nil {
 			panic(err) // a URL of ours
