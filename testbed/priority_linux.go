@@ -3,10 +3,10 @@ package testbed
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,18 +20,12 @@ var raised atomic.Bool
 // must send each packet in time. Only the first call does anything. Processes inherit their parent's
 // priority, so launchers lower that of theirs again.
 var RaisePriority = sync.OnceValue(func() error {
-	tasks, err := os.ReadDir("/proc/self/task") // each thread has its priority, and new threads inherit it
+	threads, err := procfs.AllThreads(os.Getpid()) // each has its priority, and new threads inherit it
+	for i := 0; i < len(threads) && err == nil; i++ {
+		err = reniceThread(threads[i].PID, -above)
+	}
 	if err != nil {
 		return fmt.Errorf("raise priority: %w", err)
-	}
-	for _, t := range tasks {
-		tid, err := strconv.Atoi(t.Name())
-		if err == nil {
-			err = reniceThread(tid, -above)
-		}
-		if err != nil {
-			return fmt.Errorf("raise priority: %w", err)
-		}
 	}
 	raised.Store(true)
 	return nil
