@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,7 +145,7 @@ func TestAdaptiveRules(t *testing.T) {
 		{name: "an expired path waits for the lookup", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), idle(pathB).with(func(c *Candidate) { c.Path.Expiry = t0 })}}},
 
 		{name: "paths that share links are probed together", view: View{MaxPaths: 8, Candidates: []Candidate{rated(pathA, 10), rated(pathC, 10), idle(pathD), idle(pathE)}},
-			want: []string{"probe d", "probe e"}, says: "does it add to the 10.00 Mbit/s of 1 connections on the same links?"},
+			want: []string{"probe d", "probe e"}, says: "does it add to the 10.00 Mbit/s of 1 connection on the same links?"},
 		{name: "not before the rate of the others is known", view: View{MaxPaths: 8, Candidates: []Candidate{
 			rated(pathC, 10).with(func(c *Candidate) { c.Since = t0.Add(-3 * time.Second) }), idle(pathD)}}},
 		{name: "nor while others change on the same link", view: View{MaxPaths: 8, Candidates: []Candidate{
@@ -449,6 +450,9 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
+// oneOfMany matches a plural of one.
+var oneOfMany = regexp.MustCompile(`\b1 (hops|open paths|connections)`)
+
 // checkPlan applies a plan and checks it against the state machine and the budget.
 func checkPlan(t *testing.T, name string, v View, plan Plan) {
 	t.Helper()
@@ -465,6 +469,9 @@ func checkPlan(t *testing.T, name string, v View, plan Plan) {
 	for _, d := range plan.Decisions {
 		if d.Reason == "" || seen[d.Key] || !paths[Key{Peer: d.Key.Peer, Path: d.Key.Path}] {
 			t.Fatalf("%s: %+v: no reason, twice, or for an unknown path", name, d)
+		}
+		if m := oneOfMany.FindString(d.Reason); m != "" {
+			t.Fatalf("%s: the reason %q says %q", name, d.Reason, m)
 		}
 		seen[d.Key] = true
 		from := state[d.Key]

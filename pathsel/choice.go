@@ -104,10 +104,18 @@ func (a *adaptation) sharing(p *peerView, i int) int {
 	}))
 }
 
+// count returns "1 hop" or "2 hops".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // announced describes an unused path, as the reason for opening it.
 func (a *adaptation) announced(p *peerView, i int) string {
 	c := a.cand(i)
-	s := fmt.Sprintf("%d hops", c.Path.Hops())
+	s := count(c.Path.Hops(), "hop")
 	if c.Path.Bandwidth > 0 {
 		s += fmt.Sprintf(", %.0f Mbit/s announced", float64(c.Path.Bandwidth)/1e6)
 	}
@@ -118,7 +126,7 @@ func (a *adaptation) announced(p *peerView, i int) string {
 		s += fmt.Sprintf(", hint %d", c.Hint)
 	}
 	if shared := a.sharing(p, i); shared > 0 {
-		s += fmt.Sprintf(", shares links with %d open paths", shared)
+		s += ", shares links with " + count(shared, "open path")
 	} else {
 		s += ", disjoint from all open paths"
 	}

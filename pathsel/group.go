@@ -142,8 +142,8 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 		if a.state[i] != Parked && a.places(p) <= 0 {
 			continue
 		}
-		a.do(i, Probe, "does it add to the %v of %d connections on the same links? %s",
-			before, len(rest), a.announced(p, i))
+		a.do(i, Probe, "does it add to the %v of %s on the same links? %s",
+			before, count(len(rest), "connection"), a.announced(p, i))
 		p.Group.Keys = append(p.Group.Keys, a.cand(i).Key)
 	}
 	for _, j := range rest {
