@@ -14,8 +14,8 @@ const (
 	// patience is how long a new path may take to fill these slots. A choked one must not delay the
 	// others.
 	patience = 15 * time.Second
-	// newcomers: at most one in so many places (and at least one place) may be unmeasured at a
-	// time, since an unmeasured path may carry little.
+	// Of each newcomers places, one may have an unmeasured path (and always at least one place),
+	// since an unmeasured path may carry little.
 	newcomers = 4
 	// lookAround is the time between two changes that only verify earlier measurements. Each costs
 	// two decisions; together they stay below one a minute.

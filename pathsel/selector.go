@@ -249,9 +249,9 @@ func (c Config) unrestricted(name string) (Selector, error) {
 	return nil, fmt.Errorf("path selection %q: want one of adaptive, all, first, slots", name)
 }
 
-// RetryDelay returns the wait after that many failures in a row: 1 s, then twice as long each time,
-// at most 30 s. Without a limit, a path would stay unused long after an outage; without growth, a
-// dead path costs a handshake every second.
+// RetryDelay returns the wait after a number of failures in a row: 1 s, then twice as long each
+// time, at most 30 s. Without a limit, a path would stay unused long after an outage; without
+// growth, a dead path costs a handshake every second.
 func RetryDelay(failures int) time.Duration {
 	const first, most = time.Second, 30 * time.Second
 	doublings := min(max(0, failures-1), 5)
