@@ -101,7 +101,7 @@ type Options struct {
 	Caused func(*Cause, time.Duration)
 	// Limiter, if not nil, bounds the rates of this transfer. See Config.Limiter.
 	Limiter *Limiter
-	// StopTimeout, if not 0, ends the transfer with a StoppedError after so long without data.
+	// StopTimeout, if not 0, ends the transfer with a StoppedError after this time without data.
 	StopTimeout time.Duration
 }
 

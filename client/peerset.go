@@ -334,8 +334,8 @@ func (a acquaintance) standing() int {
 
 // choosePeers chooses up to most peers to dial, and says which peers to forget. Peers of better
 // standing come first. Among peers of the same standing, every network gets one peer before any
-// network gets a second, and within a network every host. Among what is left, peers that are
-// dialled already come first, and then those that were named first.
+// network gets a second, and within a network every host. Among peers that are
+// still equal, dialled peers come first, then the peers that were named first.
 func choosePeers(all []acquaintance, most int, now time.Time) (dial, forget []bool) {
 	order := make([]int, len(all))
 	for i := range order {

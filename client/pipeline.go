@@ -57,8 +57,8 @@ const (
 	// path.
 	unknownTrip = 500 * time.Millisecond
 	// firstRate is the rate that a long path is expected to have, in blocks a second: 32 Mbit/s.
-	// The first batch has that many for a round trip, but at most maxFirst. With fewer, the peer
-	// would run out of requests before more can reach it.
+	// The first batch has enough requests for a round trip at this rate, but at most maxFirst. With
+	// fewer, the peer would run out of requests before more can reach it.
 	firstRate, maxFirst = 250, 4 * wire.FirstRequests
 )
 

@@ -293,7 +293,7 @@ func (r *revelation) showFresh(
 	}
 }
 
-// showRarest shows rare pieces, which others have or will have, to peers that have waited in vain.
+// showRarest shows rare pieces, which others have or will have, to peers that have waited too long.
 func (r *revelation) showRarest(now time.Time, there []viewing, show map[pathsel.PeerID][]int) {
 	for _, b := range there {
 		p := r.peers[b.id]
