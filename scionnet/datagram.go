@@ -58,8 +58,8 @@ func (d *Datagrams) SendOver(ctx context.Context, b []byte, remote Addr, path pa
 	return d.Send(b, len(b), r.pseudo)
 }
 
-// Sender returns who has sent what was received from an address, and whether the ISD-AS is proven:
-// the packet's way back leads there. Others can only claim it.
+// Sender returns the sender of a packet that was received from an address, and whether its ISD-AS
+// is proven: the packet's way back leads to that AS. An unproven ISD-AS is only claimed.
 func (d *Datagrams) Sender(from net.Addr) (a Addr, proven, ok bool) {
 	r := d.host.routes.forAddr(from)
 	if r == nil {

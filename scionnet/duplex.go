@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	// ErrSilent says that nothing has arrived from the peer for so long that the path or the peer
-	// must be gone.
+	// ErrSilent says that the path or the peer must be gone, since nothing has arrived from the
+	// peer for the idle timeout.
 	ErrSilent = errors.New("nothing received from the peer")
 	// ErrReset says that the peer, or its host, has aborted the connection.
 	ErrReset = errors.New("connection aborted by the peer")

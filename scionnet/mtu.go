@@ -123,7 +123,7 @@ func (o *largeLoss) observe(s quic.ConnectionStats, size int) bool {
 		return false // lost at once: what was sent into a silence is reported when that ends
 	}
 	// The rest has arrived or is in flight. At most a few of those packets can be large, since
-	// after so many losses the congestion controller lets no more go.
+	// after these losses the congestion controller does not allow more.
 	return sentBytes-lostBytes < 3*full+(sent-lost)*full/8
 }
 
@@ -220,7 +220,7 @@ func (t *tally) add(s congestion.Snapshot, now time.Time) (d delivery, ok bool) 
 	acked := t.acked - last.acked
 	return delivery{
 		rate: float64(acked) / since.Seconds(),
-		// Of so many bytes, those in flight at both ends of the time hardly matter.
+		// The bytes in flight at the start and the end of this time are few in comparison.
 		large: acked > 100*leastPacket && acked > leastPacket*(t.packets-last.packets),
 	}, !last.at.IsZero()
 }

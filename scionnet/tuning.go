@@ -31,9 +31,9 @@ const (
 	// pathsel.Silence would notice dead paths after more than a second; if it were shorter, idle
 	// connections would cost more than two small packets per second.
 	keepAlive = 500 * time.Millisecond
-	// keepAliveRate bounds the signs of life that an endpoint requests, to about so many per
-	// second. With 2000 connections that ask after every keepAlive, both ends together use a
-	// quarter of a core for nothing, and on a busy machine connections die of it.
+	// keepAliveRate is about how many signs of life per second an endpoint requests at most. If
+	// 2000 connections ask after every keepAlive, both ends together waste a quarter of a core, and
+	// on a busy machine connections are lost.
 	keepAliveRate = 1000
 
 	// maxWindow is the flow-control window. 500 Mbit/s over a round trip of 100 ms needs 6.25 MB,
@@ -70,8 +70,8 @@ func quicConfig(packetSize int) *quic.Config {
 	}
 }
 
-// keepAliveAmong is the keep-alive period of each of so many connections. Above half of the idle
-// timeout, a single lost packet could end a connection.
+// keepAliveAmong is the keep-alive period of each connection if there are conns of them. Above half
+// of the idle timeout, a single lost packet could end a connection.
 func keepAliveAmong(conns int) time.Duration {
 	return min(max(keepAlive, time.Duration(conns)*time.Second/keepAliveRate), idleTimeout/2)
 }

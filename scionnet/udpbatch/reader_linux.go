@@ -28,7 +28,8 @@ type Reader struct {
 	errno syscall.Errno
 }
 
-// NewReader makes a reader of up to that many messages at a time, each a run of up to 64 KiB.
+// NewReader makes a reader of batches of up to that number of messages. Each message is a run of
+// packets of up to 64 KiB.
 func NewReader(messages int) *Reader {
 	r := &Reader{
 		messages: make([]message, messages), iovecs: make([]unix.Iovec, messages), buffers: make([][]byte, messages),
@@ -51,8 +52,8 @@ func NewReader(messages int) *Reader {
 	return r
 }
 
-// Receive fetches packets that have arrived, in at most that many messages, and returns the number
-// of messages. It does not wait: if there are none, the error is EAGAIN. It invalidates the packets
+// Receive fetches packets that have arrived, in up to most messages, and returns the number of
+// messages. It does not wait: if there are none, the error is EAGAIN. It invalidates the packets
 // that Next has returned.
 func (r *Reader) Receive(fd uintptr, most int) (int, syscall.Errno) {
 	most = min(most, len(r.messages))

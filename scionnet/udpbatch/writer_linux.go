@@ -38,7 +38,7 @@ type run struct {
 	ended          bool // nothing may follow
 }
 
-// NewWriter makes a writer of up to that many packets at a time, each of so many parts.
+// NewWriter makes a writer for batches of up to that number of packets, each of that number of parts.
 func NewWriter(s *Socket, packets, parts int) *Writer {
 	w := &Writer{
 		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets),
