@@ -9,8 +9,8 @@ import (
 )
 
 // reportEvery is the shortest time between reports to one tracker, which would ignore more of them.
-// The first report follows so long after the first answer. Earlier there is little to report, and
-// the next regular announce may come only after the end of the download.
+// The first report follows this time after the first answer. Earlier there is little to report; at
+// the next regular announce, the download may be over.
 const reportEvery = time.Minute
 
 // reporting is the state of path reports to one tracker. It belongs to the tier's goroutine.

@@ -37,9 +37,9 @@ func early(a wire.Answer, fruitless int) time.Duration {
 	return min(double(max(least, leastHungry), fruitless-1), regular(a))
 }
 
-// retry is the time until the next attempt after so many failures in a row. ever is false if there
-// is none. spread is a random number from 0 to 1, which keeps the peers of a restarted tracker from
-// all coming back at once.
+// retry is the time until the next attempt after a number of failures in a row. ever is false if
+// there is none. spread is a random number from 0 to 1, which keeps the peers of a restarted
+// tracker from all coming back at once.
 func retry(err error, failures int, spread float64) (wait time.Duration, ever bool) {
 	wait = min(double(firstRetry, failures-1), lastRetry)
 	wait = time.Duration(float64(wait) * (0.75 + 0.5*spread))

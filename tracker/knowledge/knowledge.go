@@ -136,7 +136,7 @@ func (b *Base) Report(now time.Time, from wire.Addr, reports []wire.PathReport) 
 	return taken
 }
 
-// changed notes that so many votes are new, and makes room if there are too many paths.
+// changed counts new votes, and makes room if there are too many paths.
 func (b *Base) changed(votes int) {
 	if b.paths > b.limits.paths {
 		b.makeRoom()

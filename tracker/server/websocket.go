@@ -26,7 +26,7 @@ const (
 )
 
 // ServeWebSocket answers WebTorrent's protocol (wire.Signal) on the listener until the context
-// ends, with at most so many connections at a time. It closes the listener.
+// ends, with up to most connections at a time. It closes the listener.
 func (s *Server) ServeWebSocket(ctx context.Context, l net.Listener, most int) error {
 	ctx, stop := context.WithCancel(ctx)
 	var open sync.WaitGroup

@@ -70,8 +70,8 @@ func crowded(peers []wire.Peer) bool {
 	return false
 }
 
-// draw is how many members to draw of one kind of network, which has so many in all and so many
-// seeds. Its first key has the seeds, its second key the others.
+// draw says to draw n members of one kind of network, which has all members, seeds of them seeds.
+// Its first key has the seeds, its second key the others.
 type draw struct {
 	keys          [2]string
 	seeds, all, n int
