@@ -98,7 +98,7 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 		out.Kept = true
 	}
 	if cmd.Bool("json") {
-		return printObjects(cmd, out)
+		return printObjects(stdout(cmd), out)
 	}
 	w := stdout(cmd)
 	w.printf("AS %s, says the discovery server %s (%s)\n", out.IA, out.Server, out.From)

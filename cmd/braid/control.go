@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -137,29 +135,6 @@ func withDaemon(act action) cli.ActionFunc {
 		defer d.Close()
 		return explain(cmd, act(ctx, cmd, d))
 	}
-}
-
-// printResult prints an object with --json, and otherwise text.
-func printResult(cmd *cli.Command, object any, format string, args ...any) error {
-	if cmd.Bool("json") {
-		return printObjects(cmd, object)
-	}
-	stdout(cmd).printf(format, args...)
-	return nil
-}
-
-// printObjects prints objects, one a line.
-func printObjects[T any](cmd *cli.Command, all ...T) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // comparisons stay readable
-	for _, x := range all {
-		if err := enc.Encode(x); err != nil {
-			return err
-		}
-	}
-	_, err := stdout(cmd).Write(b.Bytes())
-	return err
 }
 
 const torrentsUsage = "TORRENT..."

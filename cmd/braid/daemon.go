@@ -215,7 +215,7 @@ func sayReady(cmd *cli.Command, n *node.Node, api []string, served *files.Server
 	e := node.NewReady(n.Listening())
 	e.HTTP = served.Addresses()
 	if e.API = api; cmd.Bool("json") {
-		_ = printObjects(cmd, e) // the printer keeps the error
+		_ = printObjects(stdout(cmd), e) // the printer keeps the error
 		return
 	}
 	w := stderr(cmd)

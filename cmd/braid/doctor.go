@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/urfave/cli/v3"
@@ -69,16 +68,13 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	findings := doctor.Examine(facts)
-	if cmd.Bool("json") {
-		err = printJSON(stdout(cmd), struct {
-			OK       bool             `json:"ok"`
-			Findings []doctor.Finding `json:"findings"`
-		}{!doctor.Failed(findings), findings})
-	} else {
-		err = printFindings(stdout(cmd), findings)
-	}
-	if err != nil {
-		return fmt.Errorf("write findings: %w", err)
+	if !cmd.Bool("json") {
+		printFindings(stdout(cmd), findings)
+	} else if err := printJSON(stdout(cmd), struct {
+		OK       bool             `json:"ok"`
+		Findings []doctor.Finding `json:"findings"`
+	}{!doctor.Failed(findings), findings}); err != nil {
+		return err
 	}
 	if doctor.Failed(findings) {
 		return codedError{fmt.Errorf("something is wrong: see the lines that begin with %q",
@@ -87,20 +83,13 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 	return nil
 }
 
-func printFindings(w io.Writer, all []doctor.Finding) error {
+func printFindings(out *printer, all []doctor.Finding) {
 	for _, f := range all {
-		if _, err := fmt.Fprintf(w, "%-8s %s: %s\n", f.Status, f.Check, f.Found); err != nil {
-			return err
-		}
-		if f.Status == doctor.OK {
-			continue
-		}
-		const advice = "%9sWhy it matters: %s.\n%9sWhat to do: %s.\n"
-		if _, err := fmt.Fprintf(w, advice, "", f.Why, "", f.Do); err != nil {
-			return err
+		fmt.Fprintf(out, "%-8s %s: %s\n", f.Status, f.Check, f.Found)
+		if f.Status != doctor.OK {
+			fmt.Fprintf(out, "%9sWhy it matters: %s.\n%9sWhat to do: %s.\n", "", f.Why, "", f.Do)
 		}
 	}
-	return nil
 }
 
 // askDoctor returns the end of a sentence about a cause: the command that finds out more, or

@@ -192,13 +192,13 @@ func (t *task) addAll(
 }
 
 // listAll shows the files of torrents.
-func listAll(out *display, torrents []node.Options) (err error) {
+func listAll(out *display, torrents []node.Options) error {
 	var sources []client.Source
 	for _, o := range torrents {
 		sources = append(sources, o.Source)
-		err = errors.Join(err, listFiles(out, o.Source.Layout, o.Selection))
+		listFiles(out, o.Source.Layout, o.Selection)
 	}
-	return errors.Join(err, checkSelection(torrents[0].Selection, sources))
+	return checkSelection(torrents[0].Selection, sources)
 }
 
 // describeAll asks peers for the descriptions of magnet links, and shows the files of all torrents.
@@ -208,9 +208,7 @@ func describeAll(ctx context.Context, out *display, n *node.Node, torrents []nod
 		if err != nil {
 			return err
 		}
-		if err := listFiles(out, src.Layout, o.Selection); err != nil {
-			return err
-		}
+		listFiles(out, src.Layout, o.Selection)
 		if err := o.Selection.Check(src.Layout); err != nil {
 			return usageErrorf("%w", err)
 		}

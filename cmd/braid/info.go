@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/urfave/cli/v3"
 
@@ -28,9 +27,10 @@ func infoCommand() *cli.Command {
 				return err
 			}
 			if cmd.Bool("json") {
-				return printObjects(cmd, describeSource(s))
+				return printObjects(stdout(cmd), describeSource(s))
 			}
-			return printInfo(stdout(cmd), s, cmd.Bool("show-keys"))
+			printInfo(stdout(cmd), s, cmd.Bool("show-keys"))
+			return nil
 		},
 	}
 }
@@ -77,7 +77,7 @@ func describeSource(s client.Source) description {
 	return d
 }
 
-func printInfo(out io.Writer, s client.Source, keys bool) error {
+func printInfo(out *printer, s client.Source, keys bool) {
 	d := describeSource(s)
 	magnet, complete := d.Magnet, true
 	if !keys {
@@ -135,7 +135,7 @@ func printInfo(out io.Writer, s client.Source, keys bool) error {
 	for _, path := range d.Symlinks {
 		w.printf("symbolic link\t%s\tnot made\n", path)
 	}
-	return w.Flush()
+	w.flush()
 }
 
 // publicMagnet returns a magnet link to pass on. It leaves out announce URLs into which a private

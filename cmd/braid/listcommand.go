@@ -34,7 +34,7 @@ func listTorrents(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 		if err != nil {
 			return err
 		}
-		return printObjects(cmd, all...)
+		return printObjects(stdout(cmd), all...)
 	}
 	all, err := d.List(ctx, rowKeys...)
 	if err != nil {
@@ -168,7 +168,7 @@ func show(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 			return err
 		}
 		if cmd.Bool("json") {
-			if err := printObjects(cmd, detail); err != nil {
+			if err := printObjects(stdout(cmd), detail); err != nil {
 				return err
 			}
 			continue
@@ -180,9 +180,7 @@ func show(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 		if i > 0 {
 			stdout(cmd).printf("\n")
 		}
-		if err := printDetail(cmd, detail, trackers); err != nil {
-			return err
-		}
+		printDetail(stdout(cmd), detail, trackers)
 		if cmd.Bool("files") {
 			if err := showFiles(ctx, cmd, d, t.InfoHash); err != nil {
 				return err
@@ -192,8 +190,8 @@ func show(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	return nil
 }
 
-func printDetail(cmd *cli.Command, t v1.TorrentDetail, trackers []v1.Tracker) error {
-	w := newTable(stdout(cmd))
+func printDetail(out *printer, t v1.TorrentDetail, trackers []v1.Tracker) {
+	w := newTable(out)
 	w.printf("%s\n", cmp.Or(t.Name, t.InfoHash))
 	w.printf("  number\t%d\n  info hash\t%s\n  state\t%s\n", t.Number, t.InfoHash, t.State)
 	for _, why := range []string{t.Error, t.Waiting} {
@@ -225,7 +223,7 @@ func printDetail(cmd *cli.Command, t v1.TorrentDetail, trackers []v1.Tracker) er
 	for _, x := range trackers {
 		w.printf("  tracker\t%s: %s\n", x.URL, cmp.Or(oneLine(x.Error), x.State))
 	}
-	return w.Flush()
+	w.flush()
 }
 
 // sourcesText says where the addresses of peers come from, such as "; pex 1, tracker 3".
@@ -256,5 +254,6 @@ func showFiles(ctx context.Context, cmd *cli.Command, d *v1.Client, infoHash str
 	for _, f := range files {
 		w.printf("  %d\t%s\t%s\t%s\n", f.Number, f.Priority, bytesText(f.SizeBytes), f.Path)
 	}
-	return w.Flush()
+	w.flush()
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -118,14 +117,10 @@ func runPaths(ctx context.Context, cmd *cli.Command) error {
 		}
 	}
 	l.fill(h, paths, probes)
-	w := stdout(cmd)
-	if cmd.Bool("json") {
-		err = printJSON(w, l)
-	} else {
-		err = l.print(w, cmd.Bool("extended"), time.Now())
-	}
-	if err != nil {
-		return fmt.Errorf("write paths: %w", err)
+	if !cmd.Bool("json") {
+		l.print(stdout(cmd), cmd.Bool("extended"), time.Now())
+	} else if err := printJSON(stdout(cmd), l); err != nil {
+		return err
 	}
 	return l.verdict(cmd.Bool("probe"))
 }
@@ -266,10 +261,10 @@ func arrows(hops []pathsel.Interface) string {
 	return b.String()
 }
 
-func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
-	_ = fprintf(w, "Available paths to %s\n", l.Destination)
+func (l *pathList) print(out *printer, extended bool, now time.Time) {
+	out.printf("Available paths to %s\n", l.Destination)
 	width := len(fmt.Sprint(len(l.Paths) - 1))
-	t := newTable(w)
+	t := newTable(out)
 	for i, p := range l.Paths {
 		t.printf("[%*d] %s\t%s\tMTU: %d\t%s\t%s", width, i,
 			p.Fingerprint[:min(8, len(p.Fingerprint))], arrows(p.Hops), p.MTU,
@@ -279,26 +274,21 @@ func (l *pathList) print(w io.Writer, extended bool, now time.Time) error {
 		}
 		t.printf("\n")
 		if extended {
-			if err := t.Flush(); err != nil {
-				return err
-			}
+			t.flush()
 			indent := strings.Repeat(" ", width+3)
-			_ = fprintf(w, "%sFingerprint: %s\n%sSequence: %s\n%sNextHop: %s\n%sExpires: %s (%s)\n",
+			out.printf("%sFingerprint: %s\n%sSequence: %s\n%sNextHop: %s\n%sExpires: %s (%s)\n",
 				indent, p.FullFingerprint, indent, p.Sequence, indent, p.NextHop,
 				indent, p.Expiry.Format(time.RFC3339), p.Expiry.Sub(now).Truncate(time.Second))
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	t.flush()
 	if l.unjudged > 0 {
-		_ = fprintf(w, "%d of these announce no latency, or not all of it: "+
+		out.printf("%d of these announce no latency, or not all of it: "+
 			"--max-latency cannot judge them.\n", l.unjudged)
 	}
 	if len(l.Refused) > 0 && len(l.Paths) > 0 {
-		_ = fprintf(w, "Not allowed: %s: %s.\n", plural(len(l.Refused), "more path"), l.summary)
+		out.printf("Not allowed: %s: %s.\n", plural(len(l.Refused), "more path"), l.summary)
 	}
-	return nil
 }
 
 func (p pathReport) latencyText() string {

@@ -80,9 +80,7 @@ func TestPrintPaths(t *testing.T) {
 `,
 	} {
 		var b bytes.Buffer
-		if err := l.print(&b, extended, now); err != nil {
-			t.Fatal(err)
-		}
+		l.print(&printer{w: &b}, extended, now)
 		if got := b.String(); !strings.HasPrefix(got, want) {
 			t.Errorf("extended %t:\n%s\nwant\n%s", extended, got, want)
 		}

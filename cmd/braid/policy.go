@@ -59,11 +59,11 @@ func (f *flags) policy() pathsel.Policy {
 // questions asks the user at a terminal.
 type questions struct {
 	lines <-chan string // closed at the end of the input
-	out   io.Writer
+	out   *printer
 }
 
 // newQuestions reads lines until the process ends: a read from a terminal cannot be cancelled.
-func newQuestions(in io.Reader, out io.Writer) *questions {
+func newQuestions(in io.Reader, out *printer) *questions {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -80,9 +80,7 @@ func (q *questions) paths(
 ) ([]pathsel.Fingerprint, error) {
 	l := pathList{Destination: dst}
 	l.fill(h, paths, nil)
-	if err := l.print(q.out, false, time.Now()); err != nil {
-		return nil, fmt.Errorf("list the paths: %w", err)
-	}
+	l.print(q.out, false, time.Now())
 	numbers, err := q.numbers(ctx, len(paths))
 	if err != nil {
 		return nil, err
@@ -97,7 +95,7 @@ func (q *questions) paths(
 // numbers asks until the answer is a valid choice of numbers below n.
 func (q *questions) numbers(ctx context.Context, n int) ([]int, error) {
 	for {
-		_ = fprintf(q.out, "Paths to use, such as 0,2-3 or all: ")
+		q.out.printf("Paths to use, such as 0,2-3 or all: ")
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -109,7 +107,7 @@ func (q *questions) numbers(ctx context.Context, n int) ([]int, error) {
 			if err == nil {
 				return chosen, nil
 			}
-			_ = fprintf(q.out, "%s\n", err)
+			q.out.printf("%s\n", err)
 		}
 	}
 }

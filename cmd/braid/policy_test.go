@@ -48,7 +48,7 @@ func FuzzParseChoice(f *testing.F) {
 
 func TestQuestions(t *testing.T) {
 	var out bytes.Buffer
-	q := newQuestions(strings.NewReader("nonsense\n7\n1-2\n0"), &out)
+	q := newQuestions(strings.NewReader("nonsense\n7\n1-2\n0"), &printer{w: &out})
 	got, err := q.numbers(t.Context(), 3)
 	if err != nil || !slices.Equal(got, []int{1, 2}) || !strings.Contains(out.String(), "not a number from 0 to 2") {
 		t.Errorf("%v, %v: %s", got, err, out.String())
@@ -61,7 +61,7 @@ func TestQuestions(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (&questions{make(chan string), &out}).numbers(ctx, 3); !errors.Is(err, context.Canceled) {
+	if _, err := (&questions{make(chan string), &printer{w: &out}}).numbers(ctx, 3); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }

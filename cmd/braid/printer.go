@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -254,9 +255,26 @@ func (p *printer) handler(level slog.Level) slog.Handler {
 	return slog.NewTextHandler(p, &slog.HandlerOptions{Level: level, ReplaceAttr: redact})
 }
 
-// fprintf is fmt.Fprintf that makes control characters in the arguments visible.
-func fprintf(w io.Writer, format string, args ...any) error {
-	_, err := io.WriteString(w, visiblef(format, args...))
+// printResult prints an object with --json, and otherwise text.
+func printResult(cmd *cli.Command, object any, format string, args ...any) error {
+	if cmd.Bool("json") {
+		return printObjects(stdout(cmd), object)
+	}
+	stdout(cmd).printf(format, args...)
+	return nil
+}
+
+// printObjects prints objects, one a line.
+func printObjects[T any](p *printer, all ...T) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // comparisons stay readable
+	for _, x := range all {
+		if err := enc.Encode(x); err != nil {
+			return err
+		}
+	}
+	_, err := p.Write(b.Bytes())
 	return err
 }
 
@@ -271,6 +289,10 @@ func printJSON(w io.Writer, v any) error {
 // table aligns cells. Only the format can end a line or a cell; arguments cannot.
 type table struct{ *tabwriter.Writer }
 
-func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)} }
+func newTable(p *printer) table { return table{tabwriter.NewWriter(p, 0, 8, 2, ' ', 0)} }
 
-func (t table) printf(format string, args ...any) { _ = fprintf(t.Writer, format, args...) }
+func (t table) printf(format string, args ...any) {
+	_, _ = io.WriteString(t.Writer, visiblef(format, args...)) // a printer keeps its errors
+}
+
+func (t table) flush() { _ = t.Flush() }

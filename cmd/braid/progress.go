@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -33,23 +32,20 @@ type display struct {
 	tellsEnd  bool // an error that ends the command is an event, too
 	hasFailed bool // an event has reported that a torrent has failed
 
-	mu     sync.Mutex
-	events *json.Encoder
-	over   map[string]bool // downloads whose end an event has reported, by info hash
+	mu   sync.Mutex
+	over map[string]bool // downloads whose end an event has reported, by info hash
 }
 
 func newDisplay(cmd *cli.Command, uploads bool) *display {
-	results := stdout(cmd)
 	return &display{
 		json:    cmd.Bool("json"),
 		seeds:   uploads,
 		uploads: uploads,
-		results: results,
+		results: stdout(cmd),
 		people:  stderr(cmd),
 		verbose: cmd.Count("verbose") > 0,
 		said:    map[*node.Torrent]*pace{},
 		places:  map[*node.Torrent]*places{},
-		events:  json.NewEncoder(results),
 		over:    map[string]bool{},
 		sample:  time.Second,
 	}
@@ -75,7 +71,7 @@ func (d *display) emit(e any) {
 
 // encode is emit for a caller that holds mu.
 func (d *display) encode(e any) {
-	_ = d.events.Encode(e) // the printer keeps the error, and ends the command
+	_ = printObjects(d.results, e) // the printer keeps the error, and ends the command
 }
 
 // emitEnd emits the event of a download that is complete or has failed. No progress event of the

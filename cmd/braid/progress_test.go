@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"testing"
 
 	"braid/node/event"
@@ -12,7 +11,7 @@ import (
 // goes on as a seed.
 func TestNoProgressAfterDone(t *testing.T) {
 	var out bytes.Buffer
-	d := &display{json: true, events: json.NewEncoder(&out), over: map[string]bool{}}
+	d := &display{json: true, results: &printer{w: &out}, over: map[string]bool{}}
 	look := event.Progress{Event: "progress", InfoHash: "aa"}
 	shows := func(want bool) {
 		t.Helper()

@@ -171,7 +171,7 @@ func torrentPaths(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 		return err
 	}
 	if cmd.Bool("json") {
-		return printObjects(cmd, paths...)
+		return printObjects(stdout(cmd), paths...)
 	}
 	w := newTable(stdout(cmd))
 	w.printf("%s: %s\n", t.Name, plural(len(paths), "path"))
@@ -185,7 +185,8 @@ func torrentPaths(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 			}
 		}
 	}
-	return w.Flush()
+	w.flush()
+	return nil
 }
 
 func stateText(p v1.Path) string {

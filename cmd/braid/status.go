@@ -105,7 +105,8 @@ func showStatus(cmd *cli.Command, name string, now time.Time) error {
 				rateText(p.MbitS*mega), rateText(p.UpMbitS*mega), p.RTT, fromText(p.Source))
 		}
 	}
-	return w.Flush()
+	w.flush()
+	return nil
 }
 
 // fromText names the source of a peer's address; empty: the source is unknown.

@@ -135,7 +135,7 @@ func checkSelection(s client.Selection, sources []client.Source) error {
 }
 
 // listFiles shows what is in a torrent.
-func listFiles(out *display, l storage.Layout, s client.Selection) error {
+func listFiles(out *display, l storage.Layout, s client.Selection) {
 	levels := []string{"skip", "low", "normal", "high"}
 	priorities := s.Files(l)
 	if out.json {
@@ -149,14 +149,14 @@ func listFiles(out *display, l storage.Layout, s client.Selection) error {
 			})
 		}
 		out.emit(event.Files{Event: "files", Torrent: l.Name, Files: files})
-		return nil
+		return
 	}
 	w, width := newTable(out.results), len(strconv.Itoa(len(l.Files)))
 	for i, f := range l.Files {
 		w.printf("%*d\t%s\t%s\t%s\n",
 			width, i+1, levels[priorities[i]], bytesText(f.Length), f.Path)
 	}
-	return w.Flush()
+	w.flush()
 }
 
 // onDone runs the user's command for each transfer that is complete, and waits for it.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -159,20 +158,21 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 }
 
 // printState prints how to use a network that is up.
-func printState(w io.Writer, s testbed.State, asJSON bool) error {
+func printState(out *printer, s testbed.State, asJSON bool) error {
 	if asJSON {
-		return printJSON(w, s)
+		return printJSON(out, s)
 	}
-	return printHosts(w, s.ASes)
+	printHosts(out, s.ASes)
+	return nil
 }
 
-func printHosts(w io.Writer, ases []testbed.ASStatus) error {
-	t := newTable(w)
+func printHosts(out *printer, ases []testbed.ASStatus) {
+	t := newTable(out)
 	t.printf("ISD-AS\tHOST\tCONFIG DIR\n")
 	for _, a := range ases {
 		t.printf("%s\t%s\t%s\n", a.IA, a.Host, a.ConfigDir)
 	}
-	return t.Flush()
+	t.flush()
 }
 
 func testbedStatus(ctx context.Context, c *cli.Command) error {
@@ -183,7 +183,7 @@ func testbedStatus(ctx context.Context, c *cli.Command) error {
 	if c.Bool("json") {
 		err = printJSON(stdout(c), s)
 	} else {
-		err = printStatus(stdout(c), s)
+		printStatus(stdout(c), s)
 	}
 	if err == nil && !s.Healthy() {
 		err = errors.New("a process or a path of the testbed is missing")
@@ -191,21 +191,18 @@ func testbedStatus(ctx context.Context, c *cli.Command) error {
 	return err
 }
 
-func printStatus(w io.Writer, s testbed.Status) error {
+func printStatus(out *printer, s testbed.Status) {
 	var cpu float64
 	var memory int64
 	for _, p := range s.Processes {
 		cpu, memory = cpu+p.CPU, memory+p.PSS
 	}
-	_ = fprintf(w, "%s in %s, up for %.0f s, process %d, addresses %s; "+
+	out.printf("%s in %s, up for %.0f s, process %d, addresses %s; "+
 		"%d processes: %.1f CPU s, %d MB\n\n",
 		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, memory>>20)
-	if err := printHosts(w, s.ASes); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	t := newTable(w)
-	t.printf("PROCESS\tPID\tSTATE\tCPU s\tMB\n")
+	printHosts(out, s.ASes)
+	t := newTable(out)
+	t.printf("\nPROCESS\tPID\tSTATE\tCPU s\tMB\n")
 	for _, p := range s.Processes {
 		state := "running"
 		if !p.Running {
@@ -214,13 +211,10 @@ func printStatus(w io.Writer, s testbed.Status) error {
 		}
 		t.printf("%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.PSS>>20)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
+	t.flush()
 	if len(s.Pairs) > 0 {
-		t = newTable(w)
-		t.printf("FROM\tTO\tPATHS\n")
+		t = newTable(out)
+		t.printf("\nFROM\tTO\tPATHS\n")
 		for _, p := range s.Pairs {
 			missing := ""
 			if p.Paths < p.Implied {
@@ -231,13 +225,10 @@ func printStatus(w io.Writer, s testbed.Status) error {
 			}
 			t.printf("%s\t%s\t%d of %d%s\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
 		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(w)
+		t.flush()
 	}
-	t = newTable(w)
-	t.printf("LINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\t" +
+	t = newTable(out)
+	t.printf("\nLINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\t" +
 		"DROPPED queue/loss/down\tPROPERTIES\n")
 	for _, l := range s.Links {
 		for _, e := range [][2]testbed.LinkEndStatus{{l.A, l.B}, {l.B, l.A}} {
@@ -247,7 +238,7 @@ func printStatus(w io.Writer, s testbed.Status) error {
 				k.Packets, k.Bytes, k.DroppedQueue, k.DroppedLoss, k.DroppedDown, e[0].Properties)
 		}
 	}
-	return t.Flush()
+	t.flush()
 }
 
 // linkProperties are the flags of `testbed link` that testbed.LinkChange.Set reads.

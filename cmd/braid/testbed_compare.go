@@ -43,7 +43,7 @@ func testbedCompare(_ context.Context, c *cli.Command) error {
 		stderr(c).printf("%s\n", made.HTML)
 	}
 	if c.Bool("json") {
-		return printObjects(c, compared)
+		return printObjects(stdout(c), compared)
 	}
 	return compared.Table(stdout(c))
 }

@@ -3,9 +3,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,8 +22,8 @@ type scenarioEntry struct {
 
 // listScenarios lists the scenarios, and about how long each takes with so many runs (0: the number
 // in the scenario).
-func listScenarios(w io.Writer, all []scenario.Scenario, runs int, asJSON bool) error {
-	encoder := json.NewEncoder(w)
+func listScenarios(out *printer, all []scenario.Scenario, runs int, asJSON bool) error {
+	var list []scenarioEntry
 	var whole time.Duration
 	for _, s := range all {
 		takes := s.Estimate(runs)
@@ -37,18 +35,16 @@ func listScenarios(w io.Writer, all []scenario.Scenario, runs int, asJSON bool) 
 		for _, v := range s.Variants {
 			e.Variants = append(e.Variants, v.Name)
 		}
-		write := e.print
-		if asJSON {
-			write = func(io.Writer) error { return encoder.Encode(e) }
-		}
-		if err := write(w); err != nil {
-			return err
-		}
+		list = append(list, e)
 	}
 	if asJSON {
-		return nil
+		return printObjects(out, list...)
 	}
-	return fprintf(w, "All of them take about %s.\n", roughly(whole))
+	for _, e := range list {
+		e.print(out)
+	}
+	out.printf("All of them take about %s.\n", roughly(whole))
+	return nil
 }
 
 const (
@@ -57,7 +53,7 @@ const (
 )
 
 // print writes the scenario for people. If the variants do not fit on a line, it counts the rest.
-func (e scenarioEntry) print(w io.Writer) error {
+func (e scenarioEntry) print(out *printer) {
 	takes := roughly(time.Duration(e.Seconds * float64(time.Second)))
 	head := fmt.Sprintf("%-18s %s, about %s", e.Name, plural(e.Runs, "run"), takes)
 	tail := ""
@@ -66,9 +62,8 @@ func (e scenarioEntry) print(w io.Writer) error {
 			e.Name, plural(len(e.Variants), "variant"), plural(e.Runs, "run"), takes)
 		tail = listIndent + shortened(e.Variants, listWidth-len(listIndent)) + "\n"
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s%s\n",
+	fmt.Fprintf(out, "%s\n%s%s\n",
 		head, hanging(listIndent, len(listIndent), e.About, listWidth), tail)
-	return err
 }
 
 // roughly rounds a time, since it is only an estimate.

@@ -21,10 +21,10 @@ func TestListScenarios(t *testing.T) {
 		all = append(all, s)
 	}
 	var people, machines strings.Builder
-	if err := listScenarios(&people, all, 2, false); err != nil {
+	if err := listScenarios(&printer{w: &people}, all, 2, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := listScenarios(&machines, all, 2, true); err != nil {
+	if err := listScenarios(&printer{w: &machines}, all, 2, true); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(people.String()) {

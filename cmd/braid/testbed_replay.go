@@ -3,8 +3,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -88,9 +88,8 @@ func testbedReplay(_ context.Context, c *cli.Command) error {
 }
 
 // replay reads a trace step by step, since that of a long download does not fit into memory.
-func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bool) error {
+func replay(trace io.Reader, selector pathsel.Selector, out *printer, asJSON bool) error {
 	end := replayEnd{Event: "end", Replayed: replaySide{Selector: selector.Name()}}
-	encoder := json.NewEncoder(out)
 	decide := pathsel.Replay(selector)
 	var first time.Time
 	for s, err := range pathsel.Steps(trace) {
@@ -110,13 +109,13 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 		end.Different++
 		step := replayStep{"step", end.Steps, end.Seconds, s.Plan.Decisions, plan.Decisions}
 		if asJSON {
-			err = encoder.Encode(step)
+			err = printObjects(out, step)
 		} else {
-			err = fprintf(out, "%8.1f s  %s: %s\n            %s: %s\n",
+			out.printf("%8.1f s  %s: %s\n            %s: %s\n",
 				step.T, s.Selector, decisions(step.Recorded),
 				selector.Name(), decisions(step.Replayed))
 		}
-		if err != nil {
+		if err := cmp.Or(err, out.lostOutput()); err != nil {
 			return err
 		}
 	}
@@ -124,18 +123,15 @@ func replay(trace io.Reader, selector pathsel.Selector, out io.Writer, asJSON bo
 		return errors.New("the trace has no step")
 	}
 	if asJSON {
-		return encoder.Encode(end)
+		return printObjects(out, end)
 	}
-	err := fprintf(out, "%d steps in %.1f s, %d decided differently\n",
+	out.printf("%d steps in %.1f s, %d decided differently\n",
 		end.Steps, end.Seconds, end.Different)
 	for _, s := range []replaySide{end.Recorded, end.Replayed} {
-		if err == nil {
-			err = fprintf(out,
-				"%-10s %4d decisions, %4d put a path to work, %4d took one from it\n",
-				s.Selector, s.Decisions, s.Selected, s.Dropped)
-		}
+		out.printf("%-10s %4d decisions, %4d put a path to work, %4d took one from it\n",
+			s.Selector, s.Decisions, s.Selected, s.Dropped)
 	}
-	return err
+	return nil
 }
 
 // sameActions tells whether two lists of decisions are equal, apart from their reasons.

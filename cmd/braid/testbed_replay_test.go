@@ -115,7 +115,7 @@ func FuzzReplay(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := replay(bytes.NewReader(trace), s, io.Discard, true); err != nil {
+			if err := replay(bytes.NewReader(trace), s, &printer{w: io.Discard}, true); err != nil {
 				_ = fmt.Sprint(err)
 			}
 		}

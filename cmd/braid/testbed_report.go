@@ -62,7 +62,7 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 		return fmt.Errorf("make the report: %w", err)
 	}
 	if c.Bool("json") {
-		return printObjects(c, made)
+		return printObjects(stdout(c), made)
 	}
 	stdout(c).printf("%s\n%s\n%d figures below %s\n",
 		made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
@@ -99,7 +99,7 @@ func testbedEvaluation(c *cli.Command, document string) error {
 		return err
 	}
 	if c.Bool("json") {
-		return printObjects(c, made)
+		return printObjects(stdout(c), made)
 	}
 	for line := range strings.Lines(made.String()) {
 		stdout(c).printf("%s\n", strings.TrimSuffix(line, "\n"))

@@ -112,5 +112,5 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	if !c.Bool("json") {
 		return errors.Join(scenario.Table(stdout(c), summaries), err)
 	}
-	return errors.Join(err, printObjects(c, summaries...))
+	return errors.Join(err, printObjects(stdout(c), summaries...))
 }

@@ -44,7 +44,7 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 	}
 	if plan := soak.NewPlan(seed, length); c.Bool("plan") {
 		if c.Bool("json") {
-			return printObjects(c, plan)
+			return printObjects(stdout(c), plan)
 		}
 		for _, f := range plan.Faults {
 			stdout(c).printf("%v\n", f)
@@ -63,7 +63,7 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 		Say: func(line string) { stderr(c).say("soak", line) },
 	})
 	if c.Bool("json") {
-		if e := printObjects(c, result); e != nil {
+		if e := printObjects(stdout(c), result); e != nil {
 			return e
 		}
 	} else {

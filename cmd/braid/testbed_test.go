@@ -80,9 +80,7 @@ func TestPrintStatus(t *testing.T) {
 		}},
 	}
 	var out bytes.Buffer
-	if err := printStatus(&out, s); err != nil {
-		t.Fatal(err)
-	}
+	printStatus(&printer{w: &out}, s)
 	for _, want := range []string{"ended: signal: killed ", "3 of 4, 1 missing, 2 over a link that is down", "0/2/0", "rate 20mbit"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
