@@ -174,13 +174,10 @@ func runDHT(ctx context.Context, t *task) error {
 	}
 	var host *scionnet.Host
 	if len(scion) > 0 {
-		if host, err = openListening(ctx, t.Command, scion, t.log); err != nil {
+		if host, err = openHost(ctx, t.Command, t.log, scion...); err != nil {
 			return err
 		}
 		t.atEnd(host.Close)
-		if err := fits(host, scion[0]); err != nil {
-			return err
-		}
 		cfg.SCION, cfg.Port = true, scion[0].Port
 	}
 	d, err := node.OpenDHT(ctx, cfg, host)

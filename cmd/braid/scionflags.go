@@ -77,15 +77,10 @@ func hasSCION(cmd *cli.Command) bool {
 	return err == nil && isSetUp(c)
 }
 
-// openHost opens the SCION host that the flags describe.
-func openHost(ctx context.Context, cmd *cli.Command, log *slog.Logger) (*scionnet.Host, error) {
-	return openListening(ctx, cmd, nil, log)
-}
-
-// openListening opens the SCION host that the flags and the addresses of --listen describe. Without
-// --local it sends from the first address of --listen.
-func openListening(
-	ctx context.Context, cmd *cli.Command, listen []scionnet.Addr, log *slog.Logger,
+// openHost opens the SCION host that the flags describe. It must have the addresses to listen on.
+// Without --local it sends from the first of them.
+func openHost(
+	ctx context.Context, cmd *cli.Command, log *slog.Logger, listen ...scionnet.Addr,
 ) (*scionnet.Host, error) {
 	setUp(ctx, cmd, log)
 	c, err := scionConfig(cmd, log)
@@ -102,6 +97,12 @@ func openListening(
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; see --config-dir, --sciond and --local; braid doctor finds out more", err)
+	}
+	for _, a := range listen {
+		if err := fits(h, a); err != nil {
+			h.Close()
+			return nil, err
+		}
 	}
 	return h, nil
 }

@@ -205,17 +205,7 @@ func openLocal(
 	if at = append(at, f.filesOnSCION()...); f.err != nil {
 		return nil, f.err
 	}
-	h, err := openListening(ctx, cmd, at, log)
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range at {
-		if err := fits(h, a); err != nil {
-			h.Close()
-			return nil, err
-		}
-	}
-	return h, nil
+	return openHost(ctx, cmd, log, at...)
 }
 
 // selector reads the flags that choose a selector.

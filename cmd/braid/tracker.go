@@ -205,12 +205,7 @@ type trackerListeners struct {
 	maxConns  int
 	host      *scionnet.Host
 	addresses []string
-	listeners []trackerListener
-}
-
-type trackerListener struct {
-	close func() error
-	serve func(context.Context) error
+	serving   []func(context.Context) error // one for each address
 }
 
 // listenAt opens the listeners at the addresses of a flag. The end of the task closes them.
@@ -218,7 +213,6 @@ func (t *task) listenAt(
 	ctx context.Context, s *server.Server, maxConns int, flag string, addresses []string,
 ) (*trackerListeners, error) {
 	l := &trackerListeners{task: t, server: s, maxConns: maxConns}
-	t.atEnd(func() error { l.close(); return nil })
 	for _, text := range addresses {
 		if err := l.open(ctx, text); err != nil {
 			return nil, fmt.Errorf("--%s %s: %w", flag, text, err)
@@ -229,8 +223,8 @@ func (t *task) listenAt(
 
 // serve answers at all addresses.
 func (l *trackerListeners) serve(ctx context.Context, all *errgroup.Group) {
-	for _, x := range l.listeners {
-		all.Go(func() error { return x.serve(ctx) })
+	for _, serve := range l.serving {
+		all.Go(func() error { return serve(ctx) })
 	}
 	all.Go(func() error { l.server.Run(ctx); return nil })
 }
@@ -306,11 +300,11 @@ func (l *trackerListeners) openSCION(ctx context.Context, text string) error {
 		return err
 	}
 	if l.host == nil {
-		if l.host, err = openListening(ctx, l.Command, []scionnet.Addr{addr}, l.log); err != nil {
+		if l.host, err = openHost(ctx, l.Command, l.log, addr); err != nil {
 			return err
 		}
-	}
-	if err := fits(l.host, addr); err != nil {
+		l.atEnd(l.host.Close)
+	} else if err := fits(l.host, addr); err != nil {
 		return err
 	}
 	p, err := l.host.OpenHTTP(ctx, addr.Port)
@@ -326,8 +320,8 @@ func (l *trackerListeners) openSCION(ctx context.Context, text string) error {
 func (l *trackerListeners) add(
 	address string, closer func() error, serve func(context.Context) error,
 ) {
-	l.addresses = append(l.addresses, address)
-	l.listeners = append(l.listeners, trackerListener{closer, serve})
+	l.addresses, l.serving = append(l.addresses, address), append(l.serving, serve)
+	l.atEnd(func() error { _ = closer(); return nil }) // an error says only that it is closed already
 }
 
 // announceAddresses sets the addresses that peers learn: those in the configuration or, without
@@ -340,13 +334,4 @@ func (l *trackerListeners) announceAddresses(named []string) error {
 		})
 	}
 	return l.server.SetAddresses(named)
-}
-
-func (l *trackerListeners) close() {
-	for _, x := range l.listeners {
-		_ = x.close() // an error says only that it is closed already
-	}
-	if l.host != nil {
-		l.host.Close()
-	}
 }
