@@ -2,7 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"slices"
 
 	"github.com/urfave/cli/v3"
 
@@ -14,26 +13,14 @@ import (
 
 // announceFlags are common to the commands that let peers find them.
 func announceFlags() []cli.Flag {
-	return slices.Concat([]cli.Flag{
+	return []cli.Flag{
 		listFlag("tracker", "ask the tracker at `URL`, too, in addition to the torrent's own "+
 			"trackers: http, https, udp or scion (repeatable)"),
 		boolFlag("no-trackers", "ask no tracker of the torrent"),
-	}, dhtFlags(), knowledgeFlags())
-}
-
-// dhtFlags say in which DHTs a node takes part.
-func dhtFlags() []cli.Flag {
-	return []cli.Flag{
 		stringFlag("dht", "", "take part in the DHT, where peers find each other without a "+
 			"tracker: `WHERE` is on (over SCION and IP) or off (default: over SCION only)"),
 		dhtNodeFlag(),
 		dhtItemFlag(),
-	}
-}
-
-// knowledgeFlags say how braid exchanges path knowledge with trackers on SCION.
-func knowledgeFlags() []cli.Flag {
-	return []cli.Flag{
 		stringFlag("peer-order", "mixed", "ask trackers on SCION for peers in `ORDER`: random, "+
 			"nearest, or mixed (half of each)"),
 		stringFlag("path-knowledge", "share", "`HOW` to use the path knowledge of trackers on "+

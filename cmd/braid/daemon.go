@@ -47,9 +47,8 @@ func daemonCommand() *cli.Command {
 			"kill -9. SIGTERM and Ctrl-C end it cleanly; a second one ends it at once. SIGHUP " +
 			"reads the password again. Under systemd it reports when it is ready (Type=notify) " +
 			"and answers the watchdog.\n\n" + exitCodes,
-		Flags: slices.Concat(own, filesFlags(), selectorFlags(), peerFlags(), limitFlags(),
-			withoutFlags(policyFlags(), "interactive"), dhtFlags(), knowledgeFlags(), scionFlags(),
-			[]cli.Flag{forceFlag()}),
+		Flags: slices.Concat(own, filesFlags(),
+			withoutFlags(nodeFlags(), "interactive", "tracker", "no-trackers")),
 		ArgValidator: arguments(0, 0, "braid daemon takes no torrents: "+
 			"braid add ARGS adds them to a running one"),
 		Action: working(true, runDaemon),

@@ -64,9 +64,7 @@ func gatewayCommand() *cli.Command {
 			`Then --json prints {"event":"gateway",...} every 5 s, with the bytes from and to ` +
 			"each side and the hit rate of the cache, which a listener stats:// has for " +
 			"Prometheus.\n\n" + exitCodes,
-		Flags: slices.Concat(own, selectorFlags(), peerFlags(), limitFlags(),
-			withoutFlags(policyFlags(), "interactive"), announceFlags(), scionFlags(),
-			[]cli.Flag{forceFlag()}),
+		Flags:  append(own, withoutFlags(nodeFlags(), "interactive")...),
 		Action: working(true, runGateway),
 	}
 }

@@ -60,9 +60,8 @@ func mirrorCommand() *cli.Command {
 			"FEED and URL are http, https or scion URLs, or files. A feed names torrents by " +
 			"enclosures, links that end in .torrent, magnet links, or elements such as " +
 			"<torrent:infoHash>.\n\n" + exitCodes,
-		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(), selectorFlags(), peerFlags(),
-			limitFlags(), withoutFlags(policyFlags(), "interactive"), announceFlags(), scionFlags(),
-			[]cli.Flag{forceFlag()}),
+		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(),
+			withoutFlags(nodeFlags(), "interactive")),
 		Action: endOnHangup(working(true, runMirror)),
 	}
 }

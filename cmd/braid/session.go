@@ -26,7 +26,12 @@ func sessionFlags() []cli.Flag {
 		timeFlag("sample", time.Second, "with --json: print the progress every `TIME`, at least "+
 			"10ms"),
 	}
-	return slices.Concat(selectorFlags(), peerFlags(), output, limitFlags(), policyFlags(),
+	return append(output, nodeFlags()...)
+}
+
+// nodeFlags configure a node.
+func nodeFlags() []cli.Flag {
+	return slices.Concat(selectorFlags(), peerFlags(), limitFlags(), policyFlags(),
 		announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
 }
 
