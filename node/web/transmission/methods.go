@@ -219,7 +219,7 @@ func (c *call) sessionClose() (any, error) {
 	return nil, nil
 }
 
-// freeSpace returns the free space in a directory or, if it does not exist, in its nearest parent.
+// freeSpace returns the free space in a directory.
 func (c *call) freeSpace() (any, error) {
 	path := c.text("path")
 	dir, err := c.directory(path)

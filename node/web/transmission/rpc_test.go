@@ -618,3 +618,12 @@ func TestOwnDirectory(t *testing.T) {
 		t.Errorf("it is in %s, moving: %v", now.Storage.Dir, now.Moving)
 	}
 }
+
+// The space is that of the nearest directory that is there.
+func TestFreeSpaceOfNone(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	if got := s.must("free-space", map[string]any{"path": filepath.Join(t.TempDir(), "a", "b")})["size-bytes"]; got.(float64) <= 0 {
+		t.Errorf("free space: %v", got)
+	}
+}
