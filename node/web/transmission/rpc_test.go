@@ -627,3 +627,12 @@ func TestFreeSpaceOfNone(t *testing.T) {
 		t.Errorf("free space: %v", got)
 	}
 }
+
+// Data that moves, or will soon, is not complete to clients: Sonarr would take files that then go.
+func TestMovingIsNotSeeding(t *testing.T) {
+	for _, c := range []node.State{node.Running, node.Moving, node.Paused} {
+		if got := (&view{status: node.Status{State: c, Moving: true}}).state(); got != verifying {
+			t.Errorf("%s: %d", c, got)
+		}
+	}
+}

@@ -46,17 +46,22 @@ func (v *view) trouble() (code int, text string) {
 	return fine, ""
 }
 
-// state returns the field status. A torrent that has failed or reached its goal is stopped.
+// state returns the field status. A torrent that has failed or reached its goal is stopped. One whose
+// data moves, or will soon, is not complete: nobody may take its files away.
 func (v *view) state() int {
-	switch s := v.status; s.State {
+	s := v.status
+	if s.Moving {
+		return verifying
+	}
+	switch s.State {
 	case node.Queued:
 		if foreign.IsComplete(v.status) {
 			return seedQueued
 		}
 		return downloadQueued
-	case node.Starting:
+	case node.Starting, node.Moving:
 		return verifying
-	case node.Running, node.Moving:
+	case node.Running:
 		switch {
 		case s.Phase == client.Checking:
 			return verifying
