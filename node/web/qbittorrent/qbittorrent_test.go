@@ -747,3 +747,12 @@ func TestNumbersAfterRestart(t *testing.T) {
 		t.Errorf("full_update is %v for a client from before the restart", got)
 	}
 }
+
+// A torrent whose data is hashed is checked, as in qBittorrent; checkingResumeData is something else.
+func TestCheckingState(t *testing.T) {
+	s := node.Status{State: node.Starting}
+	s.Phase = client.Checking
+	if got := stateOf(s); got != "checkingDL" {
+		t.Error(got)
+	}
+}

@@ -237,8 +237,6 @@ func stateOf(s node.Status) string {
 		return "stopped" + side
 	case node.Queued:
 		return "queued" + side
-	case node.Starting:
-		return "checkingResumeData"
 	}
 	switch {
 	case s.Phase == client.Checking:
