@@ -18,9 +18,10 @@ const (
 )
 
 // moved returns a queue after a move of the chosen members, and those members that have another
-// place now. A move to the back is one to the front in the reversed queue.
+// place now. A move by one place passes members that do not count. A move to the back is one to the
+// front in the reversed queue.
 func moved[T any](
-	queue []T, chosen func(T) bool, how Direction,
+	queue []T, chosen, counts func(T) bool, how Direction,
 ) (next, members []T) {
 	next = slices.Clone(queue)
 	if how == Down || how == Bottom {
@@ -29,13 +30,16 @@ func moved[T any](
 	}
 	front := 0 // the next place for a member that moves to the end
 	for i, member := range next {
-		to := i
+		to, before := i, i-1
+		for before > 0 && !counts(next[before]) {
+			before--
+		}
 		switch {
 		case !chosen(member):
 		case how == Top || how == Bottom:
 			to, front = front, front+1
-		case i > 0 && !chosen(next[i-1]):
-			to = i - 1
+		case before >= 0 && counts(next[before]) && !chosen(next[before]):
+			to = before
 		}
 		if to != i {
 			next = slices.Insert(slices.Delete(next, i, i+1), to, member)
@@ -45,13 +49,17 @@ func moved[T any](
 	return next, members
 }
 
-// Move moves torrents in the queue of a node. Torrents that are moved together keep their order.
-func Move[T interface{ InfoHash() string }](n *node.Node, torrents []T, how Direction) error {
+// Move moves torrents in the queue of a node. Torrents that are moved together keep their order. A
+// move by one place passes those that have no place in the queue of the client, by info hash.
+func Move[T interface{ InfoHash() string }](
+	n *node.Node, torrents []T, how Direction, placeless map[string]bool,
+) error {
 	chosen := map[string]bool{}
 	for _, t := range torrents {
 		chosen[t.InfoHash()] = true
 	}
 	return n.Reorder(func(queue []*node.Torrent) (next, members []*node.Torrent) {
-		return moved(queue, func(t *node.Torrent) bool { return chosen[t.InfoHash()] }, how)
+		return moved(queue, func(t *node.Torrent) bool { return chosen[t.InfoHash()] },
+			func(t *node.Torrent) bool { return !placeless[t.InfoHash()] }, how)
 	})
 }

@@ -152,7 +152,11 @@ func (c *call) move(how foreign.Direction) error {
 	if c.err != nil {
 		return c.err
 	}
-	return foreign.Move(c.node, all, how)
+	complete := map[string]bool{}
+	for _, s := range c.node.Statuses() {
+		complete[s.InfoHash] = foreign.IsComplete(s)
+	}
+	return foreign.Move(c.node, all, how, complete)
 }
 
 func (c *call) toggleSequential() error {

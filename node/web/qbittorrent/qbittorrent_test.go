@@ -756,3 +756,25 @@ func TestCheckingState(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A move in the queue by one place passes seeds, which have no place there.
+func TestMovePastSeed(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	one, _, _ := s.torrent("one")
+	s.add(one.Torrent, "stopped", "true")
+	two, dir, _ := s.torrent("two")
+	s.seed(two, dir)
+	three, _, _ := s.torrent("three")
+	s.add(three.Torrent, "stopped", "true")
+	hash := three.Source.InfoHash.HexString()
+	for _, c := range []struct {
+		call string
+		want int
+	}{{"torrents/increasePrio", 1}, {"torrents/decreasePrio", 2}} {
+		s.must(c.call, "hashes", hash)
+		if got := get[[]torrentInfo](s, "torrents/info", "hashes", hash)[0].Priority; got != c.want {
+			t.Errorf("after %s: %d, want %d", c.call, got, c.want)
+		}
+	}
+}

@@ -208,7 +208,7 @@ func (c *call) moveInQueue(how foreign.Direction) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, c.failed(foreign.Move(c.server.node, all, how))
+	return nil, c.failed(foreign.Move(c.server.node, all, how, nil))
 }
 
 func (c *call) sessionClose() (any, error) {
