@@ -212,8 +212,16 @@ func TestStamp(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.Root, "1"), []byte("changed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if stamp() == first {
+	second := stamp()
+	if second == first {
 		t.Error("a changed file has not changed the stamp")
+	}
+	// A file that could not be read may be readable now.
+	if err := os.Chmod(filepath.Join(f.Root, "1"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if stamp() == second {
+		t.Error("other permissions have not changed the stamp")
 	}
 }
 

@@ -90,16 +90,17 @@ func isBelow(path, dir string) bool {
 	return path == dir || isRoot || strings.HasPrefix(path, dir+string(filepath.Separator))
 }
 
-// Stamp is a hash of the names, sizes and modification times of the files: if it stays the same,
-// the torrent does, too. Other files below Root do not count, so that one of them that changes all
-// the time keeps nothing from being published.
+// Stamp is a hash of the names, sizes, modification times and permissions of the files: if it stays
+// the same, the torrent does, too. Permissions count since a file that could not be read may be
+// readable now. Other files below Root do not count, so that one of them that changes all the time
+// keeps nothing from being published.
 func (f Files) Stamp(ctx context.Context) (string, error) {
 	h := sha256.New()
 	err := client.EachFile(ctx, f.Root, client.CreateOptions{
 		Only:    f.Only,
 		Exclude: f.Exclude,
 	}, func(rel string, st fs.FileInfo) {
-		fmt.Fprintf(h, "%q %d %d\n", rel, st.Size(), st.ModTime().UnixNano())
+		fmt.Fprintf(h, "%q %d %d %v\n", rel, st.Size(), st.ModTime().UnixNano(), st.Mode())
 	})
 	if err != nil {
 		return "", fmt.Errorf("look at the files: %w", err)
