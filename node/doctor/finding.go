@@ -137,7 +137,7 @@ func checkSetup(f Facts, all *findings) {
 		all.ok(check, "AS %s, from %s", f.IA, from)
 	case errors.Is(f.OpenErr, scionnet.ErrOtherAS):
 		all.add(check, Fail, f.OpenErr.Error(), why,
-			"correct --isd-as or --listen, or name the configuration of that AS")
+			"leave out --isd-as, correct --listen, or name the configuration of that AS")
 	case f.Daemon != "":
 		all.add(check, Fail, f.OpenErr.Error(), why,
 			"start the daemon (systemctl start scion-daemon), or check --sciond and SCION_DAEMON")
