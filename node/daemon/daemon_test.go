@@ -255,6 +255,22 @@ func TestScriptAfterRemoval(t *testing.T) {
 	}
 }
 
+// A program that leaves another one running in the background has not failed.
+func TestScriptInBackground(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 20 &\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := newScripts(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+	s.start(node.Settings{Script: script}, node.Status{Name: "x"})
+	s.wait()
+	if text := log.String(); !strings.Contains(text, "was run") {
+		t.Errorf("the log says %s", text)
+	}
+}
+
 // A program that fails is reported with the end of its output.
 func TestScriptFails(t *testing.T) {
 	var log bytes.Buffer

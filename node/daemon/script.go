@@ -142,7 +142,7 @@ func (s *scripts) run(ctx context.Context, program string, t node.Status) {
 	c.Stdout, c.Stderr = out, out
 	err := c.Run()
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a child of it has kept its output open
 		s.log.Info("the program for complete torrents was run",
 			"torrent", t.Name, "program", program)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
