@@ -342,10 +342,12 @@ func checkDispatcher(f Facts, all *findings) {
 	if f.OpenErr != nil || !f.Dispatcher {
 		return
 	}
-	all.add("port 30041", Warn, "something listens there: a dispatcher, or a shim for one",
+	all.add("port 30041", Warn,
+		"something listens there: a dispatcher, a shim for one, or a braid that accepts peers",
 		"a dispatcher older than scionproto 0.12 takes packets for other programs away; "+
 			"while it runs, this host answers echo requests only if the dispatcher does",
-		"stop the dispatcher unless a program needs it (systemctl stop scion-dispatcher)")
+		"unless it is a braid or a program needs it, stop the dispatcher "+
+			"(systemctl stop scion-dispatcher)")
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

@@ -54,6 +54,9 @@ func TestExamine(t *testing.T) {
 			Finding{"border router", Fail, "10.0.0.1:30042 does not answer", "carry nothing", "firewall"},
 		},
 		"no range of ports": {Facts{}, Finding{"port", Warn, "names no range", "30041", "dispatched_ports"}},
+		"a braid that answers echo requests": {
+			Facts{Dispatcher: true}, Finding{"port 30041", Warn, "or a braid", "older than scionproto 0.12", "unless it is a braid"},
+		},
 		"a full disk": {
 			Facts{Dir: "/data", Free: 1 << 20}, Finding{"disk", Fail, "/data has 1 MiB left", "stops", "free some space"},
 		},
