@@ -447,8 +447,8 @@ func notify(c chan<- struct{}) {
 func (l *lookup) find(dst pathsel.IA, t trail) (found, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, f := range unexpired(l.known(dst), time.Now()) {
-		if f.trail == t {
+	for _, f := range l.known(dst) {
+		if f.trail == t && time.Now().Before(f.path.Expiry) {
 			return f, true
 		}
 	}
