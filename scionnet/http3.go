@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -266,7 +268,7 @@ type HTTPClient interface {
 }
 
 // Client is a transport for http.Client. All requests go to that server, whatever authority they
-// name, over the first of its paths on which it answers.
+// name, over a path on which it answers.
 func (p *HTTP) Client(server Addr) HTTPClient {
 	return p.client(func(context.Context) ([]Addr, error) { return []Addr{server}, nil })
 }
@@ -316,24 +318,37 @@ func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Tran
 	}
 }
 
-// pathsTried bounds the paths tried for one connection. The best come first, and a server that does
-// not answer on any of them is down.
+// pathsTried bounds the paths tried for one connection. A server that does not answer on any of
+// them is down.
 const pathsTried = 4
 
+// dial tries the best path first, and then those that share the fewest interfaces with failed ones.
 func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn, error) {
 	paths, err := p.host.Paths(ctx, server.IA)
 	if err != nil {
 		return nil, fmt.Errorf("find paths to %s: %w", server.IA, err)
 	}
 	err = fmt.Errorf("no path to %s is known", server.IA)
-	for _, path := range paths[:min(len(paths), pathsTried)] {
-		c, e := p.dialOver(ctx, server, path, t)
+	var failed []pathsel.Interface
+	shared := func(path pathsel.Path) (n int) {
+		for _, i := range failed {
+			if slices.Contains(path.Interfaces, i) {
+				n++
+			}
+		}
+		return n
+	}
+	for range min(len(paths), pathsTried) {
+		c, e := p.dialOver(ctx, server, paths[0], t)
 		if e == nil {
 			return c, nil
 		}
 		if err = e; ctx.Err() != nil {
 			break
 		}
+		failed = append(failed, paths[0].Interfaces...)
+		paths = paths[1:]
+		slices.SortStableFunc(paths, func(a, b pathsel.Path) int { return cmp.Compare(shared(a), shared(b)) })
 	}
 	return nil, fmt.Errorf("connect to %s: %w", server, err)
 }

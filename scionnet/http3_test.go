@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/quic-go/quic-go/http3"
+
+	"braid/pathsel"
 )
 
 func TestHTTP(t *testing.T) {
@@ -190,4 +193,56 @@ func TestHTTPOverNarrowPath(t *testing.T) {
 	if err := errors.Join(tr.Close(), <-served); err != nil {
 		t.Error(err)
 	}
+}
+
+// A client tries the only path that avoids a broken link, though many others are shorter.
+func TestHTTPAvoidsBrokenLink(t *testing.T) {
+	h := oneAS(t)
+	first, err := h.listenUDP(0) // the router of the long path
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	client, err := h.OpenHTTP(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	raw := rawPath(t, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {51, 61}, {81, 0}}})
+	var paths []found
+	add := func(mtu int, out uint64, between ...uint64) {
+		f := found{path: pathsel.Path{Src: h.ia, Dst: peerIA, MTU: mtu, Expiry: time.Now().Add(time.Hour)}}
+		f.path.Interfaces = append(f.path.Interfaces, pathsel.Interface{IA: h.ia, ID: out})
+		for _, id := range between {
+			f.path.Interfaces = append(f.path.Interfaces, pathsel.Interface{IA: otherIA, ID: id})
+		}
+		f.path.Interfaces = append(f.path.Interfaces, pathsel.Interface{IA: peerIA, ID: 81})
+		f.trail = trailOf(f.path.Interfaces)
+		f.way = &way{raw: raw, expiry: f.path.Expiry, nextHop: first.LocalAddr().(*net.UDPAddr).AddrPort()}
+		paths = append(paths, f)
+	}
+	for i := range uint64(2 * pathsTried) {
+		add(leastPacket-1, 41, 51, 61+i) // fails at once
+	}
+	add(1400, 42, 52, 62, 63, 64)
+	h.lookup.add(peerIA, paths)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		tr := client.Client(Addr{peerIA, h.localIP, 1024})
+		defer tr.Close()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x/", nil)
+		if err == nil {
+			_, err = tr.RoundTrip(r) //nolint:bodyclose // there is no answer
+		}
+		_ = first.SetReadDeadline(time.Unix(1, 0))
+		failed <- err
+	}()
+	if _, err := first.Read(make([]byte, 2048)); err != nil {
+		t.Errorf("the path is not tried: %v", <-failed)
+		return
+	}
+	cancel()
+	<-failed
 }
