@@ -3,6 +3,8 @@ package scionnet
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,9 @@ import (
 	"github.com/scionproto/scion/pkg/daemon/types"
 	"github.com/scionproto/scion/pkg/log"
 	"github.com/scionproto/scion/pkg/snet"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // answer is one answer of a daemon: a number of paths, and the failure that it writes to its log,
@@ -64,5 +69,34 @@ func TestPartOfAnAnswer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A daemon that was away is asked again as soon as it is back, though gRPC would wait.
+func TestDaemonIsBack(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	l.Close()
+	h := &Host{daemon: at, log: slog.New(slog.DiscardHandler)}
+	if h.connector, err = (daemon.Service{Address: at}).Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer h.connector.Close()
+	if _, err := h.query(t.Context(), peerIA, false); status.Code(err) != codes.Unavailable {
+		t.Fatalf("error %v without a daemon", err)
+	}
+	if l, err = net.Listen("tcp", at); err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		return status.Error(codes.NotFound, "no path")
+	}))
+	go s.Serve(l)
+	defer s.Stop()
+	if _, err := h.query(t.Context(), peerIA, false); status.Code(err) != codes.NotFound {
+		t.Errorf("error %v with a daemon", err)
 	}
 }

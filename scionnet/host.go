@@ -51,6 +51,8 @@ import (
 	"github.com/scionproto/scion/pkg/daemon"
 	"github.com/scionproto/scion/pkg/snet"
 	"github.com/scionproto/scion/pkg/snet/addrutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"braid/pathsel"
 	"braid/scionnet/quic"
@@ -63,6 +65,7 @@ type Host struct {
 	mtu       int // of the AS's internal network
 	log       *slog.Logger
 	connector daemon.Connector
+	daemon    string // its address; empty: it is in this process
 	topo      snet.Topology
 	routes    *routes
 	lookup    *lookup
@@ -104,7 +107,7 @@ func newHost(ctx context.Context, cfg Config, connector daemon.Connector) (*Host
 	h := &Host{
 		log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, epic: cfg.EPIC,
 		nat: cfg.NAT, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{},
-		links: quic.NewGroup(),
+		links: quic.NewGroup(), daemon: cfg.Daemon,
 	}
 	topo, err := h.load(ctx, cfg)
 	if err != nil {
@@ -220,6 +223,13 @@ func (h *Host) addrOf(socket interface{ LocalAddr() net.Addr }) Addr {
 // query asks the control plane for the paths to dst.
 func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error) {
 	ps, err := askPaths(ctx, h.connector, addr.IA(dst), addr.IA(h.ia), refresh)
+	if h.daemon != "" && status.Code(err) == codes.Unavailable {
+		// A daemon that is back: gRPC waits up to two minutes before it connects again.
+		if c, wrong := (daemon.Service{Address: h.daemon}).Connect(ctx); wrong == nil {
+			ps, err = askPaths(ctx, c, addr.IA(dst), addr.IA(h.ia), refresh)
+			c.Close()
+		}
+	}
 	out := make([]found, 0, len(ps))
 	for _, p := range ps {
 		f, wrong := h.foundPath(p)
