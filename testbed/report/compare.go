@@ -89,7 +89,7 @@ func Compare(a, b scenario.RunDir) Comparison {
 		for _, name := range scenario.FigureNames(x, sb[i]) {
 			row := Compared{
 				Scenario: x.Scenario, Variant: x.Variant, Figure: name, Why: why,
-				first: valuesOf(a.Results, x, name), second: valuesOf(b.Results, x, name),
+				first: x.Values(name), second: sb[i].Values(name),
 			}
 			if row.compare() {
 				c.Rows = append(c.Rows, row)
@@ -119,15 +119,6 @@ func (row *Compared) compare() bool {
 		row.P, row.Verdict = 1, NotComparable
 	}
 	return true
-}
-
-func valuesOf(results []scenario.Result, of scenario.Summary, figure string) (v []float64) {
-	for _, r := range results {
-		if f, ok := r.Figures[figure]; ok && r.Scenario == of.Scenario && r.Variant == of.Variant {
-			v = append(v, f)
-		}
-	}
-	return v
 }
 
 func sideOf(r scenario.RunDir) Side {

@@ -72,7 +72,7 @@ func (c *course) cpuFigure() figure.Figure {
 }
 
 // componentsFigure draws the processor time per GB of payload of each component, for each variant.
-func componentsFigure(vs []variant, of string) figure.Figure {
+func componentsFigure(vs []scenario.Summary, of string) figure.Figure {
 	f := figure.Figure{Name: "components", Data: figure.Data{Head: []string{"variant", "component", "CPU s/GB, mean"}}}
 	y := head(&f, "CPU time for each GB of payload, by component", of+": means, in seconds", bound(vs))
 	var most float64
@@ -80,14 +80,14 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 	for _, v := range vs {
 		all, text := 0.0, ""
 		for _, c := range scenario.Components {
-			if r, ok := v.summary.Figures["cpu-"+c]; ok {
+			if r, ok := v.Figures["cpu-"+c]; ok {
 				all += max(0, r.Mean)
 				text += fmt.Sprintf(", %s %s", c, value(r.Mean))
 			}
 		}
 		if all > 0 {
 			most = max(most, all)
-			words = append(words, fmt.Sprintf("%s: %s s%s", v.name, value(all), text))
+			words = append(words, fmt.Sprintf("%s: %s s%s", v.Variant, value(all), text))
 		}
 	}
 	f.Text += strings.Join(words, "; ") + "."
@@ -104,17 +104,17 @@ func componentsFigure(vs []variant, of string) figure.Figure {
 	}
 	at := bars(&f, y+20, len(vs), most, "processor time for each GB of payload (s)")
 	for i, v := range vs {
-		row, name := barRow(at, i, v.name)
+		row, name := barRow(at, i, v.Variant)
 		f.Add(name)
 		var all float64
 		for k, c := range scenario.Components {
-			r, ok := v.summary.Figures["cpu-"+c]
+			r, ok := v.Figures["cpu-"+c]
 			if !ok || r.Mean <= 0 {
 				continue
 			}
 			ink, _ := figure.SeriesInk(k)
-			f.Data.Plot(v.name, c, r.Mean)
-			tip := fmt.Sprintf("%s, %s: %s ± %s s for each GB", v.name, c, value(r.Mean), value(r.SD))
+			f.Data.Plot(v.Variant, c, r.Mean)
+			tip := fmt.Sprintf("%s, %s: %s ± %s s for each GB", v.Variant, c, value(r.Mean), value(r.SD))
 			f.Add(figure.Box(at.X.At(all), row-6, at.X.At(all+r.Mean)-at.X.At(all), 12, ink).WithTip(tip))
 			all += r.Mean
 		}

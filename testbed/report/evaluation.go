@@ -131,7 +131,7 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 	vs := variantsOf(run, s)
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n*%s*\n\n", plain(s.About))
-	fmt.Fprintf(&out, "`%s`\n\n", strings.ReplaceAll(again(file, s, run), "`", ""))
+	fmt.Fprintf(&out, "`%s`\n\n", strings.ReplaceAll(again(file, vs), "`", ""))
 	fmt.Fprintf(&out, "%s\n\n", plain(originOf(run, file)))
 	if why := bound(vs); why != nil {
 		fmt.Fprintf(&out, "**CPU-bound %s: their times depend on the machine.**\n\n", plain(strings.Join(why, "; ")))
@@ -192,26 +192,26 @@ func without(whole, run scenario.Scenario) (names []string) {
 }
 
 // table returns the block's table: a line for each variant, with our results and the original's.
-func (b *block) table(s scenario.Scenario, vs []variant) table {
+func (b *block) table(s scenario.Scenario, vs []scenario.Summary) table {
 	t := columns{of: vs, table: table{Caption: s.Name, Names: 1, Note: "CPU in seconds for each GB of payload."}}
-	if slices.ContainsFunc(vs, func(v variant) bool { return v.summary.Runs > 1 }) {
+	if slices.ContainsFunc(vs, func(v scenario.Summary) bool { return v.Runs > 1 }) {
 		t.Note = "Means ± standard deviation; " + t.Note
 	}
 	t.add("variant", nameCell)
-	t.add("runs", func(v variant) cell {
-		if v.summary.Failed > 0 || !v.summary.Verified {
-			return cell{fmt.Sprintf("%d, %d failed", v.summary.Runs, v.summary.Failed), "missed"}
+	t.add("runs", func(v scenario.Summary) cell {
+		if v.Failed > 0 || !v.Verified {
+			return cell{fmt.Sprintf("%d, %d failed", v.Runs, v.Failed), "missed"}
 		}
-		return cell{Text: fmt.Sprint(v.summary.Runs)}
+		return cell{Text: fmt.Sprint(v.Runs)}
 	})
-	t.add("time s", func(v variant) cell { return meanCell(v.summary, "seconds") })
+	t.add("time s", func(v scenario.Summary) cell { return meanCell(v, "seconds") })
 	t.figure("at best s", "t-star", mean)
-	t.add("of the limit", func(v variant) cell {
-		if _, ok := v.summary.Figures["e"]; ok {
-			return meanCell(v.summary, "e")
+	t.add("of the limit", func(v scenario.Summary) cell {
+		if _, ok := v.Figures["e"]; ok {
+			return meanCell(v, "e")
 		}
-		if f, ok := v.summary.Figures["over-t-star"]; ok {
-			return cell{value(1 / f.Mean), meanCell(v.summary, "over-t-star").Mark}
+		if f, ok := v.Figures["over-t-star"]; ok {
+			return cell{value(1 / f.Mean), meanCell(v, "over-t-star").Mark}
 		}
 		return cell{Text: "-"}
 	})
@@ -221,7 +221,7 @@ func (b *block) table(s scenario.Scenario, vs []variant) table {
 	t.add("CPU-bound", busyCell)
 	figures := slices.Clone(b.Figures)
 	for _, v := range vs {
-		for _, e := range v.summary.Expected {
+		for _, e := range v.Expected {
 			if e.Figure != "e" && e.Figure != "over-t-star" && !slices.Contains(figures, e.Figure) {
 				figures = append(figures, e.Figure)
 			}
@@ -232,22 +232,22 @@ func (b *block) table(s scenario.Scenario, vs []variant) table {
 		if want := s.Expect[name]; want != "" {
 			head += " (wanted: " + want + ")"
 		}
-		t.add(head, func(v variant) cell { return meanCell(v.summary, name) })
+		t.add(head, func(v scenario.Summary) cell { return meanCell(v, name) })
 	}
 	if b.Against != "" {
 		var base float64
-		if i := slices.IndexFunc(vs, func(v variant) bool { return v.name == b.Against }); i >= 0 {
-			base = vs[i].summary.Figures["seconds"].Mean
+		if i := slices.IndexFunc(vs, func(v scenario.Summary) bool { return v.Variant == b.Against }); i >= 0 {
+			base = vs[i].Figures["seconds"].Mean
 		}
 		t.figure("time, × "+b.Against, "seconds", func(r scenario.Range) string { return ratioOf(r.Mean, base) })
 	}
 	if len(b.Original) > 0 {
-		t.add("original, "+cmp.Or(b.OriginalIs, "s"), func(v variant) cell {
-			return cell{Text: cmp.Or(b.Original[v.name], "-")}
+		t.add("original, "+cmp.Or(b.OriginalIs, "s"), func(v scenario.Summary) cell {
+			return cell{Text: cmp.Or(b.Original[v.Variant], "-")}
 		})
 		if b.Against != "" {
-			t.add("original, × "+b.Against, func(v variant) cell {
-				x, _ := strconv.ParseFloat(b.Original[v.name], 64)
+			t.add("original, × "+b.Against, func(v scenario.Summary) cell {
+				x, _ := strconv.ParseFloat(b.Original[v.Variant], 64)
 				y, _ := strconv.ParseFloat(b.Original[b.Against], 64)
 				return cell{Text: ratioOf(x, y)}
 			})
@@ -286,18 +286,18 @@ func meanCell(s scenario.Summary, name string) cell {
 
 // figures draws the block's figures, without those of variants that were not run.
 func (b *block) figures(
-	run scenario.RunDir, s scenario.Scenario, vs []variant, of string,
+	run scenario.RunDir, s scenario.Scenario, vs []scenario.Summary, of string,
 ) (all []figure.Figure, err error) {
 	for _, d := range b.Draw {
 		kind, name, ofRun := strings.Cut(d, " ")
 		var f figure.Figure
 		switch {
 		case ofRun:
-			i := slices.IndexFunc(vs, func(v variant) bool { return v.name == name })
+			i := slices.IndexFunc(vs, func(v scenario.Summary) bool { return v.Variant == name })
 			if i < 0 {
 				continue
 			}
-			if f, err = runFigure(run, medianRun(vs[i].results), kind, of); err != nil {
+			if f, err = runFigure(run, medianRun(vs[i].Results), kind, of); err != nil {
 				return nil, err
 			}
 			f.Name = kind + "-" + name
@@ -358,10 +358,10 @@ func missedTable(runs []scenario.RunDir) table {
 			}
 			seen = append(seen, s.Name)
 			for _, v := range variantsOf(run, s) {
-				missed := v.summary.Missed()
-				met += len(v.summary.Expected) - len(missed)
+				missed := v.Missed()
+				met += len(v.Expected) - len(missed)
 				for _, e := range missed {
-					t.Rows = append(t.Rows, missedRow(v.summary, e))
+					t.Rows = append(t.Rows, missedRow(v, e))
 				}
 			}
 		}

@@ -10,22 +10,15 @@ import (
 	"braid/testbed/scenario"
 )
 
-// variant is the runs of a scenario in one variant.
-type variant struct {
-	name    string
-	summary scenario.Summary
-	results []scenario.Result
-}
-
 // bound says how many runs of these variants are CPU-bound; nil if none is.
-func bound(vs []variant) []string {
+func bound(vs []scenario.Summary) []string {
 	var runs, all int
 	var names []string
 	for _, v := range vs {
-		all += v.summary.Runs
-		if v.summary.CPUBound > 0 {
-			runs += v.summary.CPUBound
-			names = append(names, fmt.Sprintf("%d of %d of %s", v.summary.CPUBound, v.summary.Runs, v.name))
+		all += v.Runs
+		if v.CPUBound > 0 {
+			runs += v.CPUBound
+			names = append(names, fmt.Sprintf("%d of %d of %s", v.CPUBound, v.Runs, v.Variant))
 		}
 	}
 	if runs == 0 {
@@ -36,8 +29,8 @@ func bound(vs []variant) []string {
 
 // timesOf returns the sorted times that leechers took in all runs, in seconds, and how many leechers
 // should have become complete.
-func timesOf(v variant) (times []float64, all int) {
-	for _, r := range v.results {
+func timesOf(v scenario.Summary) (times []float64, all int) {
+	for _, r := range v.Results {
 		all += max(0, r.Leechers-r.Verified) // those that failed
 		for _, p := range r.Peers {
 			if p.Complete {
@@ -50,7 +43,7 @@ func timesOf(v variant) (times []float64, all int) {
 }
 
 // cdfFigure draws the distribution of completion times.
-func cdfFigure(vs []variant, of string) figure.Figure {
+func cdfFigure(vs []scenario.Summary, of string) figure.Figure {
 	f := figure.Figure{Name: "completion", Data: figure.Data{Head: []string{"variant", "s", "part done"}}}
 	y := head(&f, "Completion times", of, bound(vs))
 	lo, hi := math.Inf(1), 0.0
@@ -63,7 +56,7 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 		lo, hi = min(lo, times[0]), max(hi, times[len(times)-1])
 		r := scenario.RangeOf(times)
 		words = append(words, fmt.Sprintf("%s: %s downloads in %.1f to %.1f s, median %.1f s",
-			v.name, outOf(r.Runs, all), r.Min, r.Max, r.Median))
+			v.Variant, outOf(r.Runs, all), r.Min, r.Max, r.Median))
 	}
 	stars := starsOf(vs)
 	for _, s := range stars {
@@ -106,7 +99,7 @@ func cdfFigure(vs []variant, of string) figure.Figure {
 	var lines []line
 	for i, v := range vs {
 		if times, all := timesOf(v); len(times) > 0 {
-			l := cdfLine(v.name, times, all, hi)
+			l := cdfLine(v.Variant, times, all, hi)
 			l.ink, l.dash = figure.SeriesInk(i)
 			lines = append(lines, l)
 		}
@@ -147,11 +140,11 @@ type star struct {
 }
 
 // starsOf returns T* of each variant that has one; a single one if they are equal.
-func starsOf(vs []variant) (stars []star) {
+func starsOf(vs []scenario.Summary) (stars []star) {
 	for i, v := range vs {
-		if r, ok := v.summary.Figures["t-star"]; ok {
+		if r, ok := v.Figures["t-star"]; ok {
 			ink, _ := figure.SeriesInk(i)
-			stars = append(stars, star{"T* of " + v.name, r.Median, ink})
+			stars = append(stars, star{"T* of " + v.Variant, r.Median, ink})
 		}
 	}
 	differs := func(s star) bool { return math.Abs(s.at-stars[0].at) >= 0.05 }
@@ -170,15 +163,15 @@ type dots struct {
 
 // dotsOf returns a row for each variant, with the values that the figure has in its runs. medians
 // is a text with the median of each row.
-func dotsOf(vs []variant, name string, format func(float64) string) (rows []dots, medians string) {
+func dotsOf(vs []scenario.Summary, name string, format func(float64) string) (rows []dots, medians string) {
 	var words []string
 	for i, v := range vs {
 		ink, _ := figure.SeriesInk(i)
-		values := valuesOf(v.results, v.summary, name)
+		values := v.Values(name)
 		if len(values) > 0 {
-			words = append(words, v.name+" "+format(scenario.RangeOf(values).Median))
+			words = append(words, v.Variant+" "+format(scenario.RangeOf(values).Median))
 		}
-		rows = append(rows, dots{v.name, ink, values})
+		rows = append(rows, dots{v.Variant, ink, values})
 	}
 	return rows, "Medians: " + strings.Join(words, ", ")
 }
@@ -245,7 +238,7 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 }
 
 // reachedFigure draws the efficiency of each run.
-func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
+func reachedFigure(s scenario.Scenario, vs []scenario.Summary, of string) figure.Figure {
 	f := figure.Figure{Name: "reached", Data: figure.Data{Head: []string{"variant", "e"}}}
 	y := head(&f, "Part of the computed limit that was reached (e)", of, bound(vs))
 	rows, medians := dotsOf(vs, "e", func(e float64) string { return fmt.Sprintf("%.3f", e) })
@@ -262,7 +255,7 @@ func reachedFigure(s scenario.Scenario, vs []variant, of string) figure.Figure {
 }
 
 // valuesFigure draws a figure's value of each run.
-func valuesFigure(s scenario.Scenario, vs []variant, name, of string) figure.Figure {
+func valuesFigure(s scenario.Scenario, vs []scenario.Summary, name, of string) figure.Figure {
 	f := figure.Figure{Name: name, Data: figure.Data{Head: []string{"variant", name}}}
 	y := head(&f, name+" of each run", of, bound(vs))
 	rows, medians := dotsOf(vs, name, value)

@@ -90,14 +90,12 @@ func factsOf(run scenario.RunDir) []fact {
 
 func orUnknown(s string) string { return cmp.Or(s, "unknown") }
 
-// again returns the command that repeats the scenario.
-func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) string {
+// again returns the command that repeats the runs of a scenario.
+func again(f scenario.ScenarioFile, vs []scenario.Summary) string {
 	most := 0
-	variants := map[string]bool{}
-	for _, r := range run.Results {
-		if r.Scenario == s.Name {
+	for _, v := range vs {
+		for _, r := range v.Results {
 			most = max(most, r.Run)
-			variants[r.Variant] = true
 		}
 	}
 	name := f.Name
@@ -105,11 +103,9 @@ func again(f scenario.ScenarioFile, s scenario.Scenario, run scenario.RunDir) st
 		name += ".yaml"
 	}
 	c := fmt.Sprintf("braid testbed run %s --runs %d", name, most)
-	if whole, err := f.Scenario(); err != nil || len(whole.Variants) > len(variants) {
-		for _, v := range s.Variants {
-			if variants[v.Name] {
-				c += " --variant " + v.Name
-			}
+	if whole, err := f.Scenario(); err != nil || len(whole.Variants) > len(vs) {
+		for _, v := range vs {
+			c += " --variant " + v.Variant
 		}
 	}
 	if f.Scale != 1 {
@@ -124,10 +120,10 @@ func summaryTable(sections []section) table {
 	for _, s := range sections {
 		t.of = append(t.of, s.variants...)
 	}
-	t.add("scenario", func(v variant) cell { return cell{Text: v.summary.Scenario} })
+	t.add("scenario", func(v scenario.Summary) cell { return cell{Text: v.Scenario} })
 	t.add("variant", nameCell)
-	t.add("expectations", func(v variant) cell { return expectationsCell(v.summary) })
-	t.add("runs", func(v variant) cell { return cell{Text: fmt.Sprint(v.summary.Runs)} })
+	t.add("expectations", expectationsCell)
+	t.add("runs", func(v scenario.Summary) cell { return cell{Text: fmt.Sprint(v.Runs)} })
 	t.figure("time s", "seconds", spread)
 	t.figure("± sd", "seconds", deviation)
 	t.figure("T*/T", "over-t-star", ofLimit)

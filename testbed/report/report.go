@@ -57,9 +57,9 @@ func Make(run scenario.RunDir, o Options) (Made, error) {
 	}
 	for _, s := range p.Sections {
 		for _, v := range s.variants {
-			m.Scenario = append(m.Scenario, v.summary)
-			m.CPUBound += v.summary.CPUBound
-			m.Missed += len(v.summary.Missed())
+			m.Scenario = append(m.Scenario, v)
+			m.CPUBound += v.CPUBound
+			m.Missed += len(v.Missed())
 		}
 	}
 	return m, p.write(&m)
@@ -96,7 +96,7 @@ type section struct {
 	Figures  []placed
 	Tables   []table
 	Runs     []runSection
-	variants []variant
+	variants []scenario.Summary
 }
 
 // runSection is one run in detail.
@@ -115,9 +115,8 @@ type runSection struct {
 
 func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) section {
 	file := run.File(s.Name)
-	sec := section{ID: "s-" + slugOf(s.Name), Name: s.Name, About: s.About, Text: file.Text, Again: again(file, s, run)}
-	sec.variants = variantsOf(run, s)
-	sec.Bound = bound(sec.variants)
+	sec := section{ID: "s-" + slugOf(s.Name), Name: s.Name, About: s.About, Text: file.Text, variants: variantsOf(run, s)}
+	sec.Again, sec.Bound = again(file, sec.variants), bound(sec.variants)
 	folder := filepath.Join("figures", slugOf(s.Name))
 	of := scaleNote(file, s.Name)
 	for _, f := range []figure.Figure{
@@ -128,11 +127,11 @@ func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) section {
 	}
 	sec.Tables = []table{timesTable(s.Name, sec.variants), figuresTable(s, sec.variants)}
 	for _, v := range sec.variants {
-		shown := v.results
+		shown := v.Results
 		why := ""
 		if !o.EveryRun && len(shown) > 1 {
-			shown = []scenario.Result{medianRun(v.results)}
-			why = fmt.Sprintf("the run with the median time of %d", len(v.results))
+			shown = []scenario.Result{medianRun(v.Results)}
+			why = fmt.Sprintf("the run with the median time of %d", len(v.Results))
 		}
 		for _, r := range shown {
 			sec.Runs = append(sec.Runs, buildRun(run, s, r, why, of))
@@ -142,17 +141,8 @@ func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) section {
 }
 
 // variantsOf returns the variants of a scenario that were run, in its order.
-func variantsOf(run scenario.RunDir, s scenario.Scenario) (vs []variant) {
-	for _, sum := range scenario.Summarise([]scenario.Scenario{s}, run.Results) {
-		v := variant{name: sum.Variant, summary: sum}
-		for _, r := range run.Results {
-			if r.Scenario == s.Name && r.Variant == sum.Variant {
-				v.results = append(v.results, r)
-			}
-		}
-		vs = append(vs, v)
-	}
-	return vs
+func variantsOf(run scenario.RunDir, s scenario.Scenario) []scenario.Summary {
+	return scenario.Summarise([]scenario.Scenario{s}, run.Results)
 }
 
 // medianRun returns the run with the median time; of an even number of runs the faster one in the

@@ -345,7 +345,7 @@ func TestRateOfALeecherThatEndsEarly(t *testing.T) {
 func TestCompletionCountsFailures(t *testing.T) {
 	dir := open(t, made{leechers: 3, runs: 1, about: "x"})
 	vs := variantsOf(dir, dir.Scenarios[0])
-	r := &vs[0].results[0]
+	r := &vs[0].Results[0]
 	r.Peers[1].Complete, r.Peers[2].Complete = false, false
 	r.Leechers, r.Verified = 2, 1 // one of the others was stopped
 	rows := cdfFigure(vs[:1], "x").Data.Rows
@@ -554,7 +554,7 @@ func TestLimitOfEachVariant(t *testing.T) {
 	if got := limits(); len(got) != 1 || !strings.Contains(got[0], "14.00 s") {
 		t.Errorf("%q, want one limit", got)
 	}
-	vs[1].summary.Figures["t-star"] = scenario.RangeOf([]float64{10, 10})
+	vs[1].Figures["t-star"] = scenario.RangeOf([]float64{10, 10})
 	if got := limits(); len(got) != 2 || !strings.Contains(got[0], "14.00 s") || !strings.Contains(got[1], "10.00 s") {
 		t.Errorf("%q, want the limits of both variants", got)
 	}

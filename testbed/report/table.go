@@ -73,10 +73,10 @@ const ofIntervals = "Brackets hold the 95 % confidence interval of the median, b
 // columns is a table with a row for each variant, which is made column by column.
 type columns struct {
 	table
-	of []variant
+	of []scenario.Summary
 }
 
-func (t *columns) add(head string, of func(variant) cell) {
+func (t *columns) add(head string, of func(scenario.Summary) cell) {
 	t.Head = append(t.Head, head)
 	if t.Rows == nil {
 		t.Rows = make([][]cell, len(t.of))
@@ -88,8 +88,8 @@ func (t *columns) add(head string, of func(variant) cell) {
 
 // figure adds a figure, in a form such as spread or mean.
 func (t *columns) figure(head, name string, form func(scenario.Range) string) {
-	t.add(head, func(v variant) cell {
-		f, ok := v.summary.Figures[name]
+	t.add(head, func(v scenario.Summary) cell {
+		f, ok := v.Figures[name]
 		if !ok {
 			return cell{Text: "-"}
 		}
@@ -110,25 +110,25 @@ func deviation(r scenario.Range) string {
 // ofLimit turns time in parts of T* into the part of the limit that was reached.
 func ofLimit(r scenario.Range) string { return value(1 / r.Median) }
 
-func nameCell(v variant) cell { return cell{Text: v.name} }
+func nameCell(v scenario.Summary) cell { return cell{Text: v.Variant} }
 
 // busyCell shows in how many runs the machine was the limit.
-func busyCell(v variant) cell {
-	if v.summary.CPUBound == 0 {
+func busyCell(v scenario.Summary) cell {
+	if v.CPUBound == 0 {
 		return cell{Text: "no"}
 	}
-	return cell{fmt.Sprintf("%d of %d", v.summary.CPUBound, v.summary.Runs), "bound"}
+	return cell{fmt.Sprintf("%d of %d", v.CPUBound, v.Runs), "bound"}
 }
 
 // timesTable shows how long downloads took.
-func timesTable(name string, vs []variant) table {
+func timesTable(name string, vs []scenario.Summary) table {
 	t := columns{of: vs, table: table{
 		Caption: name + ": time until the last leecher was done, in seconds", Names: 1,
 		Note: "sd is the standard deviation of a sample. T* is the least time in which the links could " +
 			"have carried the payload, and T*/T compares it with the time taken. " + ofIntervals,
 	}}
 	t.add("variant", nameCell)
-	t.add("runs", func(v variant) cell { return cell{Text: fmt.Sprint(v.summary.Runs)} })
+	t.add("runs", func(v scenario.Summary) cell { return cell{Text: fmt.Sprint(v.Runs)} })
 	t.figure("mean", "seconds", mean)
 	t.figure("± sd", "seconds", deviation)
 	t.figure("median [95 % CI]", "seconds", spread)
@@ -136,9 +136,9 @@ func timesTable(name string, vs []variant) table {
 	t.figure("max", "seconds", func(r scenario.Range) string { return value(r.Max) })
 	t.figure("T*", "t-star", median)
 	t.figure("T*/T", "over-t-star", ofLimit)
-	t.add("data right", func(v variant) cell {
-		if !v.summary.Verified || v.summary.Failed > 0 {
-			return cell{fmt.Sprintf("%d runs failed", v.summary.Failed), "missed"}
+	t.add("data right", func(v scenario.Summary) cell {
+		if !v.Verified || v.Failed > 0 {
+			return cell{fmt.Sprintf("%d runs failed", v.Failed), "missed"}
 		}
 		return cell{"all", "met"}
 	})
@@ -147,31 +147,29 @@ func timesTable(name string, vs []variant) table {
 }
 
 // figuresTable shows every figure, with the scenario's expectation.
-func figuresTable(s scenario.Scenario, vs []variant) table {
+func figuresTable(s scenario.Scenario, vs []scenario.Summary) table {
 	t := table{
 		Caption: s.Name + ": figures, median [95 % confidence interval]; mean ± standard deviation",
 		Head:    []string{"figure", "meaning", "expected"}, Names: 3, Note: ofIntervals,
 	}
-	var sums []scenario.Summary
 	for _, v := range vs {
-		name := v.name
-		if v.summary.Baseline {
+		name := v.Variant
+		if v.Baseline {
 			name += " (baseline)"
 		}
 		t.Head = append(t.Head, name)
-		sums = append(sums, v.summary)
 	}
-	names := scenario.FigureNames(sums...)
+	names := scenario.FigureNames(vs...)
 	for n := range s.Expect {
 		if !slices.Contains(names, n) {
 			names = append(names, n)
 		}
 	}
-	slices.Sort(names[len(scenario.FigureNames(sums...)):])
+	slices.Sort(names[len(scenario.FigureNames(vs...)):])
 	for _, n := range names {
 		row := cells(n, s.Meaning(n), s.Expect[n])
 		for _, v := range vs {
-			row = append(row, figureCell(v.summary, n))
+			row = append(row, figureCell(v, n))
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -35,6 +35,18 @@ type Summary struct {
 	Baseline bool `json:"baseline,omitempty"`
 	// Expected are the scenario's expectations of medians.
 	Expected []Expected `json:"expected,omitempty"`
+
+	Results []Result `json:"-"` // of the runs
+}
+
+// Values returns the values of a figure in the runs that have it.
+func (s Summary) Values(figure string) (v []float64) {
+	for _, r := range s.Results {
+		if f, ok := r.Figures[figure]; ok {
+			v = append(v, f)
+		}
+	}
+	return v
 }
 
 // Range is a figure over the runs that have it.
@@ -83,6 +95,7 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 			continue
 		}
 		x.Runs++
+		x.Results = append(x.Results, r)
 		x.Verified = x.Verified && r.Verified == r.Leechers
 		if r.Failed != "" {
 			x.Failed++
