@@ -179,7 +179,7 @@ func (a *attempt) course(ctx context.Context) error {
 		a.setZero(time.Now())
 		a.at(When{After: a.Lasts.D()}, 0, func() error { return nil })
 	}
-	return a.follow(ctx)
+	return a.follow(ctx, a.over)
 }
 
 func (a *attempt) at(w When, plus time.Duration, do func() error) {
@@ -240,11 +240,11 @@ func (a *attempt) setZero(at time.Time) {
 	a.glance() // processor time counts from here
 }
 
-// follow carries out the schedule and records events of peers, until all leechers have ended.
-func (a *attempt) follow(ctx context.Context) error {
+// follow carries out the schedule and records events of peers, until a condition holds.
+func (a *attempt) follow(ctx context.Context, over func() bool) error {
 	glances := time.NewTicker(glanceEvery)
 	defer glances.Stop()
-	for !a.over() {
+	for !over() {
 		var due <-chan time.Time
 		i, when := a.nextAction()
 		if i >= 0 {
@@ -270,6 +270,7 @@ func (a *attempt) follow(ctx context.Context) error {
 	return nil
 }
 
+// over tells whether all leechers have ended.
 func (a *attempt) over() bool {
 	if len(a.Peers) == 0 {
 		return time.Since(a.zero) >= a.Lasts.D()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/pathsel"
@@ -23,4 +24,17 @@ func TestBrokenFlow(t *testing.T) {
 	if err != nil || !strings.Contains(res.Failed, "idle for too long") {
 		t.Errorf("the result %+v, %v", res, err)
 	}
+}
+
+// Events happen on time, also while the run waits for a peer that is starting.
+func TestEventWhileAPeerStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a, starting := &attempt{zero: time.Now()}, &process{}
+		a.at(When{After: 100 * time.Millisecond}, 0, func() error { starting.ready = true; return nil })
+		if err := a.awaitReady(ctx, starting); err != nil {
+			t.Error(err)
+		}
+	})
 }

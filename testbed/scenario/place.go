@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"braid/testbed"
 )
@@ -66,27 +65,9 @@ func (a *attempt) startTracker(ctx context.Context) error {
 	return a.awaitReady(ctx, ps)
 }
 
-// awaitReady handles messages until a process serves or has ended.
+// awaitReady goes on with the run until a process serves or has ended.
 func (a *attempt) awaitReady(ctx context.Context, ps *process) error {
-	return a.await(ctx, func() bool { return ps.ready || ps.ended })
-}
-
-// await handles messages until a condition holds.
-func (a *attempt) await(ctx context.Context, so func() bool) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case m := <-a.messages:
-			if err := a.hear(m); err != nil {
-				return err
-			}
-		case <-tick.C:
-		}
-	}
-	return nil
+	return a.follow(ctx, func() bool { return ps.ready || ps.ended })
 }
 
 // start starts a peer. If others download from it, start waits until it serves.
@@ -102,7 +83,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 		// It serves once the tracker has answered; handshake and answer are longer than this.
 		const answered = 250
 		ps := a.peers[len(a.peers)-1]
-		return a.await(ctx, func() bool { in, _ := ps.host.Traffic(); return in > answered || ps.ended })
+		return a.follow(ctx, func() bool { in, _ := ps.host.Traffic(); return in > answered || ps.ended })
 	}
 	torrents, _ := a.data.wanted(p)
 	if p.Role == Leech && p.Transport == Gateway {
