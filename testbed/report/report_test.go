@@ -160,6 +160,25 @@ func TestMedianRun(t *testing.T) {
 	}
 }
 
+// Paths of several torrents can be told apart.
+func TestPathsOfTorrents(t *testing.T) {
+	read := scenario.Series{T: []float64{1}, Amount: []float64{1}}
+	one, two := &scenario.Path{Torrent: "aaaaaaaabb", Read: read}, &scenario.Path{Torrent: "cc", Read: read}
+	for _, tt := range []struct {
+		paths []*scenario.Path
+		want  []string
+	}{{[]*scenario.Path{one}, []string{"IP"}}, {[]*scenario.Path{two, one}, []string{"IP, torrent aaaaaaaa", "IP, torrent cc"}}} {
+		c := newCourse(&scenario.Record{Leechers: []*scenario.Leecher{{Paths: tt.paths}}}, scenario.Result{}, "x")
+		var got []string
+		for _, q := range c.leechers[0].paths {
+			got = append(got, q.via)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
 // A run without samples is named; all other runs are drawn.
 func TestMissingSamples(t *testing.T) {
 	run := open(t, made{leechers: 1, runs: 1, about: "x"})
