@@ -216,10 +216,10 @@ func (s Scenario) onlyIP() bool {
 }
 
 // startForeign starts another client.
-func (a *attempt) startForeign(p Peer) error {
+func (a *attempt) startForeign(p Peer) (*process, error) {
 	home, err := os.MkdirTemp(a.scratch, "home-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	torrents, files := a.data.wanted(p)
 	r := clientRun{seed: p.Role == Seed, torrents: torrents, dir: a.data.dir, home: home}
@@ -235,26 +235,21 @@ func (a *attempt) startForeign(p Peer) error {
 	if !r.seed && p.Client != Iperf3 {
 		out = filepath.Join(a.scratch, p.Name)
 		if err := os.MkdirAll(out, 0o755); err != nil {
-			return err
+			return nil, err
 		}
 		r.dir = out
 	}
 	command, err := clients[p.Client].command(r)
 	if err != nil {
-		return fmt.Errorf("prepare %s: %w", p.Client, err)
+		return nil, fmt.Errorf("prepare %s: %w", p.Client, err)
 	}
 	host, err := a.ip.AddHost(p.AS)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	cmd, err := host.Command(a.braid, command[0], command[1:]...)
-	if err != nil {
-		return err
-	}
-	cmd.Env = append(os.Environ(), "HOME="+home)
-	ps, err := a.startProcess(cmd, host, p, out)
+	ps, err := a.startProcess(p, host, out, command, "HOME="+home)
 	if err == nil && !r.seed {
 		a.observing.Go(func() { a.observe(ps, files) })
 	}
-	return err
+	return ps, err
 }

@@ -3,7 +3,6 @@ package scenario
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"path/filepath"
 	"slices"
 )
@@ -21,11 +20,11 @@ const gatewaySuffix = "+gateway"
 func (a *attempt) startBehindGateway(ctx context.Context, p Peer, torrents []string) error {
 	g := Peer{Name: p.Name + gatewaySuffix, Role: Gateway, Client: Braid, Transport: SCION, AS: p.AS}
 	cache, local := filepath.Join(a.scratch, g.Name), a.network.HostIP(p.AS).String()+":0"
-	args := append([]string{"gateway"}, torrents...)
+	args := append([]string{a.braid, "gateway"}, torrents...)
 	args = append(args, "--cache", cache, "--tracker-listen", "http://"+local, "--listen", local,
 		"--listen", a.network.HostAddr(p.AS, 0), "--tracker", a.peers[0].listen, "--path-selection", p.Selector)
 	args = slices.Concat(args, a.network.HostFlags(p.AS), a.common(g.Name), p.Args)
-	gateway, err := a.startProcess(exec.Command(a.braid, args...), nil, g, "")
+	gateway, err := a.startProcess(g, nil, "", args)
 	if err != nil {
 		return err
 	}
@@ -37,6 +36,6 @@ func (a *attempt) startBehindGateway(ctx context.Context, p Peer, torrents []str
 	}
 	out := filepath.Join(a.scratch, p.Name)
 	args = append(a.download(p, torrents, out), "--transport", TCP, "--tracker", gateway.listen)
-	_, err = a.startProcess(exec.Command(a.braid, append(args, a.common(p.Name)...)...), nil, p, out)
+	_, err = a.startProcess(p, nil, out, append(args, a.common(p.Name)...))
 	return err
 }

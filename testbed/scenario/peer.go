@@ -42,7 +42,17 @@ type message struct {
 // startProcess starts a peer's command and adds it to the peers. It sends the peer's events and its
 // end as messages. If host is nil, the command runs on this machine's own network. out is the
 // directory of a leecher's data.
-func (a *attempt) startProcess(cmd *exec.Cmd, host *testbed.IPHost, p Peer, out string) (*process, error) {
+func (a *attempt) startProcess(
+	p Peer, host *testbed.IPHost, out string, command []string, env ...string,
+) (*process, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	if host != nil {
+		var err error
+		if cmd, err = host.Command(a.braid, command[0], command[1:]...); err != nil {
+			return nil, err
+		}
+	}
+	cmd.Env = append(os.Environ(), env...)
 	ps := &process{peer: p, cmd: cmd, host: host, log: filepath.Join(a.dir, p.Name+".log"), out: out}
 	events := func(line []byte) {
 		switch {

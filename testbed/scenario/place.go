@@ -3,7 +3,6 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 
@@ -32,17 +31,15 @@ func (s Scenario) introduced() bool { return s.Tracker || s.DHT }
 // startTracker starts the tracker or the node of the DHT, and waits until it serves.
 func (a *attempt) startTracker(ctx context.Context) error {
 	p := Peer{Name: trackerName, Role: Tracker, Client: Braid, Transport: SCION}
-	args := []string{"tracker", "--json", "--interval", "30s", "--min-interval", "1s"}
+	args := []string{a.braid, "tracker", "--json", "--interval", "30s", "--min-interval", "1s"}
 	scheme := "scion://"
 	if a.DHT {
-		args, scheme = []string{"dht", "--json", "--sample", "1h"}, ""
+		args, scheme = []string{a.braid, "dht", "--json", "--sample", "1h"}, ""
 	}
-	var cmd *exec.Cmd
 	var h *testbed.IPHost
 	if a.introduced() {
 		ia := a.Peers[slices.IndexFunc(a.Peers, func(p Peer) bool { return p.Role == Seed })].AS
 		args = append(args, "--config-dir", a.network.ConfigDir(ia), "--listen", scheme+a.network.HostAddr(ia, 0))
-		cmd = exec.Command(a.braid, args...)
 	} else {
 		p.Transport = TCP
 		var err error
@@ -54,11 +51,8 @@ func (a *attempt) startTracker(ctx context.Context) error {
 			scheme = "ws"
 		}
 		args = append(args, "--listen", fmt.Sprintf("%s://%s:%d", scheme, h.Addr(), trackerPort))
-		if cmd, err = h.Command(a.braid, a.braid, args...); err != nil {
-			return err
-		}
 	}
-	ps, err := a.startProcess(cmd, h, p, "")
+	ps, err := a.startProcess(p, h, "", args)
 	if err != nil {
 		return err
 	}
@@ -74,15 +68,15 @@ func (a *attempt) awaitReady(ctx context.Context, ps *process) error {
 func (a *attempt) start(ctx context.Context, p Peer) error {
 	a.writer.event("start", p.Name)
 	if p.Client != Braid {
-		if err := a.startForeign(p); err != nil || p.Role != Seed {
+		ps, err := a.startForeign(p)
+		if err != nil || p.Role != Seed {
 			return err
 		}
 		if p.Client == Iperf3 {
-			return a.awaitReady(ctx, a.peers[len(a.peers)-1])
+			return a.awaitReady(ctx, ps)
 		}
 		// It serves once the tracker has answered; handshake and answer are longer than this.
 		const answered = 250
-		ps := a.peers[len(a.peers)-1]
 		return a.follow(ctx, func() bool { in, _ := ps.host.Traffic(); return in > answered || ps.ended })
 	}
 	torrents, _ := a.data.wanted(p)
@@ -93,18 +87,18 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	if p.Role == Leech {
 		out = filepath.Join(a.scratch, p.Name)
 	}
-	cmd, host, err := a.command(p, a.arguments(p, torrents, out))
+	command, host, err := a.command(p, a.arguments(p, torrents, out))
 	if err != nil {
 		return err
 	}
-	ps, err := a.startProcess(cmd, host, p, out)
+	ps, err := a.startProcess(p, host, out, command)
 	if err != nil || !a.serves(p) {
 		return err
 	}
 	return a.awaitReady(ctx, ps)
 }
 
-// arguments returns the arguments of a braid peer without its addresses and its own arguments.
+// arguments returns the command of a braid peer without its addresses and its own arguments.
 func (a *attempt) arguments(p Peer, torrents []string, out string) (args []string) {
 	switch {
 	case p.Role == Leech:
@@ -115,9 +109,9 @@ func (a *attempt) arguments(p Peer, torrents []string, out string) (args []strin
 			}
 		}
 	case p.Transport == Web:
-		args = append(append([]string{"serve"}, torrents...), "--data", a.data.dir)
+		args = append(append([]string{a.braid, "serve"}, torrents...), "--data", a.data.dir)
 	default:
-		args = append(append([]string{"seed"}, torrents...), "--data", a.data.dir)
+		args = append(append([]string{a.braid, "seed"}, torrents...), "--data", a.data.dir)
 	}
 	switch {
 	case a.Tracker:
@@ -135,9 +129,9 @@ func (a *attempt) arguments(p Peer, torrents []string, out string) (args []strin
 	return append(args, "--transport", p.Transport)
 }
 
-// command returns the command that starts a braid peer: args, the peer's own arguments and its
-// addresses. The host is nil on SCION.
-func (a *attempt) command(p Peer, args []string) (*exec.Cmd, *testbed.IPHost, error) {
+// command returns the command that starts a braid peer: args, its addresses and the peer's own
+// arguments. The host is nil on SCION.
+func (a *attempt) command(p Peer, args []string) ([]string, *testbed.IPHost, error) {
 	listen, serves := "--listen", a.serves(p)
 	if p.Transport == Web {
 		listen = "--http"
@@ -147,7 +141,7 @@ func (a *attempt) command(p Peer, args []string) (*exec.Cmd, *testbed.IPHost, er
 		if serves {
 			args = append(args, listen, a.network.HostAddr(p.AS, 0))
 		}
-		return exec.Command(a.braid, append(args, p.Args...)...), nil, nil
+		return append(args, p.Args...), nil, nil
 	}
 	host, err := a.ip.AddHost(p.AS)
 	if err != nil {
@@ -156,13 +150,12 @@ func (a *attempt) command(p Peer, args []string) (*exec.Cmd, *testbed.IPHost, er
 	if serves && p.Transport != WebRTC { // whose peers meet over the tracker
 		args = append(args, listen, host.Addr().String()+":0")
 	}
-	cmd, err := host.Command(a.braid, a.braid, append(args, p.Args...)...)
-	return cmd, host, err
+	return append(args, p.Args...), host, nil
 }
 
-// download returns the arguments of a leecher that every way of transfer has.
+// download returns the command of a leecher, as far as every way of transfer has it.
 func (a *attempt) download(p Peer, torrents []string, out string) []string {
-	args := append([]string{"download"}, torrents...)
+	args := append([]string{a.braid, "download"}, torrents...)
 	args = append(args, "-o", out, "--sample", a.Sample.String(), "--piece-events")
 	if p.Stays {
 		args = append(args, "--seed-after")
