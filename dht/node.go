@@ -54,8 +54,7 @@ type Packet struct {
 // Event is something that a search or a followed torrent has found.
 type Event struct {
 	Target ID
-	Peers  []Addr // of the torrent, as From names them
-	From   Contact
+	Peers  []Addr  // of the torrent
 	Item   *Item   // verified
 	Done   *Result // the search has ended
 }

@@ -268,7 +268,7 @@ func (n *Node) mayContact(from, named Addr) bool {
 
 // found reports the peers and the item in an answer.
 func (n *Node) found(now time.Time, s *search, c *candidate, m *Message) {
-	e := Event{Target: s.target, From: c.Contact}
+	e := Event{Target: s.target}
 	for _, p := range m.Values[:min(len(m.Values), maxFound)] {
 		if _, known := s.peers[p]; !known && n.mayContact(c.Addr, p) && len(s.peers) < 1000 {
 			s.peers[p] = struct{}{}
