@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"braid/pathsel"
+	"braid/scionnet"
 )
 
 // chooser asks the selector which paths to use.
@@ -65,9 +66,12 @@ func (c *chooser) preference() pathsel.Preference {
 
 // choose asks the selector, and returns its decisions.
 func (c *chooser) choose() []pathsel.Decision {
-	// The data is complete, even if the engine has not said so yet, and connections to complete
-	// peers have ended for that reason.
-	if c.isDone || c.hasAll() {
+	switch {
+	case c.isDone && c.err == nil && c.want != nil:
+		return c.dialAsSeed(time.Now())
+	case c.isDone || c.hasAll():
+		// The data is complete, even if the engine has not said so yet, and connections to complete
+		// peers have ended for that reason.
 		return nil
 	}
 	v := c.view()
@@ -79,6 +83,51 @@ func (c *chooser) choose() []pathsel.Decision {
 	c.record(v, plan)
 	c.wait(plan.Waiting, len(v.Candidates) > 0)
 	return plan.Decisions
+}
+
+const (
+	// seedDelay is how long a complete transfer waits before it dials a peer of which it hears.
+	// Peers that can dial us usually do so meanwhile, over the paths that they choose.
+	seedDelay = 10 * time.Second
+	// seedEvery is the least time between two attempts with a peer.
+	seedEvery = 10 * time.Minute
+	// seededMost is the number of connected peers at which a complete transfer dials no more.
+	seededMost = 32
+)
+
+// dialAsSeed decides for a complete transfer which peers it dials: those that may need its data, and have
+// not connected to it. A peer gets one connection, over the path that was tried least recently.
+func (c *chooser) dialAsSeed(now time.Time) (out []pathsel.Decision) {
+	connected := map[scionnet.Addr]bool{}
+	for r := range c.peers.connected() {
+		connected[r.listens()] = true
+	}
+	n := len(connected)
+	for s := range c.peers.paths() {
+		if s.candidate.State == pathsel.Opening {
+			n++
+		}
+	}
+	for _, p := range c.peers.dialled {
+		useless := p.complete || p.banned || !p.peer.Dialable() || connected[p.peer.Addr()]
+		if useless || n+len(out) >= seededMost {
+			continue
+		}
+		var next *pathState
+		tried := false
+		for _, s := range p.paths {
+			tried = tried || s.candidate.State.Open() || now.Sub(s.candidate.Since) < seedEvery
+			if !s.unlisted && (next == nil || s.candidate.Since.Before(next.candidate.Since)) {
+				next = s
+			}
+		}
+		if next != nil && !tried {
+			d := pathsel.Decision{Key: next.candidate.Key, Action: pathsel.Open}
+			d.Reason = "the peer has not connected to this seed"
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // wait notes what the selector is waiting for. If no path is known, such as at the beginning or

@@ -205,6 +205,10 @@ func (c *connector) lookAt(s *pathState, now time.Time) {
 	s.foldLink()
 	// A complete peer hangs up when we are complete. It may know that before we do.
 	if c.isDone || c.hasAll() {
+		if g := l.gauge.Load(); g != nil {
+			pieces, _ := c.torrent.Size()
+			s.of.complete = g.conn.Pieces().GetCardinality() == uint64(pieces)
+		}
 		c.enter(s, pathsel.Idle)
 		return
 	}
@@ -331,7 +335,16 @@ func (s *pathState) withdraw() {
 
 // addAll takes note of peers. found is false for peers that belonged to the transfer when it was
 // added. All others may be at addresses of this host where nothing listens any more: see Abandoned.
+// A complete transfer does so later: see seedDelay.
 func (c *connector) addAll(peers []Peer, from PeerSource, found bool) {
+	if c.isDone {
+		time.AfterFunc(seedDelay, func() { c.inbox.put(func() { c.addNow(peers, from, found) }) })
+	} else {
+		c.addNow(peers, from, found)
+	}
+}
+
+func (c *connector) addNow(peers []Peer, from PeerSource, found bool) {
 	for _, p := range peers {
 		c.add(p, from, found)
 		if from == FromEarlier {

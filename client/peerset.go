@@ -39,6 +39,7 @@ type peerState struct {
 	refused        []pathsel.Refusal     // those of them that a policy forbids
 	missing        []pathsel.Fingerprint // chosen by the user, and not found by the last lookup
 	endLookups     context.CancelFunc
+	complete       bool // it had all pieces when a connection with it ended
 }
 
 // pathState is a path-level peer: what pathsel decides about.

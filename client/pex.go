@@ -129,13 +129,11 @@ func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 		if !r.link.Proven() || !r.link.Peer().Dialable() {
 			continue
 		}
-		p := pexPeer{at: r.link.Peer().Addr()}
+		p := pexPeer{at: r.listens()}
 		if g.conn.Pieces().GetCardinality() == uint64(pieces) {
 			p.flags |= pexFlagSeed
 		}
-		if r.accepted && p.at.IA == 0 {
-			p.at.Port = uint16(g.port.Load())
-		} else if !r.accepted {
+		if !r.accepted {
 			p.flags |= pexFlagReachable
 		}
 		known := slices.ContainsFunc(out, func(q pexPeer) bool { return q.at == p.at })
@@ -175,13 +173,14 @@ func (x *exchanger) onMessage(l *link, payload []byte) {
 	named := slices.DeleteFunc(m.added, func(p pexPeer) bool {
 		return !mayName(from, p.at, home, own)
 	})
+	var peers []Peer
 	for _, p := range x.admission.admit(l.Origin(), named, time.Now()) {
-		x.connector.add(p.peer(), FromPEX, true)
+		peers = append(peers, p.peer())
 	}
+	x.connector.addAll(peers, FromPEX, true)
 	if d := x.dht.Load(); d != nil && m.dht != 0 && from.IA != 0 && l.Proven() {
 		d.Heard(scionnet.Addr{IA: from.IA, Host: from.Host, Port: m.dht})
 	}
-	x.connector.choosePeers()
 }
 
 // nodes exchanges the ports of DHT nodes with connected peers, but not for private torrents. On IP

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"braid/pathsel"
+	"braid/scionnet"
 )
 
 // row is what users see of one path-level peer over its successive connections, or of one accepted
@@ -38,6 +39,15 @@ func (r *row) remoteID() pathsel.PeerID {
 		return pathsel.PeerID(k[:])
 	}
 	return r.peer.ID()
+}
+
+// listens is the address at which the peer listens, as far as it is known.
+func (r *row) listens() scionnet.Addr {
+	at := r.link.Peer().Addr()
+	if r.accepted && at.IA == 0 {
+		at.Port = uint16(r.link.gauge.Load().port.Load())
+	}
+	return at
 }
 
 // foldLink adds the counts of a connection that has ended to those of earlier ones.

@@ -292,8 +292,8 @@ func (e *rtcEnd) describe(ctx context.Context, d webrtc.SessionDescription) (str
 }
 
 // deliver calls found with a connected peer. If found returns true, a transfer dials the peer soon,
-// and our side speaks first. If it returns false, since a complete transfer dials nobody, the
-// connection is accepted, and the peer speaks first.
+// and our side speaks first. If it returns false, the connection is accepted, and the peer speaks
+// first.
 func (t *WebRTC) deliver(w *rtcWire, found func(Peer) bool) {
 	t.mu.Lock()
 	ended := t.ctx.Err() != nil // then Close may have looked at t.ready before

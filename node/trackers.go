@@ -90,7 +90,7 @@ func (r rtcOf) Answer(ctx context.Context, from wire.PeerID, offer string) (stri
 }
 
 // found makes a download dial a connected peer. It returns false for a complete torrent, which
-// dials nobody.
+// accepts the connection.
 func (r rtcOf) found(p client.Peer) bool {
 	if r.swarm.Progress().Phase == client.Complete {
 		return false

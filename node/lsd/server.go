@@ -330,7 +330,7 @@ func (s *Server) hear(from netip.Addr, b []byte, now time.Time) {
 			continue
 		}
 		if to = append(to, f); f.isNew(neighbour{from, m.Port, m.SCION}, now) {
-			s.calendar.soon(h, now) // it must hear of us, too: if we are a seed, we dial nobody
+			s.calendar.soon(h, now) // it must hear of us, too: if we are a seed, we wait for it
 		}
 	}
 	s.mu.Unlock()
