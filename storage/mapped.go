@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/edsrzf/mmap-go"
 )
@@ -20,7 +19,6 @@ import (
 type view struct {
 	file *os.File
 	mem  mmap.MMap
-	size atomic.Int64 // of the file, as far as we know
 }
 
 func newView(file *os.File, length int64) (*view, error) {
@@ -36,18 +34,14 @@ func newView(file *os.File, length int64) (*view, error) {
 
 func (v *view) read(b []byte, at int64) error {
 	end := at + int64(len(b))
-	if end > v.size.Load() {
-		st, err := v.file.Stat()
-		if err != nil {
-			return err
-		}
-		v.size.Store(st.Size())
-		if end > st.Size() {
-			return fmt.Errorf("%s is too short: %w", v.file.Name(), io.ErrUnexpectedEOF)
-		}
+	st, err := v.file.Stat()
+	if err != nil {
+		return err
+	}
+	if end > st.Size() {
+		return fmt.Errorf("%s is too short: %w", v.file.Name(), io.ErrUnexpectedEOF)
 	}
 	if err := guarded(func() { copy(b, v.mem[at:]) }); err != nil {
-		v.size.Store(0) // look again next time
 		if st, e := v.file.Stat(); e == nil && st.Size() < end {
 			return fmt.Errorf("%s was cut short: %w", v.file.Name(), io.ErrUnexpectedEOF)
 		}
