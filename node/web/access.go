@@ -183,9 +183,15 @@ func (a *Access) Logout(w http.ResponseWriter, r *http.Request) {
 }
 
 // Allowed tells whether the request may use routes that need the password. If not, the error says
-// why: ErrPassword also if none was sent.
+// why: ErrPassword also if none was sent. A stream asks again as long as it is open.
 func (a *Access) Allowed(r *http.Request) error {
-	if a.IsOwner(r) || !a.HasPassword() || a.inSession(r) {
+	switch {
+	case a.IsOwner(r) || a.inSession(r):
+		return nil
+	case !a.HasPassword():
+		if !isLocal(r) { // it was removed
+			return ErrNeedsPassword
+		}
 		return nil
 	}
 	if _, password, ok := r.BasicAuth(); ok {

@@ -171,6 +171,10 @@ func TestListenNeedsPassword(t *testing.T) {
 		if s.http.Handler.ServeHTTP(w, r); w.Code != want {
 			t.Errorf("at %s, without a password: %d, want %d", at, w.Code, want)
 		}
+		r.SetBasicAuth("any", "any")
+		if err := a.Allowed(r); (err == nil) != (want == http.StatusOK) { // a stream asks this as long as it is open
+			t.Errorf("at %s, without a password: a stream goes on: %v", at, err)
+		}
 	}
 }
 
