@@ -306,7 +306,10 @@ func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet:
 		http.Redirect(w, r, "/", http.StatusSeeOther) // the page asks for the password
 	default:
-		if r.Header.Get("Sec-Fetch-Site") == "" {
+		// Over plain HTTP from another machine, browsers do not send Sec-Fetch-Site.
+		isScript := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("X-Requested-With") != "" ||
+			r.Header.Get("Accept") == "text/event-stream"
+		if !isScript {
 			w.Header().Set("WWW-Authenticate", `Basic realm="braid", charset="UTF-8"`)
 		}
 		http.Error(w, "a password is needed", http.StatusUnauthorized)

@@ -141,6 +141,54 @@ func TestHostilePage(t *testing.T) {
 	}
 }
 
+// The page's own form asks for the password, and says why a login fails. The browser does not ask in
+// its own way, also where it says nothing about the origin of requests: on HTTP from another machine.
+func TestLogInPage(t *testing.T) {
+	a := access(t, "correct horse", "braid.example")
+	s, err := New(Config{Listen: []string{"127.0.0.1:0"}, Access: a}, []Route{
+		{Pattern: "/api/v1/", Handler: http.NotFoundHandler()},
+		{Pattern: "POST /api/v1/login", Public: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a.Refuse(w, r, a.Login(w, r, "", "wrong"))
+		})},
+		{Pattern: "GET /{$}", Handler: page.Handler(), Public: true},
+		{Pattern: "GET /page/", Handler: page.Handler(), Public: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Serve()
+	t.Cleanup(func() { _ = s.Close() })
+	b := chromium.Open(t, true, "MAP braid.example 127.0.0.1")
+	b.Show("http://" + strings.Replace(s.Addresses()[0], "127.0.0.1", "braid.example", 1) + "/")
+	b.Until(`document.activeElement?.type === "password"`)
+	b.Run(`(() => {
+		const real = fetch
+		window.challenges = []
+		window.fetch = async (...what) => {
+			const r = await real(...what)
+			challenges.push(r.headers.get("WWW-Authenticate"))
+			return r
+		}
+	})()`)
+	b.Type("wrong")
+	b.Click(`.login button`)
+	b.Until(`document.querySelector(".wrong").textContent`)
+	if said := chromium.Get[string](b, `document.querySelector(".wrong").textContent`); said != "Wrong password." {
+		t.Errorf("after a wrong password the page says %q", said)
+	}
+	if challenges := chromium.Get[string](b, `JSON.stringify(challenges)`); challenges != "[null]" {
+		t.Errorf("the browser was challenged: %s", challenges)
+	}
+	for range failuresAtOnce {
+		ask(t, s, "POST", "/api/v1/login", "")
+	}
+	b.Click(`.login button`)
+	b.Until(`document.querySelector(".wrong").textContent !== "Wrong password."`)
+	if said := chromium.Get[string](b, `document.querySelector(".wrong").textContent`); said != ErrTooOften.Error() {
+		t.Errorf("after many wrong passwords the page says %q", said)
+	}
+}
+
 // logIn opens the page, and logs in by its form if there is a password.
 func logIn(t *testing.T, b *chromium.Tab, braid, password string) {
 	t.Helper()

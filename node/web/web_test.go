@@ -227,8 +227,10 @@ func TestPassword(t *testing.T) {
 	if r.StatusCode != 401 || r.Header.Get("WWW-Authenticate") == "" {
 		t.Errorf("without a password: %s %v", r.Status, r.Header)
 	}
-	if r, _ := ask(t, s, "GET", "/x", "", "Sec-Fetch-Site: same-origin"); r.StatusCode != 401 || r.Header.Get("WWW-Authenticate") != "" {
-		t.Errorf("a script without a session: %s %v", r.Status, r.Header)
+	for _, sign := range []string{"Sec-Fetch-Site: same-origin", "X-Requested-With: XMLHttpRequest", "Accept: text/event-stream"} {
+		if r, _ := ask(t, s, "GET", "/x", "", sign); r.StatusCode != 401 || r.Header.Get("WWW-Authenticate") != "" {
+			t.Errorf("a script without a session: %s %v", r.Status, r.Header)
+		}
 	}
 	if r, _ := ask(t, s, "GET", "/x", "", "Sec-Fetch-Mode: navigate"); r.StatusCode != 303 || r.Header.Get("Location") != "/" {
 		t.Errorf("a browser without a session: %s %v", r.Status, r.Header)

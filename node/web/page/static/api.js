@@ -9,7 +9,7 @@ export const access = new EventTarget();
 export class Refused extends Error {}
 
 async function call(method, path, body, signal) {
-  const options = { method, signal, headers: { Accept: "application/json" } };
+  const options = { method, signal, headers: { Accept: "application/json", "X-Requested-With": "fetch" } };
   if (body instanceof FormData) {
     options.body = body;
   } else if (body !== undefined) {
@@ -24,7 +24,9 @@ async function call(method, path, body, signal) {
     throw new Error("braid does not answer. Is the daemon running?");
   }
   if (answer.ok) return answer.status === 204 ? null : answer.json();
-  const text = await answer.json().then((p) => p.error, () => "");
+  // The checks before the interface answer with a line of text, a proxy perhaps with a document.
+  const said = await answer.text();
+  const text = said.startsWith("{") ? JSON.parse(said).error : said.startsWith("<") ? "" : said.trim();
   if (answer.status === 401) {
     access.dispatchEvent(new Event("refused"));
     throw new Refused(text || "The password is needed.");

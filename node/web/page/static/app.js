@@ -1,6 +1,6 @@
 // The page: shows one view at a time, by the part of its address behind #, and asks for the password if it is needed.
 
-import { access, get, login, logout } from "./api.js";
+import { access, get, login, logout, Refused } from "./api.js";
 import { el, icon, setAttr, setText } from "./dom.js";
 import { acceptDrops } from "./add.js";
 import { rate } from "./format.js";
@@ -62,7 +62,7 @@ function showLogin() {
       await login(password.value);
       enter();
     } catch (err) {
-      setText(wrong, err.message);
+      setText(wrong, err instanceof Refused ? "Wrong password." : err.message);
       password.select();
     }
   });
