@@ -239,6 +239,18 @@ func TestTorrent(t *testing.T) {
 	if said := chromium.Get[string](b, `document.querySelector(".message").textContent`); !strings.HasPrefix(said, "1 torrent resumed") {
 		t.Errorf("Resume in the queue: %s", said)
 	}
+
+	// The overview follows the torrent, and its form keeps the focus.
+	wrong := `[...document.querySelectorAll(".facts dt")].find(e => e.textContent === "Wrong pieces").nextSibling.textContent`
+	b.Until(`document.querySelector(".facts dd")`)
+	before := chromium.Get[string](b, wrong)
+	b.Run(`document.querySelector("form.fields button.main").focus()`)
+	b.Type(kb.Enter)
+	b.Until(`document.querySelector(".messages").textContent.includes("were saved")`)
+	b.Until(wrong + ` !== "` + before + `"`)
+	if focus := chromium.Get[string](b, `document.activeElement.textContent`); focus != "Save" {
+		t.Errorf("after Save the focus is on %.20q", focus)
+	}
 }
 
 // A line that is no link is not lost without a word, and a file that is dropped on the form is not

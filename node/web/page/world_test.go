@@ -361,8 +361,9 @@ func (w *world) serve(t *testing.T) string {
 	answer("GET /api/v1/settings", func(*http.Request) any {
 		return v1.Settings{Directory: "/srv/mirror", Schedule: v1.Schedule{Begin: "08:00", End: "18:00", Days: []string{"mon"}}, Watched: "keep"}
 	})
+	answer("PATCH /api/v1/torrents/{hash}", func(*http.Request) any { return nil })
 	answer("GET /api/v1/torrents/{hash}", func(*http.Request) any {
-		return v1.TorrentDetail{Torrent: w.torrents[0], FileCount: 200, Storage: "file", PieceLength: 1 << 20, Pieces: 4000, MagnetLink: "magnet:?xt=urn:btih:0001"}
+		return v1.TorrentDetail{Torrent: w.torrents[0], Dropped: int64(len(w.asked)), FileCount: 200, Storage: "file", PieceLength: 1 << 20, Pieces: 4000, MagnetLink: "magnet:?xt=urn:btih:0001"}
 	})
 	answer("GET /api/v1/torrents/{hash}/paths", func(*http.Request) any { return w.now() })
 	answer("GET /api/v1/torrents/{hash}/history", func(*http.Request) any { return w.history() })

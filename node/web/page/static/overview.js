@@ -1,8 +1,9 @@
 // The overview of a torrent: its pieces, what is known about it, and its settings.
 
-import { get, patch, post } from "./api.js";
+import { patch, post } from "./api.js";
 import { el, setText } from "./dom.js";
 import * as format from "./format.js";
+import { live } from "./live.js";
 import { ask, say, sayError } from "./messages.js";
 import { bytesOf, countPieces, drawPieces } from "./pieces.js";
 import { colours } from "./theme.js";
@@ -33,11 +34,10 @@ export function overviewTab(signal, hash) {
   resize.observe(canvas);
   signal.addEventListener("abort", () => resize.disconnect());
 
-  const load = () => get(`torrents/${hash}`, signal).then((t) => {
+  poll(signal, `torrents/${hash}`, (t) => {
     showFacts(facts, t);
-    fillForm(form, hash, t, load);
+    if (!form.firstChild) fillForm(form, hash, t); // once: the user may be typing in it
   });
-  load().catch((err) => signal.aborted || sayError(err));
   return el("div", { class: "tab overview" },
     el("h2", { text: "Pieces" }), canvas, caption, el("div", { class: "two" },
       el("div", {}, el("h2", { text: "About" }), facts), el("div", {}, el("h2", { text: "Settings" }), form)));
@@ -52,10 +52,11 @@ function showFacts(list, t) {
     Private: t.private ? "yes" : "no", Comment: t.comment || "–",
     "Created": [t.created && format.moment(Date.parse(t.created)), t.creator && `by ${t.creator}`].filter(Boolean).join(" ") || "–", "Magnet link": t.magnet_link,
   };
-  list.replaceChildren(...Object.entries(rows).flatMap(([k, v]) => [el("dt", { text: k }), el("dd", { text: v })]));
+  if (!list.firstChild) list.append(...Object.keys(rows).flatMap((k) => [el("dt", { text: k }), el("dd")]));
+  Object.values(rows).forEach((v, i) => setText(list.children[2 * i + 1], v));
 }
 
-function fillForm(form, hash, t, load) {
+function fillForm(form, hash, t) {
   const s = t.settings;
   const number = (value) => el("input", { type: "number", min: "0", step: "any", value: value || "", placeholder: "no limit" });
   const down = number(s.limits.download_mbit_s);
@@ -68,7 +69,7 @@ function fillForm(form, hash, t, load) {
   const priority = el("select", {}, ...["high", "normal", "low"].map((p) => el("option", { value: p, text: p, selected: p === t.priority })));
   const sequential = el("input", { type: "checkbox", checked: s.sequential });
   const honour = el("input", { type: "checkbox", checked: s.honour_global });
-  const move = el("button", { type: "button", text: "Move the data …", on: { click: () => moveData(hash, t).then((did) => did && load()) } });
+  const move = el("button", { type: "button", text: "Move the data …", on: { click: () => moveData(hash) } });
   form.replaceChildren(
     el("label", {}, "Download limit in Mbit/s", down), el("label", {}, "Upload limit in Mbit/s", up),
     el("label", {}, "Seed until this ratio", ratio), el("label", {}, "Seed until idle for minutes", idle),
@@ -83,20 +84,14 @@ function fillForm(form, hash, t, load) {
       goal: { ...s.goal, ratio: Number(ratio.value), idle_s: Number(idle.value) * 60 },
       labels: labels.value.split(",").map((l) => l.trim()).filter(Boolean),
       priority: priority.value, sequential: sequential.checked, honour_global: honour.checked,
-    }).then(() => {
-      say("The settings were saved.");
-      return load();
-    }).catch(sayError);
+    }).then(() => say("The settings were saved."), sayError);
   };
 }
 
-async function moveData(hash, t) {
-  const directory = el("input", { type: "text", required: true, value: t.directory, spellcheck: "false" });
+async function moveData(hash) {
+  const directory = el("input", { type: "text", required: true, value: live.torrents.get(hash)?.directory, spellcheck: "false" });
   const data = el("input", { type: "checkbox", checked: true });
   const body = [el("label", {}, "Directory on braid's machine", directory), el("label", { class: "check" }, data, "Move the data there. Otherwise it is there already.")];
-  if (!(await ask("Move the torrent", body, "Move"))) return false;
-  return post(`torrents/${hash}/move`, { directory: directory.value, data: data.checked }).then(() => {
-    say("The torrent is being moved.");
-    return true;
-  }, (err) => sayError(err));
+  if (!(await ask("Move the torrent", body, "Move"))) return;
+  post(`torrents/${hash}/move`, { directory: directory.value, data: data.checked }).then(() => say("The torrent is being moved."), sayError);
 }
