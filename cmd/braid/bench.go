@@ -161,7 +161,7 @@ use two at a time; with "lies" the tracker names the worst paths. Times are in s
 90th percentile.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			intFlag("worlds", 8, "`NUMBER` of networks with different random rates"),
+			countFlag("worlds", 8, "`NUMBER` of networks with different random rates"),
 			seedFlag("`NUMBER` from which all random values are drawn"),
 		},
 		Action: benchAction(benchKnowledge),
@@ -170,9 +170,6 @@ use two at a time; with "lies" the tracker names the worst paths. Times are in s
 
 func benchKnowledge(ctx context.Context, b benchmark) error {
 	cfg := knowledgebench.Config{Worlds: b.Int("worlds"), Seed: b.Uint64("seed")}
-	if cfg.Worlds < 1 {
-		return usageErrorf("--worlds: want at least 1")
-	}
 	rows := b.rows("experiment\tpeers\thints\tleecher\truns\tfirst piece\t90%\t" +
 		"best paths\t90%\tdone\t90%\tfirst 30 s, Mbit/s\t")
 	return rows.End(knowledgebench.Run(ctx, cfg, func(r knowledgebench.Row) {
@@ -198,7 +195,7 @@ which vary on a busy machine. braid-scion, braid-tcp and aria2-tcp are downloads
 much data by whole clients, which also hash it and write it to disk; every byte is compared.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			intFlag("runs", 5, "`NUMBER` of runs of each case"),
+			countFlag("runs", 5, "`NUMBER` of runs of each case"),
 			bytesFlag("size", 64e6, "move `SIZE` of data in each run"),
 			listFlag("case", "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, "+
 				"braid-scion, braid-tcp or aria2-tcp (repeatable)"),
@@ -217,9 +214,6 @@ func benchTransport(ctx context.Context, b benchmark) error {
 	size := b.Int64("size")
 	if size < 1<<20 || size > 1<<40 {
 		return usageErrorf("--size %s: want 1MiB to 1TiB, such as 64MB", units.FormatSize(size))
-	}
-	if b.Int("runs") < 1 {
-		return usageErrorf("--runs: want at least 1")
 	}
 	f := &flags{Command: b.Command}
 	control := read(f, "congestion", congestion.ParseAlgorithm)

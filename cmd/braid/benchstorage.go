@@ -26,7 +26,7 @@ those of the engine.`,
 			benchJSONFlag(),
 			intsFlag("size", "`MiB` of each case, or of the torrents with --downloads (default: "+
 				"256, or 2000; repeatable)"),
-			intFlag("runs", 0, "`NUMBER` of runs of each case (default: 3; of downloads: 1)"),
+			countFlag("runs", 0, "`NUMBER` of runs of each case (default: 3; of downloads: 1)"),
 			boolFlag("downloads", "compare whole downloads"),
 			listFlag("storage", "with --downloads: only this `BACKEND`: file, mmap, bolt, "+
 				"engine-file, engine-mmap, engine-bolt (repeatable)"),
@@ -45,8 +45,6 @@ func benchStorage(ctx context.Context, b benchmark) error {
 		}
 	}
 	switch {
-	case b.IsSet("runs") && runs < 1:
-		return usageErrorf("--runs %d: want at least 1", runs)
 	case !downloads && len(sizes) > 1:
 		return usageErrorf("--size: once, except with --downloads")
 	case !downloads && b.IsSet("storage"):

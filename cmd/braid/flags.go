@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -26,6 +27,16 @@ func boolFlag(name, usage string, short ...string) cli.Flag {
 
 func intFlag(name string, value int, usage string) cli.Flag {
 	return &cli.IntFlag{Name: name, Value: value, Usage: usage}
+}
+
+// countFlag wants at least 1. A default of 0 stands for one that the usage text names.
+func countFlag(name string, value int, usage string) cli.Flag {
+	return &cli.IntFlag{Name: name, Value: value, Usage: usage, Validator: func(n int) error {
+		if n < 1 {
+			return errors.New("want at least 1")
+		}
+		return nil
+	}}
 }
 
 // floatFlag has the default 0, which the help does not show.

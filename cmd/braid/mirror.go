@@ -31,7 +31,7 @@ func mirrorCommand() *cli.Command {
 		patternFlag("exclude", "leave out torrents whose title matches `GLOB` (repeatable)"),
 		bytesFlag("max-size", 0, "leave out torrents larger than `SIZE` (default: no limit)"),
 		bytesFlag("max-total", 0, "keep at most `SIZE` of data (default: no limit)"),
-		intFlag("max-torrents", 1000, "keep at most `N` torrents"),
+		countFlag("max-torrents", 1000, "keep at most `N` torrents"),
 		bytesFlag("keep-free", 1<<30, "leave `SIZE` of the disk free"),
 		boolFlag("delete", "delete the data of torrents that are no longer offered (default: they "+
 			"are kept)"),
@@ -40,7 +40,7 @@ func mirrorCommand() *cli.Command {
 		boolFlag("once", "look once, wait for the downloads, and end, for cron"),
 		timeFlag("stop-timeout", 0, "give up a torrent after `TIME` without data, until the next "+
 			"look (default: never; 10m with --once)"),
-		intFlag("downloads", 8, "download at most `N` torrents at a time"),
+		countFlag("downloads", 8, "download at most `N` torrents at a time"),
 		stringFlag("state", "", "remember torrents and offers in `DIR` (default: a directory for "+
 			"this source and --output in $XDG_STATE_HOME/braid or ~/.local/state/braid)"),
 		listFlag("peer", "download from `ADDR`, too: 1-ff00:0:110,[127.0.0.1]:31000, "+
@@ -147,9 +147,6 @@ func mirrorSource(cmd *cli.Command) (string, error) {
 }
 
 func (f *flags) mirrorInterval(source string) time.Duration {
-	for _, flag := range []string{"max-torrents", "downloads"} {
-		f.want(f.Int(flag) >= 1, "--%s %d: want at least 1", flag, f.Int(flag))
-	}
 	every := f.Duration("interval")
 	switch {
 	case f.IsSet("interval"):

@@ -27,7 +27,7 @@ func testbedRunCommand() *cli.Command {
 		Flags: []cli.Flag{
 			boolFlag("list", "list the scenarios, and how long each takes"),
 			stringFlag("output", "", "run `DIR`", "o"),
-			intFlag("runs", 0, "run each variant `N` times (default: what the scenario says)"),
+			countFlag("runs", 0, "run each variant `N` times (default: what the scenario says)"),
 			&cli.FloatFlag{
 				Name:  "scale",
 				Value: 1,
@@ -51,9 +51,6 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	if len(names) == 0 {
 		return usageErrorf("name at least one scenario: a file, or one of %s",
 			strings.Join(scenario.Shipped(), ", "))
-	}
-	if c.IsSet("runs") && c.Int("runs") < 1 {
-		return usageErrorf("--runs %d: want at least 1", c.Int("runs"))
 	}
 	var all []scenario.Scenario
 	seen := map[string]bool{}
