@@ -27,13 +27,9 @@ type TrackerStatus struct {
 
 // Trackers returns the trackers of the torrent, by tier and URL, also those that are asked only if
 // others fail.
-func (t *Torrent) Trackers() []TrackerStatus {
+func (t *Torrent) Trackers() (out []TrackerStatus) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.trackersLocked()
-}
-
-func (t *Torrent) trackersLocked() (out []TrackerStatus) {
 	seen := map[string]bool{}
 	for i, tier := range t.options.Trackers {
 		for _, u := range tier {

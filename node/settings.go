@@ -70,15 +70,11 @@ func (p Policy) Parse() (out pathsel.Policy, err error) {
 		return out, errors.New("the policy's longest latency or smallest MTU is below 0")
 	}
 	out.MaxLatency, out.MinMTU = p.MaxLatency, p.MinMTU
-	if p.Sequence != "" {
-		if out.Sequence, err = pathsel.ParseSequence(p.Sequence); err != nil {
-			return out, err
-		}
+	if out.Sequence, err = pathsel.ParseSequence(p.Sequence); err != nil {
+		return out, err
 	}
-	if p.ACL != "" {
-		if out.ACL, err = pathsel.ParseACL(p.ACL); err != nil {
-			return out, err
-		}
+	if out.ACL, err = pathsel.ParseACL(p.ACL); err != nil {
+		return out, err
 	}
 	out.Preference, err = pathsel.ParsePreference(p.Preference)
 	return out, err

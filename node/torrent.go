@@ -93,7 +93,7 @@ type Torrent struct {
 	number  int // see Number
 	added   time.Time
 	limiter *client.Limiter // nil: limits do not change
-	events  *torrentLog
+	events  torrentLog
 	history history
 
 	op      sync.Mutex // held while the torrent is started or stopped, which takes long
@@ -135,7 +135,6 @@ func newTorrent(n *Node, o Options) *Torrent {
 		node:     n,
 		hash:     o.Source.InfoHash,
 		added:    time.Now(),
-		events:   &torrentLog{},
 		options:  o,
 		state:    Starting,
 		trackers: map[string]TrackerStatus{},
