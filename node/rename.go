@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"strings"
 	"time"
@@ -13,14 +12,7 @@ import (
 	"braid/storage"
 )
 
-var (
-	// ErrNoPath: the torrent has no such file or directory.
-	ErrNoPath = fs.ErrNotExist
-	// ErrTaken: there is a file or directory with the new name.
-	ErrTaken = fs.ErrExist
-	// ErrBusy: the caller should try again later.
-	ErrBusy = errors.New("its data is being checked or moved just now; try again afterwards")
-)
+var errBusy = errors.New("its data is being checked or moved just now; try again afterwards")
 
 // Rename gives another path to a file of the torrent, or to a directory with all its files, even
 // while the torrent runs. Both paths are as in Files. The first element of all paths, the name of
@@ -29,7 +21,8 @@ var (
 // change.
 //
 // If the process is killed during Rename, the files have either all their old or all their new
-// names after the next Open. Errors wrap ErrNoPath, ErrTaken and ErrBusy.
+// names after the next Open. Errors wrap fs.ErrNotExist, if the torrent has no such file or
+// directory, and fs.ErrExist, if there is one with the new name.
 func (t *Torrent) Rename(from, to string) error {
 	if err := t.rename(from, to); err != nil {
 		return fmt.Errorf("torrent %s: %w", t.Options().title(), err)
@@ -40,13 +33,13 @@ func (t *Torrent) Rename(from, to string) error {
 
 func (t *Torrent) rename(from, to string) error {
 	if t.State() == Moving || !t.lockSoon() {
-		return ErrBusy
+		return errBusy
 	}
 	defer t.op.Unlock()
 	o, state := t.Options(), t.State()
 	switch {
 	case state == Moving:
-		return ErrBusy
+		return errBusy
 	case state == Removed:
 		return errors.New("it is removed")
 	case o.Source.IsMagnet():

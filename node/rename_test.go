@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -89,7 +90,7 @@ func TestRename(t *testing.T) {
 				to   string
 				want error
 			}{
-				"other/nothing": {"other/x", ErrNoPath}, "other/empty": {"other/dir", ErrTaken}, "other": {".hidden", storage.ErrDotName},
+				"other/nothing": {"other/x", fs.ErrNotExist}, "other/empty": {"other/dir", fs.ErrExist}, "other": {".hidden", storage.ErrDotName},
 			} {
 				if err := x.Rename(from, c.to); !errors.Is(err, c.want) {
 					t.Errorf("rename %s to %s: %v, want %v", from, c.to, err, c.want)
@@ -146,7 +147,7 @@ func TestKilledRenamer(t *testing.T) {
 	for i := 0; ; i++ {
 		name := x.Source().Layout.Name
 		for _, step := range [][2]string{{name, fmt.Sprint("set", i)}, {fmt.Sprint("set", i, "/d"), fmt.Sprint("set", i, "/x/y")}, {fmt.Sprint("set", i, "/x/y"), fmt.Sprint("set", i, "/d")}} {
-			if err := x.Rename(step[0], step[1]); err != nil && !errors.Is(err, ErrNoPath) {
+			if err := x.Rename(step[0], step[1]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}
 		}

@@ -77,8 +77,7 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if doctor.Failed(findings) {
-		return codedError{fmt.Errorf("something is wrong: see the lines that begin with %q",
-			doctor.Fail), exitFailed}
+		return fmt.Errorf("something is wrong: see the lines that begin with %q", doctor.Fail)
 	}
 	return nil
 }

@@ -40,35 +40,33 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 		return err
 	}
 	for {
-		state, superseded := context.WithCancelCause(ctx)
+		state, superseded := context.WithCancel(ctx)
 		next := make(chan send.Line, 1)
 		go func() {
 			defer close(next)
 			if l, err := a.next(state, newest.InfoHash); err == nil {
 				next <- l
-				superseded(errSuperseded)
+				superseded()
 			}
 		}()
 		err := t.part(func(t *task) error { return t.fetchLine(state, newest) })
 		if exitCode(err) == exitUsage {
-			superseded(nil)
+			superseded()
 			<-next
 			return err // a later state would fail in the same way
 		}
-		if err != nil && context.Cause(state) == nil {
+		if err != nil && state.Err() == nil {
 			t.log.Warn("this state of the files has not arrived; waiting for the next",
 				"error", err)
 		}
 		l, ok := <-next
-		superseded(nil)
+		superseded()
 		if !ok {
 			return nil // an interrupt is the expected end
 		}
 		newest = l
 	}
 }
-
-var errSuperseded = errors.New("there is a newer state of the files")
 
 // asker asks a sender for news.
 type asker struct {
