@@ -81,8 +81,7 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 	return result.Table(stdout(c))
 }
 
-// demoDisplay shows the progress of a demonstration. It draws one line in place on a terminal, and
-// prints a line now and then elsewhere.
+// demoDisplay shows the progress of a demonstration, in a log now and then.
 type demoDisplay struct {
 	out  *printer
 	last time.Time
@@ -96,11 +95,8 @@ func (d *demoDisplay) say(line string) {
 
 func (d *demoDisplay) progress(line string) {
 	const between = 5 * time.Second // of lines in a log
-	switch {
-	case d.out.live():
-		d.out.drawText("      " + line)
-	case time.Since(d.last) >= between:
-		d.out.printf("      %s\n", line)
+	due := time.Since(d.last) >= between
+	if d.out.progress("      "+line, due); due {
 		d.last = time.Now()
 	}
 }

@@ -109,6 +109,15 @@ func (p *printer) drawText(text string) {
 	p.draw(func(int, int) []line { return []line{textLine(text)} })
 }
 
+// progress shows a line of progress: in place on a terminal, elsewhere only if it is due.
+func (p *printer) progress(text string, due bool) {
+	if p.live() {
+		p.drawText(text)
+	} else if due {
+		p.printf("%s\n", text)
+	}
+}
+
 // resized draws the frame again, in the new size of the terminal, once that is stable.
 func (p *printer) resized() {
 	p.mu.Lock()

@@ -270,13 +270,9 @@ func (d *display) served(e event.Served) {
 }
 
 func (d *display) count(s *pace, what string, done, total int64, elapsed time.Duration) {
-	line := countLine(what, done, total, elapsed)
-	switch {
-	case d.json:
-	case d.people.live():
-		d.people.drawText(line)
-	case s.due(fmt.Sprint(partsDone(done, total, 10)), time.Now()):
-		d.people.printf("%s\n", line)
+	if !d.json {
+		due := s.due(fmt.Sprint(partsDone(done, total, 10)), time.Now())
+		d.people.progress(countLine(what, done, total, elapsed), due)
 	}
 }
 

@@ -318,8 +318,7 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	return l, nil
 }
 
-// upProgress shows the progress of a start: on a terminal as one changing line, elsewhere as a line
-// for each step.
+// upProgress shows the progress of a start, in a log each step.
 type upProgress struct {
 	out     *printer
 	quiet   bool
@@ -329,18 +328,15 @@ type upProgress struct {
 }
 
 func (u *upProgress) update(p testbed.Progress) {
-	if u.quiet || (p == u.last && !u.out.live()) {
+	if u.quiet {
 		return
 	}
+	due := p != u.last
 	u.last = p
 	line := fmt.Sprintf("%s: %d processes, links %d/%d, segments %d/%d, paths %d/%d, %.1f s",
 		u.name, p.Processes, p.Links, p.ImpliedLinks, p.Segments, p.ImpliedSegments,
 		p.Paths, p.ImpliedPaths, time.Since(u.started).Seconds())
-	if u.out.live() {
-		u.out.drawText(line)
-	} else {
-		u.out.printf("%s\n", line)
-	}
+	u.out.progress(line, due)
 }
 
 func (u *upProgress) end(err error) {
