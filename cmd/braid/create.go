@@ -54,25 +54,23 @@ func createCommand() *cli.Command {
 				"of network (IP, SCION)"),
 			boolFlag("json", "print the result as a JSON object"),
 		}, scionFlags()...),
-		Action: create,
+		Action: working(false, create),
 	}
 }
 
-func create(ctx context.Context, cmd *cli.Command) error {
-	root := cmd.Args().First()
-	out := newDisplay(cmd, false)
+func create(ctx context.Context, t *task) error {
+	root := t.Args().First()
 	opts := client.CreateOptions{
-		WebSeeds:    cmd.StringSlice("web-seed"),
-		Comment:     cmd.String("comment"),
-		PieceLength: cmd.Int64("piece-length"),
-		Private:     cmd.Bool("private"),
-		Source:      cmd.String("source"),
-		Name:        cmd.String("name"),
-		Exclude:     cmd.StringSlice("exclude"),
-		Skipped:     out.leftOut,
+		WebSeeds:    t.StringSlice("web-seed"),
+		Comment:     t.String("comment"),
+		PieceLength: t.Int64("piece-length"),
+		Private:     t.Bool("private"),
+		Source:      t.String("source"),
+		Name:        t.String("name"),
+		Exclude:     t.StringSlice("exclude"),
+		Skipped:     t.out.leftOut,
 	}
-	var err error
-	for _, text := range cmd.StringSlice("tracker") {
+	for _, text := range t.StringSlice("tracker") {
 		tier := splitURLs(text)
 		for _, u := range tier {
 			if _, err := tracker.ParseURL(u); err != nil {
@@ -81,19 +79,18 @@ func create(ctx context.Context, cmd *cli.Command) error {
 		}
 		opts.Trackers = append(opts.Trackers, tier)
 	}
-	f := &flags{Command: cmd}
-	f.check("web-seed", checkWebSeed)
+	t.check("web-seed", checkWebSeed)
 	for _, pattern := range opts.Exclude {
-		f.want(strings.Trim(pattern, "/") != "",
+		t.want(strings.Trim(pattern, "/") != "",
 			"--exclude: %q matches nothing below %s", pattern, root)
 	}
-	if f.err != nil {
-		return f.err
+	if t.err != nil {
+		return t.err
 	}
 	if opts.Private && len(opts.Trackers) == 0 {
-		stderr(cmd).printf("a private torrent without --tracker: clients find no peers for it\n")
+		t.out.people.printf("a private torrent without --tracker: clients find no peers for it\n")
 	}
-	name := cmd.String("output")
+	name := t.String("output")
 	if name == "" {
 		abs, err := filepath.Abs(root)
 		if err != nil {
@@ -104,14 +101,14 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	if old, err := os.Lstat(name); err == nil {
 		listed := client.CreateOptions{Exclude: opts.Exclude}
 		_ = client.EachFile(ctx, root, listed, func(_ string, st fs.FileInfo) {
-			f.want(!os.SameFile(st, old), "%s belongs to the data: name another file for the "+
+			t.want(!os.SameFile(st, old), "%s belongs to the data: name another file for the "+
 				"torrent with --output, or leave this one out with --exclude", name)
 		}) // Create reports the error
-		if f.err != nil {
-			return f.err
+		if t.err != nil {
+			return t.err
 		}
 	}
-	count, stop := out.counting("hashing "+root, 0)
+	count, stop := t.out.counting("hashing "+root, 0)
 	opts.Progress = count.raiseOf
 	c, err := client.Create(ctx, root, opts)
 	stop()
@@ -121,12 +118,12 @@ func create(ctx context.Context, cmd *cli.Command) error {
 	if err := node.ReplaceFile(name, c.Torrent, true); err != nil {
 		return err
 	}
-	if !cmd.Bool("offline") {
-		nameSiblings(ctx, cmd, c.Source)
+	if !t.Bool("offline") {
+		nameSiblings(ctx, t.Command, c.Source)
 	}
 	magnet, _ := publicMagnet(c.Source)
 	l := c.Source.Layout
-	out.result(describeSource(c.Source), "%s: %s in %s, %s of %s\n%s\n",
+	t.out.result(describeSource(c.Source), "%s: %s in %s, %s of %s\n%s\n",
 		name, bytesText(l.Length), plural(len(l.Files), "file"),
 		plural(l.Pieces(), "piece"), bytesText(l.PieceLength), magnet)
 	return nil

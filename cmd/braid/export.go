@@ -27,38 +27,33 @@ func exportCommand() *cli.Command {
 			boolFlag("json", "print the result as a JSON object"),
 			verboseFlag(),
 		}, writeFlags()...),
-		Action: endOnHangup(export),
+		Action: endOnHangup(working(false, export)),
 	}
 }
 
-func export(ctx context.Context, cmd *cli.Command) error {
-	s, err := keptSource(ctx, cmd)
+func export(ctx context.Context, t *task) error {
+	s, err := keptSource(ctx, t.Command)
 	if err != nil {
 		return err
 	}
-	f := &flags{Command: cmd}
-	kind, existing := f.storageKind(), f.existingFiles()
-	if f.err != nil {
-		return f.err
+	kind, existing := t.storageKind(), t.existingFiles()
+	if t.err != nil {
+		return t.err
 	}
 	if kind != storage.KindBolt {
 		return usageErrorf("--storage %s keeps the files as they are; only bolt needs an export",
 			kind)
 	}
-	out := newDisplay(cmd, false)
 	opts := storage.Options{
 		Existing: existing,
 		Moved: func(path, aside string) {
-			if out.json {
-				out.emit(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
-			}
-			out.moved(path, aside)
+			t.out.event(event.InTheWay{Event: "in-the-way", Path: path, Aside: aside})
 		},
-		AllowDotfiles: cmd.Bool("allow-dotfiles"),
+		AllowDotfiles: t.Bool("allow-dotfiles"),
 	}
-	count, stop := out.counting("exporting "+s.Name, s.Layout.Length)
-	stored := node.Storage{Kind: kind, Dir: cmd.String("data")}.Of(s)
-	err = stored.Export(ctx, cmd.String("output"), logger(cmd), count.raise, opts)
+	count, stop := t.out.counting("exporting "+s.Name, s.Layout.Length)
+	stored := node.Storage{Kind: kind, Dir: t.String("data")}.Of(s)
+	err = stored.Export(ctx, t.String("output"), t.log, count.raise, opts)
 	stop()
 	if errors.Is(err, storage.ErrIncomplete) {
 		err = codedError{err, exitData}
@@ -68,6 +63,6 @@ func export(ctx context.Context, cmd *cli.Command) error {
 	}
 	files := len(s.Layout.Files)
 	e := event.Exported{Event: "exported", Files: files, Bytes: s.Layout.Length}
-	out.result(e, "%s: %s written\n", s.Name, plural(files, "file"))
+	t.out.result(e, "%s: %s written\n", s.Name, plural(files, "file"))
 	return nil
 }

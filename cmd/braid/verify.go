@@ -32,24 +32,21 @@ func verifyCommand() *cli.Command {
 				"(repeatable; default: what the last download has selected; '*' is all)"),
 			boolFlag("json", "print the result as a JSON object"),
 		},
-		Action: verify,
+		Action: working(false, verify),
 	}
 }
 
-func verify(ctx context.Context, cmd *cli.Command) error {
-	s, err := keptSource(ctx, cmd)
+func verify(ctx context.Context, t *task) error {
+	s, err := keptSource(ctx, t.Command)
 	if err != nil {
 		return err
 	}
-	out := newDisplay(cmd, false)
-	f := &flags{Command: cmd}
-	kind := f.storageKind()
-	f.check("select", client.CheckPattern)
-	if f.err != nil {
-		return f.err
+	out, kind := t.out, t.storageKind()
+	if t.check("select", client.CheckPattern); t.err != nil {
+		return t.err
 	}
-	stored := node.Storage{Kind: kind, Dir: cmd.String("data")}.Of(s)
-	wanted, by, err := verifiedFiles(cmd, stored)
+	stored := node.Storage{Kind: kind, Dir: t.String("data")}.Of(s)
+	wanted, by, err := verifiedFiles(t.StringSlice("select"), stored)
 	if err != nil {
 		return err
 	}
@@ -101,8 +98,10 @@ func keptSource(ctx context.Context, cmd *cli.Command) (client.Source, error) {
 
 // verifiedFiles returns the files to check (nil: all), and what has chosen them: select (the user),
 // record (the last download), or all.
-func verifiedFiles(cmd *cli.Command, stored storage.Stored) (wanted []bool, by string, err error) {
-	if patterns := cmd.StringSlice("select"); len(patterns) > 0 {
+func verifiedFiles(
+	patterns []string, stored storage.Stored,
+) (wanted []bool, by string, err error) {
+	if len(patterns) > 0 {
 		s := client.Selection{Select: patterns}
 		if err := s.Check(stored.Layout); err != nil {
 			return nil, "", usageErrorf("--select: %w", err)
