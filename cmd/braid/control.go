@@ -104,7 +104,7 @@ func explain(cmd *cli.Command, err error) error {
 			"Start one with 'braid daemon', or name another one with --api.\n"+
 			"braid download and braid seed need none", address)
 	case errors.As(err, &status) && status.Status == 401:
-		return errors.New("the daemon wants a password: " +
+		return errors.New("the daemon wants its password, and got none or a wrong one: " +
 			"give --password-file FILE, or set BRAID_PASSWORD")
 	case errors.As(err, &status) && status.Status == 400:
 		return usageErrorf("%w", err)

@@ -109,6 +109,9 @@ func TestDaemon(t *testing.T) {
 	if code, _, said := ends(t, dir, "move", "file", "--to", "", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "--to") {
 		t.Errorf("move to nowhere: exit code %d: %s", code, said)
 	}
+	if code, _, said := ends(t, dir, "set", "file", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "nothing to change") {
+		t.Errorf("set without a setting: exit code %d: %s", code, said)
+	}
 	if code, _, said := ends(t, dir, "set", "file", "--file", "2=skip", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "file 2: the torrent has files 1 to 1") {
 		t.Errorf("an unknown file: exit code %d: %s", code, said)
 	}
@@ -246,7 +249,7 @@ func TestDaemonPassword(t *testing.T) {
 	if out, err := set.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if code, _, said := ends(t, dir, "list", "--api", tcp); code != exitFailed || !strings.Contains(said, "--password-file") {
+	if code, _, said := ends(t, dir, "list", "--api", tcp); code != exitFailed || !strings.Contains(said, "none or a wrong one: give --password-file") {
 		t.Errorf("without the password: exit code %d: %s", code, said)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "password"), []byte("secret\n"), 0o600); err != nil {

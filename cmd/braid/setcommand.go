@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -57,7 +58,11 @@ func set(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) erro
 	if err != nil {
 		return err
 	}
-	if peers := cmd.StringSlice("peer"); len(peers) > 0 {
+	peers := cmd.StringSlice("peer")
+	if len(peers) == 0 && reflect.ValueOf(c).IsZero() {
+		return usageErrorf("nothing to change: give a setting; see braid set --help")
+	}
+	if len(peers) > 0 {
 		if err := d.AddPeers(ctx, t.InfoHash, v1.AddPeers{Peers: peers}); err != nil {
 			return err
 		}
