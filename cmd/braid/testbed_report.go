@@ -66,8 +66,8 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 	}
 	stdout(c).printf("%s\n%s\n%d figures below %s\n",
 		made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
-	stdout(c).printf("%d runs, %d of them CPU-bound; %d expectations missed\n",
-		made.Runs, made.CPUBound, made.Missed)
+	stdout(c).printf("%s, %d of them CPU-bound; %s missed\n",
+		plural(made.Runs, "run"), made.CPUBound, plural(made.Missed, "expectation"))
 	for _, m := range made.Missing {
 		stdout(c).printf("not drawn: %s\n", m)
 	}

@@ -193,8 +193,8 @@ func writeRun(o Options, scenarios []Scenario) error {
 	}
 	sameBraid := before.Commit == now.Commit && before.Program == now.Program
 	if !sameBraid || !reflect.DeepEqual(before.Scenarios, now.Scenarios) {
-		return fmt.Errorf("%s has runs of other scenarios or of another version of braid; "+
-			"choose another directory", o.Dir)
+		return fmt.Errorf("%s has runs of other scenarios, with another scale, or of another "+
+			"version of braid; choose another directory", o.Dir)
 	}
 	return nil
 }
