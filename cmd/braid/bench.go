@@ -117,7 +117,7 @@ machine that does nothing else: "missed" counts packets that the machine lost be
 the link, and "late" those that left it more than 2 ms too late.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			timeFlag("duration", 2*time.Second, "of each case"),
+			timeFlag("duration", 2*time.Second, "run each case for `TIME`"),
 		},
 		Action: benchAction(benchLink),
 	}

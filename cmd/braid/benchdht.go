@@ -34,7 +34,7 @@ func benchDHTCommand() *cli.Command {
 			benchJSONFlag(),
 			intsFlag("nodes", "simulate `N` nodes (repeatable)", 100, 1000, 10_000),
 			listFlag("case", "only this `CASE` (repeatable)"),
-			seedFlag("of the random choices; the same seed gives the same result"),
+			seedFlag("`NUMBER` from which all random choices are drawn"),
 			stringFlag("figure", "", "draw the results as dht-by-size.svg in `DIR`, with their "+
 				"numbers as CSV"),
 			boolFlag("testbed", "run the nodes (default: 200) in real time on a SCION network of "+

@@ -31,9 +31,9 @@ udp-apart (256 clients with one each), scion (HTTP/3); and memory (a million pee
 swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a second, kill -9).`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			timeFlag("duration", 5*time.Second, "of each load"),
+			timeFlag("duration", 5*time.Second, "run each load for `TIME`"),
 			countFlag("runs", 3, "measure every load `N` times"),
-			intFlag("tracker-core", 0, "run the tracker on core `N`"),
+			intFlag("tracker-core", 0, "run the tracker on core `N` (default: 0)"),
 			intFlag("load-core", 1, "run the generator on core `N`"),
 			listFlag("case", "only this `CASE` (repeatable)"),
 		},

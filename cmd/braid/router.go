@@ -32,8 +32,8 @@ func bfdFlag() cli.Flag {
 // routerFlags choose the border router of a testbed.
 func routerFlags() []cli.Flag {
 	return []cli.Flag{
-		stringFlag("router", "stock", "stock: scionproto's border router; fast: its data plane "+
-			"with batched, offloading sockets"),
+		stringFlag("router", "stock", "run `ROUTER` as border router: stock (scionproto's) or fast "+
+			"(the same data plane with batched, offloading sockets)"),
 		stringFlag("router-cmd", "", "run `COMMAND` as border router: a program and arguments, "+
 			"after which braid puts --config FILE"),
 	}

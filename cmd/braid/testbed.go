@@ -22,7 +22,7 @@ func testbedCommand() *cli.Command {
 		Name:      "dir",
 		Aliases:   []string{"d"},
 		Required:  true,
-		Usage:     "testbed `DIR`",
+		Usage:     "directory `DIR` of the testbed",
 		TakesFile: true,
 	}
 	asJSON := boolFlag("json", "print JSON")
@@ -83,12 +83,12 @@ func testbedUpCommand(dir, asJSON cli.Flag) *cli.Command {
 			routerOfFlag(), dir,
 			boolFlag("foreground", "stay, and take the network down on Ctrl-C", "f"),
 			bfdFlag(),
-			timeFlag("path-lifetime", 0, "validity of paths: multiples of 5m37.5s up to 24h "+
-				"(default: 6h)"),
+			timeFlag("path-lifetime", 0, "paths are valid for `TIME`, a multiple of 5m37.5s up "+
+				"to 24h (default: 6h)"),
 			stringFlag("subnet", "", "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or "+
 				"of private addresses that this host has (default: a free one)"),
 			scionBinFlag(),
-			timeFlag("timeout", 0, "how long to wait for the paths (default: 60s plus 5s for "+
+			timeFlag("timeout", 0, "wait at most `TIME` for the paths (default: 60s plus 5s for "+
 				"each AS)"),
 			quietFlag(),
 			asJSON,

@@ -21,7 +21,7 @@ func testbedExportCommand() *cli.Command {
 			"configuration and programs, a script that drives it, and a README.",
 		Flags: []cli.Flag{
 			boolFlag("containerlab", "for containerlab"),
-			neededFlag("output", "new `DIR`", "o"),
+			neededFlag("output", "write into a new `DIR`", "o"),
 			bfdFlag(),
 			scionBinFlag(),
 		},

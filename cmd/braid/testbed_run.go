@@ -26,7 +26,7 @@ func testbedRunCommand() *cli.Command {
 			"the machine and not a link is the limit, the run is marked CPU-bound.",
 		Flags: []cli.Flag{
 			boolFlag("list", "list the scenarios, and how long each takes"),
-			stringFlag("output", "", "run `DIR`", "o"),
+			stringFlag("output", "", "run directory `DIR`, which keeps everything", "o"),
 			countFlag("runs", 0, "run each variant `N` times (default: what the scenario says)"),
 			&cli.FloatFlag{
 				Name:  "scale",
