@@ -15,10 +15,10 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 )
 
-// The user may give the files of a torrent other names than the torrent does. The names on disk
-// change first to last, which is not one step, so a killed process can leave some files with their
-// old and some with their new names. The caller therefore notes what is intended, durably, before
-// it renames anything; and a later process does the rest with Stored.Rename.
+// The user may rename the files of a torrent. The names on disk change one after the other, so a
+// killed process can leave some files with old names and some with new ones. Therefore the caller
+// durably records the new names before it renames anything, and a later process renames the rest
+// with Stored.Rename.
 
 // Names are the paths of files that the user has renamed, by their index in Layout.Files.
 type Names map[int]string

@@ -306,8 +306,8 @@ func (s *state) compare(l Layout, now []stamp) (checked, right []bool, changed [
 }
 
 // lacks returns a function that tells whether bytes of the data are missing, or in a file that
-// somebody else has changed. A file in files may have been changed by the unfinished download that
-// owned it; a database by nobody else.
+// somebody else has changed. files tells that the data is in files, of which the unfinished
+// download itself may have changed those that it owns. Nobody else changes a database.
 func (r *record) lacks(now []stamp, changed []int, files bool) func(off int64, n int) bool {
 	foreign := make([]bool, len(now))
 	for _, i := range changed {
@@ -462,8 +462,8 @@ func (r *record) checkpoint(
 	return nil
 }
 
-// release is told that the download ends with all its data on disk. Of its files only those stay
-// owned that the record does not have as they are.
+// release ends the download, which has all its data on disk. A file stays owned only if it is
+// among the changed files, which differ from the record.
 func (r *record) release(changed map[int]bool) error {
 	r.mu.Lock()
 	none := bytes.Count(r.saved.Owned, []byte{0}) == len(r.saved.Owned)

@@ -155,7 +155,7 @@ func (s *store) find(hash metainfo.Hash) *torrent {
 	return s.open[hash]
 }
 
-// add is what the engine gets of a torrent that was opened.
+// add notes an opened torrent, and returns it in the form that the engine uses.
 func (s *store) add(hash metainfo.Hash, t *torrent) engine.TorrentImpl {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,9 +250,8 @@ func (s *store) openVerified(_ context.Context, l Layout, hash metainfo.Hash) (*
 	return newTorrent(l, data, nil, known, s.log), nil
 }
 
-// system is what the backends ask of the operating system where it matters for what survives a
-// crash or fits on the disk. Tests put one in its place whose disk is full, or forgets what was not
-// synced.
+// system has the calls of the operating system that decide what survives a crash and what fits on
+// the disk. Tests replace it by a system whose disk is full, or loses data that was not synced.
 type system interface {
 	durable.System
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).

@@ -34,7 +34,7 @@ func (OS) Write(f *os.File, b []byte, off int64) (int, error) { return f.WriteAt
 func (OS) Rename(in *os.Root, from, to string) error          { return in.Rename(from, to) }
 func (OS) Sync(f *os.File) error                              { return f.Sync() }
 
-// ErrDamaged is in errors about files that are not what was written.
+// ErrDamaged is in errors about files whose content is not what was written to them.
 var ErrDamaged = errors.New("damaged file")
 
 // AsideSuffix is that of a damaged file that was set aside. There is one at most for a name, so

@@ -20,7 +20,7 @@ import (
 //	batches   each: its length (4 bytes), a checksum (4 bytes), its content
 //
 // The checksum is the CRC-32C of the lengths and contents of all batches so far. It covers earlier
-// batches too, so what a failed write leaves behind the end never passes for a batch.
+// batches too, so the remains of a failed write behind the end never count as a batch.
 type Log struct {
 	name string
 	root *os.Root // of its directory
