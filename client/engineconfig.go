@@ -14,8 +14,8 @@ import (
 )
 
 // maxConns is more than the connections that one torrent can have: those that it opens, and all
-// that the transports accept (see inboundQuota). If it were less, the engine would refuse newcomers
-// for a minute instead of ending an idle connection.
+// that the transports accept (see inboundQuota). If it were less, the engine would refuse new
+// connections for a minute instead of ending an idle one.
 const maxConns = maxDialled + maxTransports*maxAccepted
 
 // maxTransports is the number of transports of a session: SCION, TCP or QUIC on IP, and WebRTC.

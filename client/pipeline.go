@@ -47,10 +47,10 @@ const (
 	// connections cannot have these blocks meanwhile, and a reader who turns to another place in a
 	// film has to wait for them.
 	shrinkFactor = 3
-	// In a swarm each peer sends little, and what it was asked for long ahead another peer often has
-	// sooner. There a batch of at most wire.FirstRequests, which needs no slack for slow start, grows
-	// if half of it lasts less than the longer one of smallBelow and a round trip, and shrinks from
-	// smallFactor times that on, down to smallest.
+	// In a swarm each peer sends little, and blocks that were requested long ahead would often come
+	// sooner from another peer. There a batch of at most wire.FirstRequests, which needs no slack
+	// for slow start, grows if half of it lasts less than a bound: the longer one of smallBelow and
+	// a round trip. It shrinks, down to smallest, if half of it lasts smallFactor times this bound.
 	smallBelow            = 100 * time.Millisecond
 	smallFactor, smallest = 2, 4
 	// unknownTrip stands for a round trip that is not known. It is longer than that of any usual

@@ -39,9 +39,10 @@ const (
 	rarestState = 4
 )
 
-// An idle connection may take a request over. In a swarm, connections are often idle: their peers
-// do not have what is missing. If they took over what was already on its way, it would arrive
-// twice. With stealGrace alone, that was up to half of the data, on lines that were full.
+// An idle connection may take a request over. In a swarm, connections are often idle,
+// since their peers do not have the missing pieces. If they took over requests whose blocks are
+// already on their way, these blocks would arrive twice. With stealGrace alone, up to half of the
+// data arrived twice on full lines.
 const (
 	// longGrace is the most time for which a request stays with its connection. It applies while
 	// more pieces are missing than are chosen, or while no connected peer has one of them.
