@@ -51,9 +51,9 @@ func outletsOf(listen []netip.AddrPort) []outlet {
 	return out
 }
 
-// families are the outlets to be tried in turn, those of one list together. A tracker gives others
-// the address from which it was asked, so it is asked in both families if we listen in both. Over
-// UDP it also names only peers of that family.
+// families returns lists of outlets. The lists are tried in turn, and the outlets of a list
+// together. A tracker tells others the source address of an announce, so braid announces in both
+// families if it listens in both. Over UDP, a tracker also names only peers of the same family.
 func families(outlets []outlet, udp bool) [][]outlet {
 	out := make([][]outlet, 2) // with a port, and without one
 	for _, o := range outlets {

@@ -109,12 +109,13 @@ func (o *overIP) announce(ctx context.Context, a *wire.Announce, _ []wire.PathRe
 // deadPort is a port at which nobody listens. It is for trackers that refuse port 0.
 const deadPort = 1
 
-// unknownLeft is what a magnet link lacks, as other clients say. Some trackers on IP refuse a
-// negative number, and others read it as 0, which means a seed.
+// unknownLeft is the number of missing bytes that braid announces for a magnet link, as other
+// clients do. Some trackers on IP refuse a negative number, and others read it as 0, which means a
+// seed.
 const unknownLeft = 16 << 10
 
 // together announces from several outlets at once, and joins the answers. After the first answer
-// the others have little time left. The end is told only where the tracker has answered.
+// the others have little time left. The event stopped goes only where the tracker has answered.
 func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) (answer wire.Answer, err error) {
 	if a.Event == wire.Stopped && slices.ContainsFunc(from, func(x outlet) bool { return o.answered[x] }) {
 		from = slices.DeleteFunc(slices.Clone(from), func(x outlet) bool { return !o.answered[x] })
