@@ -200,9 +200,9 @@ func FindUnheard(listen []client.Peer, torrents []Options) (out []Unheard) {
 	return out
 }
 
-// Tracker reads an announce URL that the user names. A tracker that the torrent has already stays
-// what it is. A new one is the user's: a user may name trackers in networks where a torrent may
-// not.
+// Tracker reads an announce URL that the user names. If the torrent has this tracker already, it
+// counts as the torrent's. Otherwise it counts as the user's: a user may name trackers in networks
+// where a torrent may not.
 func (o Options) Tracker(text string) (tracker.URL, error) {
 	u, err := tracker.ParseURL(text)
 	all := slices.Concat(o.Trackers...)
