@@ -451,7 +451,7 @@ func asJSON(t *testing.T, v any) string {
 }
 
 // oneOfMany matches a plural of one.
-var oneOfMany = regexp.MustCompile(`\b1 (hops|open paths|connections)`)
+var oneOfMany = regexp.MustCompile(`\b1 (hops|paths|open paths|connections|failures)\b`)
 
 // checkPlan applies a plan and checks it against the state machine and the budget.
 func checkPlan(t *testing.T, name string, v View, plan Plan) {
@@ -464,6 +464,9 @@ func checkPlan(t *testing.T, name string, v View, plan Plan) {
 		if c.State.Open() {
 			open[c.Key.Peer]++
 		}
+	}
+	if m := oneOfMany.FindString(plan.Waiting); m != "" {
+		t.Fatalf("%s: %q says %q", name, plan.Waiting, m)
 	}
 	seen := map[Key]bool{}
 	for _, d := range plan.Decisions {

@@ -35,7 +35,7 @@ func (f fixed) Decide(v View) Plan {
 			closes = append(closes, Decision{c.Key, Fail, broken(c)})
 		case r >= limit || isOpen || v.Now.Before(c.RetryAt):
 		case c.Failures > 0:
-			open(c, "retry after %d failures", c.Failures)
+			open(c, "retry after %s", count(c.Failures, "failure"))
 		default:
 			open(c, "path %d of at most %d for this peer", r+1, limit)
 		}

@@ -289,7 +289,7 @@ func waiting(v View) string {
 			next = c.RetryAt
 		}
 	}
-	none := fmt.Sprintf("none of %d paths has a connection; ", len(v.Candidates))
+	none := fmt.Sprintf("no path has a connection (%d known); ", len(v.Candidates))
 	if trying > 0 {
 		return none + fmt.Sprintf("trying %d of them again", trying)
 	}
