@@ -207,12 +207,13 @@ func pace(
 	return answered, ctx.Err()
 }
 
-// dialUDP returns a socket and the ID of its connection (BEP 15).
+// dialUDP returns a socket, which is closed when ctx ends, and the ID of its connection (BEP 15).
 func dialUDP(ctx context.Context, addr string) (*net.UDPConn, uint64, error) {
 	c, err := net.Dial("udp", addr)
 	if err != nil {
 		return nil, 0, err
 	}
+	context.AfterFunc(ctx, func() { c.Close() })
 	a, err := announce.AskUDP(ctx, c, &wire.UDPRequest{Action: wire.Connect})
 	if err != nil {
 		c.Close()

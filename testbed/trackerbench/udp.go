@@ -54,7 +54,6 @@ func udpSocket(ctx context.Context, j Job, n int, choose *chooser, t *tally) err
 		return err
 	}
 	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
 	_ = c.SetReadBuffer(4 << 20) // the system may grant less
 	f := &flight{
 		batch: ipv4.NewPacketConn(c), id: id, tally: t, choose: choose,
