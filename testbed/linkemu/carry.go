@@ -52,18 +52,12 @@ func (l *line) admit(until instant) {
 	l.carried = slices.Delete(l.carried, 0, n)
 }
 
-// arrival is a carried packet that has reached the other end.
-type arrival struct {
-	data   []byte
-	arrive func([]byte)
-}
-
 // deliverCarried calls arrive for carried packets. The caller must not hold the lock: arrive may
 // put a packet onto another link, whose goroutine may put one onto this link at the same time.
 func (l *Link) deliverCarried() {
-	for i, a := range l.arrivals {
-		a.arrive(a.data)
-		l.arrivals[i] = arrival{}
+	for _, p := range l.arrivals {
+		p.arrive(p.data)
 	}
+	clear(l.arrivals) // the packets belong to others now
 	l.arrivals = l.arrivals[:0]
 }

@@ -55,7 +55,7 @@ type Link struct {
 	loop   sync.WaitGroup // of Run
 	asleep bool           // the loop waits until a packet is due or comes in
 
-	arrivals []arrival // carried packets that have arrived; only the loop uses it
+	arrivals []packet // carried packets that have arrived; only the loop uses it
 }
 
 type state int
@@ -251,7 +251,7 @@ func (l *Link) deliver(s End) (sent bool) {
 			switch {
 			case p.lost:
 			case p.arrive != nil:
-				l.arrivals = append(l.arrivals, arrival{p.data, p.arrive})
+				l.arrivals = append(l.arrivals, p)
 			default:
 				line.out = append(line.out, p.data)
 			}
