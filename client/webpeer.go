@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -22,8 +21,7 @@ type webTransport struct {
 	described func() *Source // nil: it is not known yet what is in the torrent
 	log       *slog.Logger
 	port      *webPort
-	urls      map[Peer]*url.URL
-	lacks     map[Peer]*sync.Map // see webseed.Config
+	seeds     map[Peer]webseed.Config // without Layout and Client
 }
 
 // webPort is the port of a session for HTTP/3 over SCION. It is opened when it is first needed.
@@ -65,7 +63,7 @@ func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 	for _, u := range t.source.WebSeeds {
 		named = append(named, WebSeed{URL: u})
 	}
-	t.urls, t.lacks = map[Peer]*url.URL{}, map[Peer]*sync.Map{}
+	t.seeds = map[Peer]webseed.Config{}
 	for _, w := range named {
 		p, u, err := w.of(t.source)
 		if err == nil && p.scion.IA != 0 && t.host == nil {
@@ -75,8 +73,8 @@ func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 			t.log.Warn("web seed passed over", "error", err)
 			continue
 		}
-		if len(t.urls) < maxWebSeeds {
-			t.urls[p], t.lacks[p] = u, &sync.Map{}
+		if len(t.seeds) < maxWebSeeds {
+			t.seeds[p] = webseed.Config{URL: u, InfoHash: t.source.InfoHash, Lacks: &sync.Map{}}
 			out = append(out, p)
 		}
 	}
@@ -98,8 +96,8 @@ func (t *webTransport) Accept(ctx context.Context) (Wire, error) {
 func (t *webTransport) Dial(
 	ctx context.Context, p Peer, path pathsel.Path, _ *scionnet.PeerKey,
 ) (Wire, error) {
-	known, u := t.described(), t.urls[p]
-	if known == nil || u == nil {
+	known, cfg := t.described(), t.seeds[p]
+	if known == nil || cfg.URL == nil {
 		return nil, errors.New("not a web seed of this torrent, " +
 			"or it is not known yet what is in the torrent")
 	}
@@ -113,10 +111,8 @@ func (t *webTransport) Dial(
 	} else {
 		c = ipClient(p)
 	}
-	conn, err := webseed.Open(ctx, webseed.Config{
-		URL: u, InfoHash: t.source.InfoHash, Layout: known.Layout, Client: c,
-		Lacks: t.lacks[p],
-	})
+	cfg.Layout, cfg.Client = known.Layout, c
+	conn, err := webseed.Open(ctx, cfg)
 	if err != nil {
 		c.CloseIdleConnections()
 		return nil, err
