@@ -134,22 +134,25 @@ func (c *Conn) greet(r io.Reader) error {
 	mine = append(append(mine, c.cfg.InfoHash[:]...), "-BW0000-"...)
 	id := make([]byte, 12)
 	_, _ = rand.Read(id) // never fails
-	c.send(append(mine, id...), c.pieces(), message(pp.Unchoke))
+	pieces := message(pp.HaveAll)
+	if has := c.pieces(); slices.Contains(has, false) {
+		pieces = pp.Message{Type: pp.Bitfield, Bitfield: has}.MustMarshalBinary()
+		again := time.AfterFunc(lacksFor, func() { c.cfg.Lacks.Clear(); c.fail(errLacks) })
+		context.AfterFunc(c.ctx, func() { again.Stop() })
+	}
+	c.send(append(mine, id...), pieces, message(pp.Unchoke))
 	return nil
 }
 
-// pieces is the message that says which pieces the server has.
-func (c *Conn) pieces() []byte {
+// pieces tells which pieces the server has.
+func (c *Conn) pieces() []bool {
 	l := c.cfg.Layout
 	has := slices.Repeat([]bool{true}, l.Pieces())
 	for f := range c.cfg.Lacks.Range {
 		begin, end := l.FilePieces(f.(storage.File))
 		clear(has[begin:end])
 	}
-	if !slices.Contains(has, false) {
-		return message(pp.HaveAll)
-	}
-	return pp.Message{Type: pp.Bitfield, Bitfield: has}.MustMarshalBinary()
+	return has
 }
 
 // message makes a message that has only a type.

@@ -32,6 +32,7 @@ func (e *busyError) Error() string { return "the web seed answers " + e.status }
 var (
 	errShort   = errors.New("the web seed has sent less than was requested")
 	errStalled = errors.New("the web seed sends nothing")
+	errLacks   = errors.New("files that the web seed has lacked are tried again")
 )
 
 // probe asks for the first byte, which shows whether the server has the data and sends ranges.

@@ -54,6 +54,8 @@ const (
 	// headerPatience is how long a server may take to begin its answer, blockPatience for each
 	// block. A server at 1 kB/s is of no use.
 	headerPatience, blockPatience = 20 * time.Second, 20 * time.Second
+	// lacksFor is how long a server is not asked for files that it lacks. Mirrors get files late.
+	lacksFor = 15 * time.Minute
 	// maxFailures in a row end the connection.
 	maxFailures = 4
 	// firstPause and maxPause bound how long a server is left alone after a failure.

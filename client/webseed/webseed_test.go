@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,6 +155,50 @@ func TestRequestsTakenBackFromWholeFile(t *testing.T) {
 		synctest.Wait()
 		if blocks != 4 || server.asked != 1 {
 			t.Errorf("%d of 4 blocks, and the file was asked for %d times", blocks, server.asked)
+		}
+	})
+}
+
+// lacking is a server that has one file only.
+type lacking struct{ file string }
+
+func (l lacking) RoundTrip(r *http.Request) (*http.Response, error) {
+	res := &http.Response{StatusCode: http.StatusNotFound, ContentLength: 0, Body: io.NopCloser(zeros{})}
+	if r.URL.Path == l.file {
+		res.StatusCode, res.ContentLength = http.StatusOK, 1
+	}
+	return res, nil
+}
+
+// A server may get a file later: after a while, it is asked for it again.
+func TestLackingFilesAreTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := storage.Layout{Name: "d", PieceLength: 1, Length: 2, Files: []storage.File{{Path: "d/a", Length: 1}, {Path: "d/b", Length: 1, Offset: 1}}}
+		cfg := Config{URL: &url.URL{Scheme: "http", Host: "h"}, Layout: l, Client: &http.Client{Transport: lacking{"/d/b"}}, Lacks: &sync.Map{}}
+		if c, err := Open(t.Context(), cfg); err == nil {
+			c.Close()
+			t.Fatal("the first file is there")
+		}
+		c, err := Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write(append(append(make([]byte, 28), cfg.InfoHash[:]...), make([]byte, 20)...)); err != nil {
+			t.Fatal(err)
+		}
+		theirs := make([]byte, 68)
+		if _, err := io.ReadFull(c, theirs); err != nil {
+			t.Fatal(err)
+		}
+		m := make([]byte, 6)
+		if _, err := io.ReadFull(c, m); err != nil || string(m) != "\x00\x00\x00\x02\x05\x40" {
+			t.Errorf("the server has the pieces %q, %v", m, err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		time.Sleep(time.Hour)
+		if _, lacks := cfg.Lacks.Load(l.Files[0]); c.Err() == nil || lacks {
+			t.Errorf("the connection goes on: %v, %v", c.Err(), lacks)
 		}
 	})
 }
