@@ -778,3 +778,15 @@ func TestMovePastSeed(t *testing.T) {
 		}
 	}
 }
+
+// The properties of a torrent have -1 for no limit, and the list has 0, as in qBittorrent.
+func TestNoLimit(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	c, _, _ := s.torrent("one")
+	s.add(c.Torrent, "stopped", "true", "upLimit", "50000")
+	p := get[map[string]any](s, "torrents/properties", "hash", c.Source.InfoHash.HexString())
+	if x := get[[]torrentInfo](s, "torrents/info")[0]; x.DownLimit != 0 || p["dl_limit"] != -1.0 || p["up_limit"] != 50_000.0 {
+		t.Errorf("in the list %d, in the properties %v and %v", x.DownLimit, p["dl_limit"], p["up_limit"])
+	}
+}

@@ -368,9 +368,8 @@ var propertyNames = map[string]string{
 
 // sameProperties has the fields with the same name in both.
 var sameProperties = []string{
-	"comment", "dl_limit", "download_path", "eta", "has_metadata", "hash", "infohash_v1", "infohash_v2",
-	"name", "popularity", "private", "progress", "reannounce", "save_path", "seeding_time", "total_size",
-	"up_limit",
+	"comment", "download_path", "eta", "has_metadata", "hash", "infohash_v1", "infohash_v2", "name",
+	"popularity", "private", "progress", "reannounce", "save_path", "seeding_time", "total_size",
 }
 
 // properties returns the details of one torrent.
@@ -390,6 +389,8 @@ func (c *call) properties(t *node.Torrent) (any, error) {
 	}
 	out := map[string]any{
 		"created_by": v.Source.Creator, "creation_date": stamp(v.Source.Created),
+		"dl_limit":     cmp.Or(limitOf(v.Rates, true), noLimit), // 0 in torrents/info
+		"up_limit":     cmp.Or(limitOf(v.Rates, false), noLimit),
 		"dl_speed_avg": average(v.Fetched), "up_speed_avg": average(v.Sent),
 		"nb_connections": v.Peers, "nb_connections_limit": cmp.Or(v.PeerLimit, noLimit),
 		"peers_total": -1, "seeds_total": -1,
