@@ -61,7 +61,8 @@ func (r Rates) Limits() (l client.Limits, err error) {
 }
 
 // Keeping returns the rates with the values that old keeps while its limits are off, where r has no
-// limit. Interfaces without a switch show such a limit as none, and clients send back what they read.
+// limit. Interfaces without a switch show such a limit as none, and clients send back what they
+// read.
 func (r Rates) Keeping(old Rates) Rates {
 	if r.Upload == 0 && old.UploadOff {
 		r.Upload, r.UploadOff = old.Upload, true

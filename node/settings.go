@@ -20,8 +20,8 @@ type Settings struct {
 	Queue       Queue       `json:"queue"`
 	// Goal replaces the parts of a torrent's goal that are 0.
 	Goal Goal `json:"goal"`
-	// Dir is for torrents that name no directory. Complete data in it is moved to CompleteDir, if that
-	// is not empty.
+	// Dir is for torrents that name no directory. Complete data in it is moved to CompleteDir, if
+	// that is not empty.
 	Dir         string `json:"dir"`
 	CompleteDir string `json:"complete_dir,omitempty"`
 	// AddPaused adds torrents without starting them.

@@ -46,8 +46,8 @@ func (v *view) trouble() (code int, text string) {
 	return fine, ""
 }
 
-// state returns the field status. A torrent that has failed or reached its goal is stopped. One whose
-// data moves, or will soon, is not complete: nobody may take its files away.
+// state returns the field status. A torrent that has failed or reached its goal is stopped. One
+// whose data moves, or will soon, is not complete: nobody may take its files away.
 func (v *view) state() int {
 	s := v.status
 	if s.Moving {
@@ -152,8 +152,8 @@ type numberedTracker struct {
 	backup bool // another tracker of its tier is used
 }
 
-// numbered returns the trackers of all tiers, with the state of those that were asked. Of a tier, the
-// tracker is used that was asked last; before that, the first one.
+// numbered returns the trackers of all tiers, with the state of those that were asked. The tracker
+// of a tier that was asked last is the one that is used; before that, the first one.
 func numbered(tiers [][]tracker.URL, known []node.TrackerStatus) (out []numberedTracker) {
 	by := map[string]node.TrackerStatus{}
 	for _, t := range known {
