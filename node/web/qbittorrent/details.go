@@ -156,6 +156,7 @@ func (c *call) log() (any, error) {
 		return nil, c.err
 	}
 	for _, t := range c.node.Torrents() {
+		name := t.Progress().Name
 		for _, e := range t.Log() {
 			kind, level := 1, "normal"
 			switch {
@@ -170,7 +171,7 @@ func (c *call) log() (any, error) {
 			if wanted := c.flag(level); id > last && (wanted == nil || *wanted) {
 				out = append(out, map[string]any{
 					"id":        id,
-					"message":   t.Status().Name + ": " + e.Text,
+					"message":   name + ": " + e.Text,
 					"timestamp": e.Time.Unix(),
 					"type":      kind,
 				})
