@@ -194,6 +194,25 @@ func TestSelection(t *testing.T) {
 	}
 }
 
+// Long words wrap, so that no window is wider than what can be seen, and its buttons are in view.
+func TestLongNames(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(1, 1, 1)
+	w.torrents[0].Name, w.torrents[0].Error = strings.Repeat("long", 60), strings.Repeat("/long", 60)
+	url := w.serve(t)
+	wide := `[...document.querySelectorAll(".trouble, dialog, dialog button")].filter(e => e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML.slice(0, 80)).join("\n")`
+	for _, width := range []int64{1280, 360} {
+		b.Size(width, 740)
+		b.Show(url + "/" + firstTorrent + "/log")
+		b.Until(`document.querySelector(".trouble")?.textContent`)
+		b.Run(`[...document.querySelectorAll(".torrent-head button")].find(e => e.textContent === "Remove").click()`)
+		b.Until(`document.querySelector("dialog[open]")`)
+		if found := chromium.Get[string](b, wide); found != "" {
+			t.Errorf("at %d pixels these are too wide:\n%s", width, found)
+		}
+	}
+}
+
 // The parts of a torrent's page stay true while it is open.
 func TestTorrent(t *testing.T) {
 	b := chromium.Open(t, false, "")
