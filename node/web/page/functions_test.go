@@ -21,6 +21,8 @@ func TestFunctions(t *testing.T) {
 		{"only all of it is 100 %", "format", `m.percent(99999, 100000) === "99.9 %" && m.percent(5, 5) === "100 %" && m.percent(1, 5000) === "< 0.1 %"`},
 		{"29 of 100 are 29 %", "format", `Array.from({length: 101}, (_, n) => n).every(n => m.percent(n / 100, 1) === n + " %")`},
 
+		{"characters that hide or reorder a text are shown", "dom", `m.el("p", {text: "invoice\u202efdp.exe\u0007"}).textContent === "invoice\\u202efdp.exe\\u0007" && m.el("p", {text: "\u05d0\n\u200d"}).textContent === "\u05d0\n\u200d"`},
+
 		{"a filter wants all words", "torrents", `m.arrange([{name: "a b", labels: ["x"], info_hash: "1", state: "paused"}, {name: "a", labels: [], info_hash: "2", state: "paused"}], {text: "A x", state: "", column: "name"}).length === 1`},
 		{"numbers in names sort as numbers", "torrents", `m.arrange(["v10", "v9"].map((name, i) => ({name, labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "name"})[0].name === "v9"`},
 		{"moments sort by time, not as texts", "torrents", `m.arrange(["2026-10-25T02:10:00+01:00", "2026-10-25T02:50:00.5+02:00", "2026-10-25T02:50:00.123456789+02:00"].map((added, i) => ({added, name: String(i), labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "added"}).map(t => t.name).join("") === "210"`},

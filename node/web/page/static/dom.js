@@ -24,7 +24,7 @@ function fill(node, attributes, children) {
     if (name === "on") {
       for (const [event, listener] of Object.entries(value)) node.addEventListener(event, listener);
     } else if (name === "text") {
-      node.textContent = value;
+      setText(node, value);
     } else {
       node.setAttribute(name, value === true ? "" : value);
     }
@@ -33,8 +33,12 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** setText changes a text only if it differs, since each change makes the browser lay out again. */
+/**
+ * setText changes a text only if it differs, since each change makes the browser lay out again. Characters that would
+ * hide or reorder the text are shown as escapes.
+ */
 export function setText(node, text) {
+  text = String(text ?? "").replace(/(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}]/gu, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
   if (node.textContent !== text) node.textContent = text;
 }
 
