@@ -61,10 +61,3 @@ const dayFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", time
 /** clock is the time of day of a time in milliseconds since 1970. */
 export const clock = (ms) => clockFormat.format(ms);
 export const moment = (ms) => (Number.isFinite(ms) && ms > 0 ? dayFormat.format(ms) : NONE);
-
-/** parseRate reads a rate with a unit, such as 20 Mbit/s, 500k or 2.5M; empty or 0 is no limit. It returns bits a second, or NaN. */
-export function parseRate(text) {
-  const m = /^\s*(\d+(?:\.\d+)?)\s*([kKMG]?)(?:bit(?:\/s)?|bps)?\s*$/.exec(text);
-  if (text.trim() === "") return 0;
-  return m ? Math.round(Number(m[1]) * { "": 1, k: 1e3, K: 1e3, M: 1e6, G: 1e9 }[m[2]]) : NaN;
-}
