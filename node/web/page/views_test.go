@@ -192,6 +192,32 @@ func TestSelection(t *testing.T) {
 	if n := len(w.requests("POST")); n != 40 {
 		t.Errorf("%d of 40 torrents were resumed", n)
 	}
+
+	// Two quick clicks on a box select nothing and open nothing.
+	b.Type(kb.Escape)
+	b.Run(`(() => { const box = document.querySelector(".torrents .row:not([hidden]) input"); box.click(); box.click(); box.dispatchEvent(new MouseEvent("dblclick", {bubbles: true})) })()`)
+	if hash := chromium.Get[string](b, `location.hash`); hash != "#/" && hash != "" {
+		t.Errorf("a double click on a box opens %s", hash)
+		b.Run(`history.back()`)
+	}
+
+	// The arrow keys go on from the place of a torrent that was removed.
+	b.Until(`document.querySelectorAll(".torrents .row").length > 5`)
+	b.Run(`document.querySelector(".list").focus()`)
+	b.Type(kb.Home + kb.ArrowDown)
+	b.Until(`document.querySelector(".row.current")?.ariaRowIndex === "2"`)
+	b.Run(`import("/page/live.js").then(({ live }) => {
+		const row = document.querySelector(".row.current")
+		window.next = [...document.querySelectorAll(".row:not([hidden])")].find(r => r.number === row.number + 1).link.hash
+		live.torrents.delete(row.link.hash.slice(10))
+		live.dispatchEvent(new CustomEvent("torrents"))
+	})`)
+	b.Until(`document.querySelector(".list").ariaRowCount === "39"`)
+	b.Type(kb.ArrowDown)
+	b.Run(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))`)
+	if !chromium.Get[bool](b, `document.querySelector(".row.current").link.hash === next`) {
+		t.Errorf("the arrow goes to row %s", chromium.Get[string](b, `document.querySelector(".row.current").ariaRowIndex`))
+	}
 }
 
 // Long words wrap, so that no window is wider than what can be seen, and its buttons are in view.

@@ -29,7 +29,7 @@ export class List {
     this.inner = el("div", { class: "list-inner", role: "rowgroup" });
     this.root = el("div", {
       class: "list", role: "grid", tabindex: "0", "aria-label": label, "aria-multiselectable": multiple ? "true" : null,
-      on: { keydown: (e) => this.#key(e), click: (e) => this.#click(e), dblclick: (e) => this.#openAt(this.#numberOf(e)) },
+      on: { keydown: (e) => this.#key(e), click: (e) => this.#click(e), dblclick: (e) => e.target.closest("input") || this.#openAt(this.#numberOf(e)) },
     }, head && el("div", { role: "rowgroup", class: "list-head" }, head), this.inner);
     this.render = later(() => this.#render());
     this.root.addEventListener("scroll", this.render, { passive: true });
@@ -38,13 +38,14 @@ export class List {
     signal.addEventListener("abort", () => resize.disconnect());
   }
 
-  /** set replaces the items. The current row stays with its item. */
+  /** set replaces the items. The current row stays with its item; if that has gone, it is the one before. */
   set(items) {
     const at = this.items[this.current];
     const name = at && this.key(at);
     this.items = items;
     if (at && !(items[this.current] && this.key(items[this.current]) === name)) {
-      this.current = items.findIndex((i) => this.key(i) === name);
+      const n = items.findIndex((i) => this.key(i) === name);
+      this.current = n < 0 ? Math.min(this.current, items.length) - 1 : n;
     }
     if (this.selected.size > 0) {
       const there = new Set(items.map(this.key));
