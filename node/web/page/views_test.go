@@ -218,6 +218,15 @@ func TestSelection(t *testing.T) {
 	if !chromium.Get[bool](b, `document.querySelector(".row.current").link.hash === next`) {
 		t.Errorf("the arrow goes to row %s", chromium.Get[string](b, `document.querySelector(".row.current").ariaRowIndex`))
 	}
+
+	// A window does not cover the form for the password.
+	b.Click(`.torrents .bar button.main`)
+	b.Until(`document.querySelector("dialog[open] textarea")`)
+	b.Run(`import("/page/api.js").then(({ access }) => access.dispatchEvent(new Event("refused")))`)
+	b.Until(`document.querySelector(".login")`)
+	if !chromium.Get[bool](b, `document.activeElement.type === "password"`) {
+		t.Error("the form for the password does not have the focus")
+	}
 }
 
 // Long words wrap, so that no window is wider than what can be seen, and its buttons are in view.

@@ -52,6 +52,7 @@ function showLogin() {
   leaving.abort();
   live.end();
   live.torrents.clear();
+  document.querySelector("dialog")?.close(); // it would keep the focus
   const password = el("input", { type: "password", autocomplete: "current-password", required: true });
   const wrong = el("p", { class: "wrong", role: "alert" });
   const form = el("form", { class: "login" },
