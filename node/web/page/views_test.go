@@ -240,6 +240,15 @@ func TestLongNames(t *testing.T) {
 		b.Size(width, 740)
 		b.Show(url + "/" + firstTorrent + "/log")
 		b.Until(`document.querySelector(".trouble")?.textContent`)
+		b.Run(`import("/page/live.js").then(({ live }) => live.dispatchEvent(new CustomEvent("log", {detail: {
+			time: "2100-01-01T00:00:00Z", level: "warning", info_hash: "` + w.torrents[0].InfoHash + `",
+			text: "the tracker https://tracker.example.org/announce does not answer: connection refused; asked again in 30 minutes",
+		}})))`)
+		line := `[...document.querySelectorAll(".log-grid.row > .wide")].find(e => e.textContent.startsWith("the tracker"))`
+		b.Until(line)
+		if cut := chromium.Get[bool](b, `(e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX !== "auto")(`+line+`)`); cut {
+			t.Errorf("at %d pixels a line of the log cannot be read", width)
+		}
 		b.Run(`[...document.querySelectorAll(".torrent-head button")].find(e => e.textContent === "Remove").click()`)
 		b.Until(`document.querySelector("dialog[open]")`)
 		if found := chromium.Get[string](b, wide); found != "" {
