@@ -276,6 +276,17 @@ func TestTorrent(t *testing.T) {
 		t.Errorf("%d menus show the priority of another file", wrong)
 	}
 
+	// The Tab key and screen readers find the rows in their order, however the list was scrolled.
+	for _, top := range []int{4000, 4400, 4200, 3000, 3040} {
+		order := chromium.Get[[]int](b, fmt.Sprintf(`new Promise(done => {
+			document.querySelector(".tab .list").scrollTop = %d
+			requestAnimationFrame(() => requestAnimationFrame(() => done([...document.querySelectorAll(".files-grid.row:not([hidden])")].map(r => r.number))))
+		})`, top))
+		if !slices.IsSorted(order) || len(order) < 5 || order[0] > top/40 {
+			t.Errorf("scrolled to %d, the rows are in the order %v", top, order)
+		}
+	}
+
 	// Each entry of the log is there once, in whichever order answers and events come.
 	b.Run(`location.hash = "` + firstTorrent + `/log"`)
 	b.Until(`document.querySelectorAll(".log-grid.row").length === 1`)

@@ -92,6 +92,8 @@ export class List {
       if (!row) {
         row = this.free.pop() ?? this.#newRow();
         this.rows.set(n, row);
+        if (n > first) this.rows.get(n - 1).after(row); // the Tab key and screen readers follow this order
+        else this.inner.prepend(row);
       }
       if (row.number !== n || row.place !== n * h) {
         row.number = n;
@@ -99,7 +101,7 @@ export class List {
         row.style.transform = `translateY(${n * h}px)`;
         row.id = `${this.id}-${n}`;
         setAttr(row, "aria-rowindex", n + 1);
-        }
+      }
       row.hidden = false;
       const item = this.items[n];
       const selected = this.selected.has(this.key(item));
@@ -117,7 +119,6 @@ export class List {
     const row = this.make();
     row.classList.add("row");
     row.setAttribute("role", "row");
-    this.inner.append(row);
     return row;
   }
 
