@@ -53,11 +53,12 @@ func runGet(ctx context.Context, t *task) error {
 	case t.Bool("follow"):
 		return usageErrorf("--follow: this line is of a sender without --watch")
 	}
-	return t.fetchLine(ctx, l)
+	return t.fetchLine(ctx, l, nil)
 }
 
-// fetchLine fetches the torrent of a line.
-func (t *task) fetchLine(ctx context.Context, l send.Line) error {
+// fetchLine fetches the torrent of a line. It gives up if the torrent is not complete when replaced
+// is closed: the sender, and so everybody else, no longer has it.
+func (t *task) fetchLine(ctx context.Context, l send.Line, replaced <-chan struct{}) error {
 	all, err := t.downloadsOf(ctx, []client.Source{{InfoHash: l.InfoHash, Peers: l.Peers}})
 	if err != nil {
 		return err
@@ -83,12 +84,24 @@ func (t *task) fetchLine(ctx context.Context, l send.Line) error {
 	if err != nil {
 		return err
 	}
-	turning, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var asking sync.WaitGroup
-	asking.Go(func() { askLater(turning, added[0], later) })
+	asking.Go(func() { askLater(ctx, added[0], later) })
+	asking.Go(func() {
+		select {
+		case <-replaced:
+			cancel(errReplaced)
+		case <-added[0].Done():
+		case <-ctx.Done():
+		}
+	})
 	defer asking.Wait()
-	defer cancel()
-	return t.fetch(ctx, added)
+	defer cancel(nil)
+	err = t.fetch(ctx, added)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errReplaced) {
+		return cause
+	}
+	return err
 }
 
 var errUnreachable = errors.New("no address in the line can be reached from this host: " +

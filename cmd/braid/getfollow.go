@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/anacrolix/torrent/metainfo"
 
@@ -29,7 +31,17 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 		return err
 	}
 	if !t.Bool("follow") {
-		return t.fetchLine(ctx, newest)
+		replaced := make(chan struct{})
+		asking, stop := context.WithCancel(ctx)
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			if _, err := a.Next(asking, newest.InfoHash); err == nil {
+				close(replaced)
+			}
+		})
+		defer ended.Wait()
+		defer stop()
+		return t.fetchLine(ctx, newest, replaced)
 	}
 	// A directory that cannot be made is an error at once, not a warning for each state.
 	if err := os.MkdirAll(t.String("output"), 0o755); err != nil {
@@ -45,7 +57,7 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 				superseded()
 			}
 		}()
-		err := t.part(func(t *task) error { return t.fetchLine(state, newest) })
+		err := t.part(func(t *task) error { return t.fetchLine(state, newest, nil) })
 		if exitCode(err) == exitUsage {
 			superseded()
 			<-next
@@ -63,6 +75,9 @@ func (t *task) followNews(ctx context.Context, l send.Line) error {
 		newest = l
 	}
 }
+
+var errReplaced = errors.New("there is a newer state of the files: " +
+	"run the same command again, or give --follow")
 
 // openAsker returns an asker for the sender of a line.
 func (t *task) openAsker(ctx context.Context, l send.Line) (*send.Asker, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -76,6 +77,38 @@ func TestSendWatch(t *testing.T) {
 	set := filepath.Join(dir, "set")
 	data := randomFile(t, set, 41, 4<<20)
 	watchAndFollow(t, dir, set, data, local, []string{"--transport", "tcp"})
+}
+
+// A receiver that does not follow says so if the sender replaces the state that it fetches. Nobody
+// has the old one any more.
+func TestStateReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	randomFile(t, dir, 43, 4<<20)
+	next := states(t, dir, append([]string{"file", "--upload-rate", "1mbit"}, local...)...)
+	line := next().Line
+	cmd := braid(t, dir, "get", line, "-o", "out", "--json", "--piece-events", "--transport", "tcp", "--stop-timeout", "30s")
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(events)
+	for lines.Scan() && !strings.Contains(lines.Text(), `"event":"piece"`) {
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // until its end
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(said.String(), "newer state") {
+		t.Errorf("exit code %d: %s", code, &said)
+	}
 }
 
 // The same over SCION.
