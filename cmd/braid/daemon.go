@@ -67,7 +67,7 @@ func runDaemon(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	if err := t.lockState(state, "braid daemon"); err != nil {
+	if err := t.lockDir(state, "braid daemon"); err != nil {
 		return err
 	}
 	journal := v1.NewJournal()
@@ -107,19 +107,19 @@ func runDaemon(ctx context.Context, t *task) error {
 	return superviseDaemon(ctx, hangups, n, access.Reload, t.log)
 }
 
-// lockState makes a state directory, and locks it for this process. If another process has locked
+// lockDir makes a directory, and locks it for this process. If another process has locked
 // it, the error says that it belongs to another such command.
-func (t *task) lockState(dir, command string) error {
+func (t *task) lockDir(dir, command string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the state directory: %w", err)
+		return fmt.Errorf("make the directory: %w", err)
 	}
 	f, err := durable.OpenLocked(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600, 0)
 	if errors.Is(err, durable.ErrInUse) {
-		return fmt.Errorf("the state directory %s belongs to another %s that runs: %w",
+		return fmt.Errorf("the directory %s belongs to another %s that runs: %w",
 			dir, command, err)
 	}
 	if err != nil {
-		return fmt.Errorf("lock the state directory: %w", err)
+		return fmt.Errorf("lock the directory: %w", err)
 	}
 	t.atEnd(func() error { _ = f.Close(); return nil })
 	return nil

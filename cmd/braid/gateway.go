@@ -75,6 +75,9 @@ func runGateway(ctx context.Context, t *task) error {
 	if t.err != nil {
 		return t.err
 	}
+	if err := t.lockDir(cfg.Dir, "braid gateway"); err != nil {
+		return err
+	}
 	g, err := gateway.New(cfg)
 	if err != nil {
 		return err

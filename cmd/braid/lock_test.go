@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"braid/client"
 )
 
 // Two downloads into one directory: the second one names the first.
@@ -46,5 +48,28 @@ func TestLockFails(t *testing.T) {
 	code, _, said := ends(t, dir, "daemon", "--state", "state")
 	if code != exitFailed || !strings.Contains(said, "is a directory") || strings.Contains(said, "another") {
 		t.Errorf("exit code %d: %s", code, said)
+	}
+}
+
+// A gateway deletes data in its cache that is not of its torrents, but not that of another gateway.
+func TestGatewaysShareNoCache(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	randomFile(t, dir, 70, 1000)
+	must(t, dir, "create", "file", "-o", "other.torrent")
+	args := []string{"--transport", "tcp", "--listen", "127.0.0.1:0", "--tracker-listen", "http://127.0.0.1:0", "--dht", "off", "--json"}
+	ready(t, dir, append([]string{"gateway", "file.torrent"}, args...)...)
+	src, err := client.OpenSource(t.Context(), filepath.Join(dir, "file.torrent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, "gateway-cache", src.InfoHash.HexString())
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, _, said := ends(t, dir, append([]string{"gateway", "other.torrent"}, args...)...)
+	if _, err := os.Stat(data); code != exitFailed || err != nil || !strings.Contains(said, "another braid gateway") {
+		t.Errorf("exit code %d: %s, %v", code, said, err)
 	}
 }

@@ -185,7 +185,7 @@ func (t *task) mirrorState(source, dir string) (string, error) {
 		sum := sha256.Sum256([]byte(source + "\x00" + dir))
 		state = filepath.Join(state, "mirrors", hex.EncodeToString(sum[:12]))
 	}
-	return state, t.lockState(state, "braid mirror")
+	return state, t.lockDir(state, "braid mirror")
 }
 
 func (t *task) openMirrorNode(ctx context.Context, source, dir, state string) (*node.Node, error) {
