@@ -135,10 +135,6 @@ var (
 	}
 )
 
-// ErrPrivate: a torrent is private, so it may have peers from its own trackers only (BEP 27).
-var ErrPrivate = errors.New("the torrent is private: " +
-	"a gateway would bring in peers that its trackers do not know")
-
 // New makes a gateway that may join no torrent yet. The directory is created if it is missing.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.Size <= 0 || cfg.Idle <= 0 {
@@ -168,7 +164,8 @@ func (g *Gateway) Check(s client.Source) error {
 		return errors.New("a magnet link does not say whether the torrent is private: " +
 			"give its .torrent file")
 	case s.IsPrivate():
-		return ErrPrivate
+		return errors.New("the torrent is private: " +
+			"a gateway would bring in peers that its trackers do not know") // see BEP 27
 	case s.Layout.Length > g.cfg.Size:
 		return fmt.Errorf("it has %d bytes, and the cache only %d", s.Layout.Length, g.cfg.Size)
 	}
@@ -237,13 +234,10 @@ func (g *Gateway) Run(ctx context.Context) {
 	g.workers.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, h := range g.holdings() {
-		g.touch(h)
+	for _, h := range g.holdings() { // for the order in the cache after a restart
+		_ = os.Chtimes(g.dirOf(h.hash), h.used, h.used)
 	}
 }
-
-// touch keeps the time of the last use, for the order in the cache after a restart.
-func (g *Gateway) touch(h holding) { _ = os.Chtimes(g.dirOf(h.hash), h.used, h.used) }
 
 // ask notes that a network asks for a torrent, and joins the torrent if there is room. fellow says
 // that a fellow asks, for its clients. The channel is torrent.ready.
