@@ -21,10 +21,8 @@ func (h *Host) AnswerEcho() error {
 		return fmt.Errorf("answer echo requests: %w", err)
 	}
 	c.nat.start()
-	h.lookup.spawn(func(ctx context.Context) {
-		defer context.AfterFunc(ctx, func() { c.Close() })()
-		h.answerEcho(c)
-	})
+	context.AfterFunc(h.lookup.ctx, func() { c.Close() })
+	h.lookup.spawn(func(context.Context) { h.answerEcho(c) })
 	return nil
 }
 
