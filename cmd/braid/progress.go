@@ -26,9 +26,6 @@ type display struct {
 
 	verbose bool // show fingerprints of paths, too
 
-	said   map[*node.Torrent]*pace   // for lines in a log
-	places map[*node.Torrent]*places // for the terminal
-
 	tellsEnd  bool // an error that ends the command is an event, too
 	hasFailed bool // an event has reported that a torrent has failed
 
@@ -44,8 +41,6 @@ func newDisplay(cmd *cli.Command, uploads bool) *display {
 		results: stdout(cmd),
 		people:  stderr(cmd),
 		verbose: cmd.Count("verbose") > 0,
-		said:    map[*node.Torrent]*pace{},
-		places:  map[*node.Torrent]*places{},
 		over:    map[string]bool{},
 		sample:  time.Second,
 	}
@@ -182,7 +177,11 @@ func (d *display) ready(listen []client.Peer) {
 // ends. A download ends when it is complete or has failed; then its summary is printed. A seed ends
 // when it is not served any longer.
 func (d *display) watch(ctx context.Context, torrents []*node.Torrent) bool {
-	hide := every(d.interval(), func() { d.show(torrents) })
+	views := make([]view, len(torrents))
+	for i, t := range torrents {
+		views[i].torrent = t
+	}
+	hide := every(d.interval(), func() { d.show(views) })
 	var waiting sync.WaitGroup
 	var ended atomic.Int64
 	for _, t := range torrents {
@@ -211,22 +210,26 @@ func (d *display) watch(ctx context.Context, torrents []*node.Torrent) bool {
 	return int(ended.Load()) == len(torrents)
 }
 
-func (d *display) show(torrents []*node.Torrent) {
+// view is a torrent while watch shows it.
+type view struct {
+	torrent *node.Torrent
+	said    pace   // for lines in a log
+	places  places // for the terminal
+}
+
+func (d *display) show(views []view) {
 	var all []client.Progress
-	for _, t := range torrents {
-		all = append(all, t.Progress())
+	for _, v := range views {
+		all = append(all, v.torrent.Progress())
 	}
 	switch {
 	case d.json:
 		for i, p := range all {
-			d.emitProgress(node.NewProgress(torrents[i].Source(), p))
+			d.emitProgress(node.NewProgress(views[i].torrent.Source(), p))
 		}
 	case d.people.live():
-		for i, t := range torrents {
-			if d.places[t] == nil {
-				d.places[t] = new(places)
-			}
-			d.places[t].order(all[i].Paths)
+		for i := range views {
+			views[i].places.order(all[i].Paths)
 		}
 		uploads := d.uploads // it changes when a download goes on as a seed
 		d.people.draw(func(columns, rows int) []line {
@@ -234,12 +237,7 @@ func (d *display) show(torrents []*node.Torrent) {
 		})
 	default:
 		for i, p := range all {
-			s := d.said[torrents[i]]
-			if s == nil {
-				s = new(pace)
-				d.said[torrents[i]] = s
-			}
-			if s.due(stateOf(p, d.uploads), time.Now()) {
+			if views[i].said.due(stateOf(p, d.uploads), time.Now()) {
 				d.people.printf("%s\n", plainLine(p, d.uploads))
 			}
 		}

@@ -2,8 +2,15 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
 
+	"braid/node"
 	"braid/node/event"
 )
 
@@ -27,4 +34,22 @@ func TestNoProgressAfterDone(t *testing.T) {
 	shows(false)
 	d.uploads = true
 	shows(true)
+}
+
+// A display forgets the torrents that it has shown: braid send --watch makes one of each change.
+func TestDisplayForgetsTorrents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nobody := &printer{w: io.Discard}
+		d := newDisplay(rootCommand(nobody, nobody), true)
+		x := new(node.Torrent)
+		shown := weak.Make(x)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d.watch(ctx, []*node.Torrent{x})
+		x = nil
+		if runtime.GC(); shown.Value() != nil {
+			t.Error("the display keeps the torrent in memory")
+		}
+		runtime.KeepAlive(d)
+	})
 }
