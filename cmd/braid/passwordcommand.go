@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -30,7 +31,7 @@ func setPassword(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	if cmd.Bool("remove") {
 		return d.SetPassword(ctx, "")
 	}
-	password, err := readPassword(ctx, cmd)
+	password, err := readPassword(ctx, cmd, os.Stdin)
 	if err != nil {
 		return err
 	}
@@ -40,13 +41,15 @@ func setPassword(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	return d.SetPassword(ctx, password)
 }
 
-func readPassword(ctx context.Context, cmd *cli.Command) (string, error) {
-	fd := int(os.Stdin.Fd())
+func readPassword(ctx context.Context, cmd *cli.Command, stdin *os.File) (string, error) {
+	fd := int(stdin.Fd())
 	before, err := term.GetState(fd)
 	if err != nil { // no terminal
-		line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+		line, err := interruptible(ctx, func() (string, error) {
+			return bufio.NewReader(stdin).ReadString('\n')
+		})
 		if line == "" && err != nil {
-			return "", errors.New("no password on standard input")
+			return "", cmp.Or(ctx.Err(), errors.New("no password on standard input"))
 		}
 		return strings.TrimRight(line, "\r\n"), nil
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/urfave/cli/v3"
 )
 
 // terminal is a real one, tmux, in which a shell runs.
@@ -138,4 +142,20 @@ func TestInterruptedPassword(t *testing.T) {
 	x.shows("the end", func(s string) bool { return strings.Contains(s, "code 130") })
 	x.enter("true typed")
 	x.shows("typed text", func(s string) bool { return strings.Contains(s, "true typed") })
+}
+
+// The same without a terminal, if the program that should write the password hangs.
+func TestInterruptedPasswordPipe(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	defer time.AfterFunc(time.Second, func() { w.Close() }).Stop() // if it hangs
+	if _, err := readPassword(ctx, &cli.Command{}, r); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }
