@@ -109,10 +109,11 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 		return nil, err
 	}
 	start := time.Now()
-	qc, size, err := connectOver(ctx, e.host, r, size, func(ctx context.Context, size int) (*quic.Conn, error) {
+	d := dialer[*quic.Conn]{e.host, r, func(ctx context.Context, size int) (*quic.Conn, error) {
 		qc, err := e.quic.Dial(ctx, r.pseudo, e.identity.TLS(ALPN, want), e.config(size))
 		return qc, plainError(err)
-	}, func(qc *quic.Conn) { qc.CloseWithError(codeDone, "") })
+	}, func(qc *quic.Conn) { qc.CloseWithError(codeDone, "") }}
+	qc, size, err := d.connect(ctx, size)
 	if err != nil {
 		e.host.routes.unpin(r)
 		return nil, err
@@ -166,13 +167,19 @@ const smallAfter = time.Second
 // consider its paths narrow and end every connection along them.
 const fullHolds = 10 * time.Second
 
-// connectOver makes a connection along r with packets of that size or, if only the smallest get
-// through, of the least size that QUIC allows; then it lowers the MTU of the path. It returns the
-// size. The error of dial is ErrSilent if nothing has arrived from the peer; drop ends a connection
-// that is not needed.
-func connectOver[C any](
-	ctx context.Context, h *Host, r *route, size int, dial func(context.Context, int) (C, error), drop func(C),
-) (C, int, error) {
+// dialer makes a connection along a route.
+type dialer[C any] struct {
+	host  *Host
+	route *route
+	// dial makes a connection with packets of a size. Its error is ErrSilent if nothing has arrived
+	// from the peer.
+	dial func(ctx context.Context, packetSize int) (C, error)
+	drop func(C) // ends a connection that is not needed
+}
+
+// connect makes a connection with packets of a size or, if only the smallest get through, of the
+// least size that QUIC allows; then it lowers the MTU of the path. It returns the size.
+func (d dialer[C]) connect(ctx context.Context, size int) (C, int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
@@ -182,7 +189,7 @@ func connectOver[C any](
 	}
 	results := make(chan result, 2)
 	try := func(size int) {
-		qc, err := dial(ctx, size)
+		qc, err := d.dial(ctx, size)
 		results <- result{qc, size, err}
 	}
 	go try(size)
@@ -206,19 +213,19 @@ func connectOver[C any](
 	cancel() // ends the slower handshake
 	for range running {
 		if late := <-results; late.err == nil {
-			drop(late.qc)
+			d.drop(late.qc)
 		}
 	}
 	if first.err != nil {
 		return first.qc, 0, first.err
 	}
-	now, k := time.Now(), r.hostPath()
+	now, k := time.Now(), d.route.hostPath()
 	if first.size > leastPacket {
-		h.memory.fullPass(k, now)
+		d.host.memory.fullPass(k, now)
 	}
 	// If full packets have just passed, a host was too busy, and the path is not to blame.
-	if first.size < size && !h.memory.passesFull(k, now) {
-		h.lowerMTU(k, first.size+r.headerLen(Addr{Host: h.localIP}), "handshake")
+	if first.size < size && !d.host.memory.passesFull(k, now) {
+		d.host.lowerMTU(k, first.size+d.route.headerLen(Addr{Host: d.host.localIP}), "handshake")
 	}
 	return first.qc, first.size, nil
 }

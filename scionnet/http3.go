@@ -358,10 +358,11 @@ func (p *HTTP) dialOver(ctx context.Context, server Addr, path pathsel.Path, t *
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := connectOver(ctx, p.host, r, size, func(ctx context.Context, size int) (*quic.Conn, error) {
+	d := dialer[*quic.Conn]{p.host, r, func(ctx context.Context, size int) (*quic.Conn, error) {
 		c, err := p.quic.DialEarly(ctx, r.pseudo, t, p.config(size))
 		return c, plainHTTPError(err)
-	}, func(c *quic.Conn) { _ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "") })
+	}, func(c *quic.Conn) { _ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "") }}
+	c, _, err := d.connect(ctx, size)
 	if err != nil {
 		p.host.routes.unpin(r)
 		return nil, err
