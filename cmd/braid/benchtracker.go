@@ -33,7 +33,7 @@ swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a s
 			benchJSONFlag(),
 			timeFlag("duration", 5*time.Second, "run each load for `TIME`"),
 			countFlag("runs", 3, "measure every load `N` times"),
-			intFlag("tracker-core", 0, "run the tracker on core `N` (default: 0)"),
+			intFlag("tracker-core", 0, "run the tracker on core `N` (default: the first)"),
 			intFlag("load-core", 1, "run the generator on core `N`"),
 			listFlag("case", "only this `CASE` (repeatable)"),
 		},

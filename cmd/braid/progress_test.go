@@ -41,12 +41,14 @@ func TestDisplayForgetsTorrents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nobody := &printer{w: io.Discard}
 		d := newDisplay(rootCommand(nobody, nobody), true)
-		x := new(node.Torrent)
-		shown := weak.Make(x)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		d.watch(ctx, []*node.Torrent{x})
-		x = nil
+		show := func() weak.Pointer[node.Torrent] {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			x := new(node.Torrent)
+			d.watch(ctx, []*node.Torrent{x})
+			return weak.Make(x)
+		}
+		shown := show()
 		if runtime.GC(); shown.Value() != nil {
 			t.Error("the display keeps the torrent in memory")
 		}
