@@ -97,8 +97,8 @@ func TestPage(t *testing.T) {
 }
 
 // pageRate keeps the download under way while the test looks at it, also on a busy machine: it
-// takes more than a minute and a half.
-const pageRate = 4e6
+// takes more than three minutes.
+const pageRate = 2e6
 
 // daemon opens what braid daemon opens, in the leecher's AS: a node with its torrent, and the page.
 func (s swarm) daemon(t *testing.T) (url string, torrent *node.Torrent) {

@@ -291,9 +291,11 @@ func (n ends) silentControlService(t *testing.T) {
 	if !errors.Is(err, scionnet.ErrNoPath) || !errors.Is(err, scionnet.ErrNoControl) {
 		t.Errorf("%d paths, %v", len(paths), err)
 	}
-	if paths, err = n.a.Paths(t.Context(), ia(t, "2-ff00:0:999")); !errors.Is(err, scionnet.ErrNoPath) || errors.Is(err, scionnet.ErrNoControl) {
-		t.Errorf("to an AS that does not exist: %d paths, %v", len(paths), err)
-	}
+	// On a busy machine the real service, too, may be silent for so long that a lookup gives up.
+	eventually(t, "an answer about an AS that does not exist", func() bool {
+		_, err := n.a.Paths(t.Context(), ia(t, "2-ff00:0:999"))
+		return errors.Is(err, scionnet.ErrNoPath) && !errors.Is(err, scionnet.ErrNoControl)
+	})
 }
 
 // epic sends with EPIC from the first AS. Stock routers of the last two ASes of a path drop packets
