@@ -282,7 +282,7 @@ func remove(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) e
 func renameCommand() *cli.Command {
 	return controlling(&cli.Command{
 		Name:         "rename",
-		Usage:        "rename a torrent of the daemon, or files and directories in it, also on disk",
+		Usage:        "rename a torrent of the daemon or its files and directories, also on disk",
 		ArgsUsage:    "TORRENT [PATH] NEW",
 		ArgValidator: arguments(2, 3, "want TORRENT [PATH] NEW; see braid rename --help"),
 		Description: howToName +

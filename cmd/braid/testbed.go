@@ -83,8 +83,8 @@ func testbedUpCommand(dir, asJSON cli.Flag) *cli.Command {
 			routerOfFlag(), dir,
 			boolFlag("foreground", "stay, and take the network down on Ctrl-C", "f"),
 			bfdFlag(),
-			timeFlag("path-lifetime", 0, "paths are valid for `TIME`, a multiple of 5m37.5s up "+
-				"to 24h (default: 6h)"),
+			timeFlag("path-lifetime", 0, "let paths expire after `TIME`, a multiple of 5m37.5s "+
+				"up to 24h (default: 6h)"),
 			stringFlag("subnet", "", "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or "+
 				"of private addresses that this host has (default: a free one)"),
 			scionBinFlag(),

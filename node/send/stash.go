@@ -90,8 +90,8 @@ func isBelow(path, dir string) bool {
 	return path == dir || isRoot || strings.HasPrefix(path, dir+string(filepath.Separator))
 }
 
-// Stamp is a hash of the names, sizes, modification times and permissions of the files: if it stays
-// the same, the torrent does, too. Permissions count since a file that could not be read may be
+// Stamp is a hash of the names, sizes, modification times and permissions of the files. While it
+// is the same, the torrent is the same. Permissions count since a file that could not be read may be
 // readable now. Other files below Root do not count, so that one of them that changes all the time
 // keeps nothing from being published.
 func (f Files) Stamp(ctx context.Context) (string, error) {

@@ -70,10 +70,10 @@ func crowded(peers []wire.Peer) bool {
 	return false
 }
 
-// draw says to draw n members of one kind of network, which has all members, seeds of them seeds.
-// Its first key has the seeds, its second key the others.
+// draw says to draw n members of one kind of network. That network has all members in total, and
+// seeds of them are seeds.
 type draw struct {
-	keys          [2]string
+	keys          [2]string // of the seeds, of the other members
 	seeds, all, n int
 }
 

@@ -748,7 +748,7 @@ func TestNumbersAfterRestart(t *testing.T) {
 	}
 }
 
-// A torrent whose data is hashed is checked, as in qBittorrent; checkingResumeData is something else.
+// While data is hashed, the state is checkingDL or checkingUP, as in qBittorrent.
 func TestCheckingState(t *testing.T) {
 	s := node.Status{State: node.Starting}
 	s.Phase = client.Checking
