@@ -62,15 +62,19 @@ func (s unprovenPeers) inbound(ia pathsel.IA, n int, along uint16) *inbound {
 	return newInbound(s.t.Context(), hostKey{ia, r.remote.Host}, s.h.remoteAS(r))
 }
 
+// Packets of liars and of honest peers come along these interfaces.
+const lie, truth = 71, 61
+
+func quotaForLiars(t *testing.T) (unprovenPeers, *quota) {
+	h, _, _ := hostWithPath(t, &controlPlane{})
+	return unprovenPeers{t, h}, &quota{limits: limits{total: 100, perAS: 50, perHost: 50, unproven: 10}}
+}
+
 // A liar claims to be in the AS of honest peers. That does not use up their share, and does not
 // keep newcomers out.
 func TestLiarsShareOnePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c controlPlane
-		h, _, _ := hostWithPath(t, &c)
-		s := unprovenPeers{t, h}
-		q := quota{limits: limits{total: 100, perAS: 50, perHost: 50, unproven: 10}}
-		const lie, truth = 71, 61
+		s, q := quotaForLiars(t)
 		var liars []*inbound
 		for n := range 200 {
 			if g := s.inbound(peerIA, n, lie); q.take(g, true) {
@@ -131,11 +135,7 @@ func TestLiarsShareOnePart(t *testing.T) {
 // other. That does not keep out a host whose AS is proven.
 func TestLiarsReplaceThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c controlPlane
-		h, _, _ := hostWithPath(t, &c)
-		s := unprovenPeers{t, h}
-		q := quota{limits: limits{total: 100, perAS: 50, perHost: 50, unproven: 10}}
-		const lie, truth = 71, 61
+		s, q := quotaForLiars(t)
 		for n := range 20 {
 			var last *inbound
 			for range 10 {

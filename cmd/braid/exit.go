@@ -61,9 +61,9 @@ func outcome(err, lost error) (code int, said error) {
 }
 
 // setDefaults prepares every command of the tree. Wrong flags get braid's exit code and messages,
-// and there is help at any depth. If its usage names no arguments, a command takes none. A comma does
-// not split a value, since SCION addresses contain commas. A default of 0 is not shown: it stands
-// for no default, or for one that the usage names.
+// and there is help at any depth. If its usage names no arguments, a command takes none. A comma
+// does not split a value, since SCION addresses contain commas. A default of 0 is not shown: it
+// stands for no default, or for one that the usage names.
 func setDefaults(c *cli.Command) {
 	c.DisableSliceFlagSeparator = true
 	c.UseShortOptionHandling = true // -vv

@@ -146,15 +146,7 @@ func TestGateway(t *testing.T) {
 func started(t *testing.T, dir string, args ...string) (event.Ready, *exec.Cmd) {
 	t.Helper()
 	cmd := braid(t, dir, args...)
-	events, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	events, said := piped(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

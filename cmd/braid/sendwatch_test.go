@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -88,15 +87,7 @@ func TestStateReplaced(t *testing.T) {
 	next := states(t, dir, append([]string{"file", "--upload-rate", "1mbit"}, local...)...)
 	line := next().Line
 	cmd := braid(t, dir, "get", line, "-o", "out", "--json", "--piece-events", "--transport", "tcp", "--stop-timeout", "30s")
-	events, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	events, said := piped(t, cmd)
 	lines := bufio.NewScanner(events)
 	for lines.Scan() && !strings.Contains(lines.Text(), `"event":"piece"`) {
 	}
@@ -107,7 +98,7 @@ func TestStateReplaced(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(said.String(), "newer state") {
-		t.Errorf("exit code %d: %s", code, &said)
+		t.Errorf("exit code %d: %s", code, said)
 	}
 }
 

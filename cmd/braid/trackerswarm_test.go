@@ -58,12 +58,10 @@ func background(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// readyEvent runs braid until the test ends, and gives the addresses of its ready event.
-func readyEvent(t *testing.T, dir string, args ...string) event.Ready {
+// piped starts a command, and returns its standard output and what it says on standard error.
+func piped(t *testing.T, cmd *exec.Cmd) (io.Reader, *bytes.Buffer) {
 	t.Helper()
-	cmd := braid(t, dir, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	events, err := cmd.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +70,15 @@ func readyEvent(t *testing.T, dir string, args ...string) event.Ready {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	return out, &said
+}
+
+// readyEvent runs braid until the test ends, and gives the addresses of its ready event.
+func readyEvent(t *testing.T, dir string, args ...string) event.Ready {
+	t.Helper()
+	cmd := braid(t, dir, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	events, said := piped(t, cmd)
 	lines := bufio.NewScanner(events)
 	drained := make(chan struct{})
 	var e event.Ready

@@ -59,8 +59,8 @@ type Step struct {
 }
 
 // Plan returns the steps, in their order. offered are the known offers, the most important first.
-// unknown is true if the list also has offers whose torrents are not known yet. free is the number of
-// free bytes in the file system. It is negative if that number is unknown.
+// unknown is true if the list also has offers whose torrents are not known yet. free is the number
+// of free bytes in the file system. It is negative if that number is unknown.
 //
 // Plan removes torrents only if all offers are known, since an unknown one may be a held torrent
 // under a new link, and only if there are offers, since an empty list is most likely a mistake.

@@ -255,8 +255,8 @@ func (a *Access) verify(r *http.Request, password string) error {
 	return nil
 }
 
-// unproven returns the hash to check a password against. sum is the MAC of that password. The hash is
-// nil if the password is known to be right, or if none is set.
+// unproven returns the hash to check a password against. sum is the MAC of that password. The hash
+// is nil if the password is known to be right, or if none is set.
 func (a *Access) unproven(sum []byte) *hashed {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -66,6 +66,20 @@ const attack = `(async () => {
 	return out
 })()`
 
+// servePage serves the page and an API.
+func servePage(t *testing.T, a *Access, api ...Route) (s *Server, url string) {
+	t.Helper()
+	s, err := New(Config{Listen: []string{"127.0.0.1:0"}, Access: a}, append(api,
+		Route{Pattern: "GET /{$}", Handler: page.Handler(), Public: true},
+		Route{Pattern: "GET /page/", Handler: page.Handler(), Public: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Serve()
+	t.Cleanup(func() { _ = s.Close() })
+	return s, "http://" + s.Addresses()[0]
+}
+
 // A hostile page achieves nothing, with and without a password: no request that changes something
 // gets through, and nothing can be read. The same requests of braid's own page get through, so the
 // test can fail.
@@ -73,9 +87,9 @@ func TestHostilePage(t *testing.T) {
 	for _, password := range []string{"", "correct horse"} {
 		t.Run("password "+password, func(t *testing.T) {
 			api, a := &reached{}, access(t, password)
-			s, err := New(Config{Listen: []string{"127.0.0.1:0"}, Access: a}, []Route{
-				{Pattern: "/api/v1/", Handler: api},
-				{Pattern: "POST /api/v1/login", Public: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, braid := servePage(t, a,
+				Route{Pattern: "/api/v1/", Handler: api},
+				Route{Pattern: "POST /api/v1/login", Public: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					var p struct{ Password string }
 					_ = json.NewDecoder(r.Body).Decode(&p)
 					if err := a.Login(w, r, "", p.Password); err != nil {
@@ -83,16 +97,7 @@ func TestHostilePage(t *testing.T) {
 						return
 					}
 					w.WriteHeader(http.StatusNoContent)
-				})},
-				{Pattern: "GET /{$}", Handler: page.Handler(), Public: true},
-				{Pattern: "GET /page/", Handler: page.Handler(), Public: true},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Serve()
-			t.Cleanup(func() { _ = s.Close() })
-			braid := "http://" + s.Addresses()[0]
+				})})
 			evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = fmt.Fprint(w, "<!doctype html><title>evil</title><body>")
 			}))
@@ -145,21 +150,13 @@ func TestHostilePage(t *testing.T) {
 // its own way, also where it says nothing about the origin of requests: on HTTP from another machine.
 func TestLogInPage(t *testing.T) {
 	a := access(t, "correct horse", "braid.example")
-	s, err := New(Config{Listen: []string{"127.0.0.1:0"}, Access: a}, []Route{
-		{Pattern: "/api/v1/", Handler: http.NotFoundHandler()},
-		{Pattern: "POST /api/v1/login", Public: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s, braid := servePage(t, a,
+		Route{Pattern: "/api/v1/", Handler: http.NotFoundHandler()},
+		Route{Pattern: "POST /api/v1/login", Public: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			a.Refuse(w, r, a.Login(w, r, "", "wrong"))
-		})},
-		{Pattern: "GET /{$}", Handler: page.Handler(), Public: true},
-		{Pattern: "GET /page/", Handler: page.Handler(), Public: true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Serve()
-	t.Cleanup(func() { _ = s.Close() })
+		})})
 	b := chromium.Open(t, true, "MAP braid.example 127.0.0.1")
-	b.Show("http://" + strings.Replace(s.Addresses()[0], "127.0.0.1", "braid.example", 1) + "/")
+	b.Show(strings.Replace(braid, "127.0.0.1", "braid.example", 1) + "/")
 	b.Until(`document.activeElement?.type === "password"`)
 	b.Run(`(() => {
 		const real = fetch
