@@ -93,6 +93,28 @@ func TestRecovers(t *testing.T) {
 	}
 }
 
+// A path that becomes slower twice is not taken for an even slower one: the rate that a trial finds
+// is that of its own packets.
+func TestSlowerTwice(t *testing.T) {
+	t.Parallel()
+	for _, gap := range []time.Duration{400 * ms, 800 * ms} {
+		for seed := range uint64(seeds(20)) {
+			s, w := newSim(seed), wire{rate: 40 * mbit, delay: 60 * ms, queue: 5 * ms}
+			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+			s.run(5*time.Second + time.Duration(seed)*370*ms)
+			for range 2 {
+				w.rate /= 2
+				s.run(s.now + gap)
+			}
+			x.begin()
+			s.run(s.now + 2*time.Second)
+			if got := x.rate(2*time.Second) / w.rate; got < 0.8 {
+				t.Errorf("seed %d, again after %v: %.3f of the rate, %+v", seed, gap, got, x.Snapshot())
+			}
+		}
+	}
+}
+
 // A machine whose timers are late and a path with jitter and losses at once: neither chance nor
 // haste ends the start early, and a link that becomes ten times as fast is found.
 func TestRough(t *testing.T) {

@@ -51,7 +51,7 @@ func (b *bbr) tryLosses(e event) {
 		return
 	case congestion:
 		if b.narrow() {
-			break
+			return
 		}
 		now := b.bandwidth.now()
 		if e.limitedNow { // less was delivered because less was sent
@@ -59,6 +59,7 @@ func (b *bbr) tryLosses(e event) {
 		}
 		b.bandwidth.limit = min(delivered, now)
 		b.startTrial()
+		return
 	case byItself:
 		b.bandwidth.limit, t.compensate = 0, true
 	case quiet:
