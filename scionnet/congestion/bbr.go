@@ -149,6 +149,12 @@ func (b *bbr) onSent(now time.Duration, inflight int, appLimited bool) {
 
 func (b *bbr) onAck(e event) {
 	b.now = e.now
+	if e.outage() {
+		b.startTrial()
+		if !b.start.filled {
+			e.lost = 0 // else they would end startup
+		}
+	}
 	last, newRound := b.rounds.add(e)
 	if newRound {
 		b.last = last

@@ -93,6 +93,38 @@ func TestRecovers(t *testing.T) {
 	}
 }
 
+// A path that drops everything for a moment, while a flow starts or later, is used as before once it
+// is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	const outage = 300 * ms
+	for _, delay := range []time.Duration{5 * ms, 20 * ms, 60 * ms} {
+		for seed := range uint64(seeds(10)) {
+			rate := func(begin, back time.Duration) float64 {
+				s, w := newSim(seed), wire{rate: 20 * mbit, delay: delay, queue: 50 * ms}
+				x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+				s.run(begin)
+				w.loss = 1
+				s.run(s.now + outage)
+				w.loss = 0
+				for x.pto > 0 {
+					s.run(s.now + ms)
+				}
+				s.run(s.now + back)
+				x.begin()
+				s.run(s.now + 2*time.Second)
+				return x.rate(2*time.Second) / w.rate
+			}
+			starts := rate(time.Duration(seed+2)*delay, time.Second)
+			cruises := rate(5*time.Second+time.Duration(seed)*370*ms, 2*delay)
+			if starts < 0.9 || cruises < 0.75 {
+				t.Errorf("%v each way, seed %d: %.3f of the rate after an outage in the start, %.3f after a later one",
+					delay, seed, starts, cruises)
+			}
+		}
+	}
+}
+
 // A path that becomes slower twice is not taken for an even slower one: the rate that a trial finds
 // is that of its own packets.
 func TestSlowerTwice(t *testing.T) {

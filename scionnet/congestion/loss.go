@@ -96,6 +96,10 @@ func (a *ambient) exceeded(lost, total, packetSize int, sigmas float64) bool {
 	return float64(lost)/float64(total) > a.rate+lossMargin+sigmas*math.Sqrt(p*(1-p)/n)
 }
 
+// outage says whether the lost packets left while the path carried nothing or a host did not run:
+// the flow heard nothing for longer than a round trip. Such losses say nothing about the rate.
+func (e event) outage() bool { return e.pause > e.rtt+silence }
+
 // drops is the part of the bytes sent that was lost in the last few rounds.
 type drops struct{ sent, lost float64 }
 

@@ -30,6 +30,7 @@ type event struct {
 	sentDelivered   uint64        // of that, when the acknowledged packet was sent
 	lostInflight    int           // in flight when the last of the lost packets was sent
 	limitedNow      bool          // the application does not use what it may
+	pause           time.Duration // without acknowledgements when the packet of rtt was sent
 }
 
 // maxTracked bounds the table of packets. quic-go itself stops at some ten thousand.
@@ -134,6 +135,7 @@ func (s *sampler) acked(now time.Duration, acked, lost []Packet, inflight int) e
 	e.rtt = max(1, now-newest.at)
 	e.sentDelivered = newest.delivered
 	e.appLimited = newest.appLimited
+	e.pause = newest.at - newest.deliveredT
 	interval := max(newest.at-newest.first, now-newest.deliveredT)
 	if interval > 0 {
 		e.rate = float64(s.delivered-newest.delivered) / interval.Seconds()
