@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -234,21 +235,24 @@ func (a *adaptation) judgeGroup(p *peerView) {
 		return
 	}
 	p.Started, p.Group = true, nil
+	adds, percent := "it adds", max(0, share)*100
+	if len(added) > 1 {
+		adds = fmt.Sprintf("%d paths that share links add", len(added))
+	}
 	for _, i := range added {
 		switch again := a.mem(i).Why == Shared; {
 		case math.IsInf(err, 1):
 			a.use(i, "no verdict on the paths that share links")
 			continue
 		case !shared && (!again || share+certain*err < sharing):
-			a.use(i, "%d paths that share links add %v, of which others lost %.0f%%",
-				len(added), own, share*100)
+			a.use(i, "%s %v, of which others lost %.0f%%", adds, own, percent)
 			continue
 		case theirs && !nothing:
 			a.do(i, Park, "a link is shared with others, and the connections there had %v, then %v",
 				g.Before, after)
 		default:
-			a.do(i, Park, "adds nothing: of the %v of %d paths %.0f%% was taken "+
-				"from others on the same links", own, len(added), share*100)
+			a.do(i, Park, "adds nothing: of the %v of %s %.0f%% was taken "+
+				"from others on the same links", own, count(len(added), "path"), percent)
 		}
 		a.standBy(i, Shared, firstAgain)
 		a.mem(i).Level = g.Before.Rate
