@@ -24,8 +24,8 @@ import (
 //     not raise it.
 //   - A probe that ends in losses shows the rate of the path, and higher estimates are dropped. So
 //     the burst that a policer lets pass is not remembered as bandwidth.
-//   - A probe ends when the queue that it makes is as long as queueMargin allows, not after three
-//     round trips without growth.
+//   - A probe ends as soon as the queue that it makes is as long as queueMargin allows, even if the
+//     rate still grows.
 //   - A queue-free round trip is seen in every "down", so that "probe rtt" is rare.
 //   - It cruises at the full rate of the path where there is neither a queue nor a sign of others,
 //     not at 0.99 of it.

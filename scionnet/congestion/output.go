@@ -45,7 +45,8 @@ func (b *bbr) window() int {
 	}
 	rate := b.bandwidth.now() * b.company.scale
 	product, room := b.product(rate), b.room(rate)
-	w := windowGain*room + sparePackets*float64(b.packetSize)*b.company.part
+	spare := sparePackets * float64(b.packetSize) * b.company.part
+	w := windowGain*room + spare
 	bunched := 0.0
 	if b.start.filled && !b.queued() && !b.short() { // else growth, the queue or the room covers it
 		bunched = b.acks.bytes()
@@ -54,7 +55,7 @@ func (b *bbr) window() int {
 		}
 	}
 	if b.contested() {
-		w = max(w, min(slack*b.bandwidth.now()*b.company.scale*b.last.meanRTT().Seconds(), contestedGain*product))
+		w = max(w, min(slack*rate*b.last.meanRTT().Seconds(), contestedGain*product))
 	}
 	w += bunched
 	switch b.phase {
@@ -70,7 +71,7 @@ func (b *bbr) window() int {
 			} else if b.contested() || b.probe.crowded { // the queue of others holds a small flow back, not its rate
 				w = crowdedGain*probe + bunched
 			} else {
-				w = min(w, probe+bunched+sparePackets*float64(b.packetSize)*b.company.part)
+				w = min(w, probe+bunched+spare)
 			}
 		}
 		if b.probe.ceiling > 0 {

@@ -4,9 +4,9 @@ import "time"
 
 // A start at a remembered rate (draft-ietf-tsvwg-careful-resume). The rate that a path carried a
 // minute ago, for us or for others, may no longer be free. So the flow first checks that the round
-// trip is the remembered one. With its first data it jumps to half of the rate, paced over a round
-// trip, and then goes on as the delivered rate allows. If the jump loses packets, the flow
-// continues at the delivered rate.
+// trip is about the remembered one. With its first data it jumps to half of the rate, paced over a
+// round trip, and then goes on as the delivered rate allows. If the jump loses so many packets that
+// startup ends (startup.go), the flow continues at the delivered rate.
 
 const (
 	jumpPart = 0.5 // of the remembered rate: a path that has halved since then takes it

@@ -33,7 +33,7 @@ type event struct {
 	pause           time.Duration // without acknowledgements when the packet of rtt was sent
 }
 
-// maxTracked bounds the table of packets. quic-go itself stops at some ten thousand.
+// maxTracked bounds the table of packets. quic-go itself stops at 40000.
 const maxTracked = 1 << 16
 
 type sampler struct {

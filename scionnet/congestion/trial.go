@@ -6,7 +6,9 @@ import "time"
 // decided in loss.go.
 
 const (
-	reduction = 0.7 // least part of its rate that a congested round leaves a flow
+	// reduction is the part of its rate or window that a flow keeps after losses where the delivered
+	// rate does not tell.
+	reduction = 0.7
 
 	// If more than this part of the rounds loses packets, the queue of a short path is shorter than
 	// the window.
