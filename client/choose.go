@@ -76,8 +76,8 @@ func (c *chooser) choose() []pathsel.Decision {
 	}
 	v := c.view()
 	plan := c.cfg.Selector.Decide(v)
-	// With hundreds of path-level peers this takes tens of milliseconds: never spend more than a
-	// twentieth of the time on it.
+	// With hundreds of path-level peers this takes tens of milliseconds: without events, spend at
+	// most a twentieth of the time on it.
 	c.restEnd = v.Now.Add(20 * time.Since(v.Now))
 	c.memory = plan.Memory
 	c.record(v, plan)

@@ -135,7 +135,7 @@ func (l *loop) hashed(piece int, right bool) {
 
 // eventsEvery is the least time between two looks because of events. Without it, a peer could cause
 // a look at all connections with each message of five bytes, such as "interested" and "not
-// interested" in turn.
+// interested" in turn. After a look that takes longer, the next one waits for as long as that took.
 const eventsEvery = 5 * time.Millisecond
 
 func (l *loop) run() {
@@ -161,11 +161,12 @@ func (l *loop) run() {
 			described = nil
 			l.begin()
 		case <-poke:
-			poke, rested = nil, time.After(eventsEvery)
+			began := time.Now()
 			if l.still.Swap(nil) != nil {
 				sample.Reset(sampleEvery)
 			}
 			l.onEvents()
+			poke, rested = nil, time.After(max(eventsEvery, time.Since(began)))
 		case <-rested:
 			poke, rested = l.inbox.poke, nil
 		case <-l.whenVerified():

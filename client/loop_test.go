@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -424,6 +425,35 @@ func TestSlowDiskIsNoStall(t *testing.T) {
 		time.Sleep(time.Second)
 		if p := tr.Progress(); p.Cause == nil || p.Cause.Kind != DiskFull {
 			t.Errorf("while the disk is full: %+v", p.Cause)
+		}
+	})
+}
+
+// slowSelector takes long for each decision, as for hundreds of peers with dozens of paths each.
+type slowSelector struct {
+	script
+	takes time.Duration
+	spent atomic.Int64 // ns
+}
+
+func (s *slowSelector) Decide(v pathsel.View) pathsel.Plan {
+	time.Sleep(s.takes)
+	s.spent.Add(int64(s.takes))
+	return s.script.Decide(v)
+}
+
+// A peer that causes one event after the other keeps the transfer busy for half of the time at most.
+func TestManyEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transferWithoutPeers(t, smallTorrent(t), Options{})
+		slow := &slowSelector{takes: 100 * time.Millisecond}
+		tr.do(func() { tr.loop.cfg.Selector = slow })
+		const during = 10 * time.Second
+		for begin := time.Now(); time.Since(begin) < during; time.Sleep(time.Millisecond) {
+			tr.inbox.touch()
+		}
+		if spent := time.Duration(slow.spent.Load()); spent > during/2+slow.takes {
+			t.Errorf("decisions took %v of %v", spent, during)
 		}
 	})
 }
