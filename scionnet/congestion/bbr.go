@@ -268,18 +268,21 @@ func (b *bbr) drainAll() {
 }
 
 // stepProbeRTT waits until little is in flight, and then until the round trips of one round agree:
-// no queue is left. With jitter they may never do, so it ends after probeRTTTime.
+// no queue is left. With jitter they may never do, so it ends after probeRTTTime. A least round trip
+// that has not expired is kept unless a lower one comes: a sibling that starts may keep a queue.
 func (b *bbr) stepProbeRTT(e event, newRound bool) {
 	if b.probeRTTAt == 0 {
 		if e.inflight <= b.window() {
 			b.probeRTTAt = e.now + max(probeRTTTime, b.last.minRTT)
-			b.minRTT = propagation{} // what is measured from now on
+			if b.minRTT.expired(e.now) {
+				b.minRTT = propagation{} // what is measured from now on
+			}
 		}
 		return
 	}
 	agree := newRound && b.last.meanRTT() < b.minRTT.rtt+queueMargin(b.minRTT.rtt)/2
 	if (agree || e.now >= b.probeRTTAt) && b.minRTT.rtt > 0 {
-		b.minRTT.at = e.now
+		b.member.drains = 0
 		b.goDown()
 		b.enter(cruise)
 	}

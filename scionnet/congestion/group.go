@@ -40,7 +40,7 @@ type member struct {
 	begun       time.Duration // when a probe behind the same queue last began,
 	ended       time.Duration // ended because of a queue,
 	failed      time.Duration // and ended in losses
-	drains      time.Duration // when a flow last began to look for the least round trip
+	drains      time.Duration // when a flow last began to look for the least round trip; 0: this one has, too
 }
 
 // company is what a flow has gathered of the flows behind the same queue, itself among them, when

@@ -80,6 +80,30 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
+// Members that start behind each other's queues find out how short the path is without them. The
+// queue that they keep is short as well.
+func TestSiblingsStartInQueue(t *testing.T) {
+	for _, n := range []int{4, 10} {
+		for seed := range uint64(seeds(5)) {
+			s, g := newSim(seed), NewGroup()
+			w := &wire{rate: 40 * mbit, delay: 5 * ms, queue: 200 * ms}
+			for i := range n {
+				joined(s, g, i, []Link{"common"}, w).back = w.delay
+			}
+			s.run(10 * time.Second)
+			before := w.carried
+			s.flows[0].begin()
+			s.run(20 * time.Second)
+			used := (w.carried - before) * 8 / w.rate / 10
+			base, trip := s.flows[0].algorithm.(*bbr).minRTT.rtt, s.flows[0].percentile(0.5)
+			t.Logf("%d flows, seed %d: %.3f of the link, round trip %v, without a queue %v", n, seed, used, trip, base)
+			if used < 0.95 || base > 15*ms || trip > 40*ms {
+				t.Error("too little, or too long a queue")
+			}
+		}
+	}
+}
+
 // Members with different round trips fill a short queue with their probes, and give way to each
 // other. They use all of the link, as one flow does.
 func TestSiblingsShortQueue(t *testing.T) {

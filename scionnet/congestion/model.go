@@ -46,10 +46,14 @@ type propagation struct {
 	at  time.Duration // when it was last seen
 }
 
+func (p *propagation) expired(now time.Duration) bool {
+	return p.rtt > 0 && now > p.at+minRTTWindow
+}
+
 // add returns whether the old value had expired. A sample close to the least one confirms it: with
 // jitter the exact value may not come again.
 func (p *propagation) add(now, rtt time.Duration) (expired bool) {
-	expired = p.rtt > 0 && now > p.at+minRTTWindow
+	expired = p.expired(now)
 	switch {
 	case p.rtt == 0 || rtt < p.rtt:
 		p.rtt, p.at = rtt, now
