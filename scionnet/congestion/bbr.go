@@ -19,7 +19,8 @@ import (
 //
 // It differs from the draft where the draft fails on lossy or short-queued paths:
 //
-//   - Losses count above the path's ambient loss only (loss.go).
+//   - Losses count above the path's ambient loss only. Those of an outage neither end startup nor
+//     lower the rate (loss.go).
 //   - The rate of a round trip is the mean of its samples, not the greatest (model.go): jitter does
 //     not raise it.
 //   - A probe that ends in losses shows the rate of the path, and higher estimates are dropped. So
