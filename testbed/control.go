@@ -179,17 +179,13 @@ func Down(ctx context.Context, dir string) error {
 	if err := call(ctx, dir, "/down", nil, nil); err != nil {
 		return err
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		pid, alive, err := locked(dir)
 		if err != nil || !alive {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the testbed in %s (process %s) is still there: %w", dir, pid, ctx.Err())
+		if err := Sleep(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("the testbed in %s (process %s) is still there: %w", dir, pid, err)
 		}
 	}
 }

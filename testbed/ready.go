@@ -172,6 +172,16 @@ func (n *Network) survey(ctx context.Context, open []survey) (unanswered []surve
 	return unanswered, missing, err
 }
 
+// Sleep waits. If ctx ends before, it returns why.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // missing is the error for segments or paths that are missing.
 func missing(what []string, last error) error {
 	err := fmt.Errorf("missing are %s", list(what))

@@ -97,11 +97,9 @@ func (p *Process) Listens(ctx context.Context, addr string) error {
 		if err == nil {
 			return c.Close()
 		}
-		select {
-		case <-ctx.Done():
+		if testbed.Sleep(ctx, 20*time.Millisecond) != nil {
 			p.Stop()
 			return fmt.Errorf("%s does not listen on %s: %w: %s", p.name, addr, err, p.lastWords())
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -113,7 +113,7 @@ type world struct {
 func (w *world) run(ctx context.Context) (sim.Result, error) {
 	hostile := int(w.cfg.Attackers * float64(w.cfg.Nodes))
 	for i := range w.cfg.Nodes {
-		err := pause(ctx, w.cfg.Joining/time.Duration(w.cfg.Nodes))
+		err := testbed.Sleep(ctx, w.cfg.Joining/time.Duration(w.cfg.Nodes))
 		if err == nil && (i+1)*hostile/w.cfg.Nodes > i*hostile/w.cfg.Nodes {
 			err = w.attack(ctx)
 		} else if err == nil {
@@ -186,11 +186,11 @@ func (w *world) some() *node { return w.nodes[w.rand.IntN(len(w.nodes))] }
 // age waits. In a case with churn, nodes are replaced meanwhile.
 func (w *world) age(ctx context.Context, d time.Duration) error {
 	if w.cfg.Churn == 0 {
-		return pause(ctx, d)
+		return testbed.Sleep(ctx, d)
 	}
 	gap := time.Duration(float64(time.Minute) / (w.cfg.Churn * float64(w.cfg.Nodes)))
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		if err := errors.Join(pause(ctx, gap), w.replace(ctx)); err != nil {
+		if err := errors.Join(testbed.Sleep(ctx, gap), w.replace(ctx)); err != nil {
 			return err
 		}
 	}
@@ -252,15 +252,6 @@ func (w *world) close() {
 		all.Go(a.close)
 	}
 	all.Wait()
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // attacker is a node of the AS that has half of them. It stands next to a torrent, names only its

@@ -98,8 +98,6 @@ func (a *attempt) rest(ctx context.Context) (testbed.Status, error) {
 			return testbed.Status{}, err
 		}
 	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		s := a.network.Status(ctx, false)
 		down := slices.ContainsFunc(s.Links, func(l testbed.LinkStatus) bool { return !works(l.A) || !works(l.B) })
@@ -109,10 +107,8 @@ func (a *attempt) rest(ctx context.Context) (testbed.Status, error) {
 		if !down {
 			return s, nil
 		}
-		select {
-		case <-ctx.Done():
-			return s, fmt.Errorf("wait for all links to work: %w", context.Cause(ctx))
-		case <-tick.C:
+		if err := testbed.Sleep(ctx, 100*time.Millisecond); err != nil {
+			return s, fmt.Errorf("wait for all links to work: %w", err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 
 	"braid/pathsel"
+	"braid/testbed"
 )
 
 // How fast data can spread from seeds to leechers that pass it on to each other.
@@ -90,10 +91,8 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err erro
 		if v, err = ask(); err == nil || i == times {
 			return v, err
 		}
-		select {
-		case <-ctx.Done():
+		if testbed.Sleep(ctx, between) != nil {
 			return v, err
-		case <-time.After(between):
 		}
 	}
 }

@@ -116,8 +116,8 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 			return fmt.Errorf("ended by itself: %w: %s", p.err, said)
 		}
 		for full := true; full; {
-			if !sleep(ctx, 100*time.Millisecond) {
-				return context.Cause(ctx)
+			if err := testbed.Sleep(ctx, 100*time.Millisecond); err != nil {
+				return err
 			}
 			err := recordIsRight(ctx, stored, t.source)
 			if err != nil && !errors.Is(err, syscall.ENOSPC) {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"braid/testbed"
 	"braid/testbed/linkemu"
 )
 
@@ -42,7 +43,7 @@ func (r *run) cause(ctx context.Context, f Fault) error {
 		<-p.ended
 		return r.serve(ctx, name)
 	case KillDownload:
-		for killed := false; !killed && sleep(fault, 100*time.Millisecond); {
+		for killed := false; !killed && testbed.Sleep(fault, 100*time.Millisecond) == nil; {
 			r.locked(func() {
 				for p := range r.downloading {
 					p.kill(syscall.SIGKILL)
@@ -96,7 +97,7 @@ func (r *run) fillDisk(ctx context.Context) error {
 	defer f.Close()
 	for ctx.Err() == nil {
 		if _, err := f.Write(make([]byte, 4096)); err != nil {
-			sleep(ctx, 10*time.Millisecond) // a download may free a block
+			_ = testbed.Sleep(ctx, 10*time.Millisecond) // a download may free a block
 		}
 	}
 	return nil

@@ -125,7 +125,7 @@ func (r *run) serveBadly(ctx context.Context, c net.Conn, n Neighbour, t torrent
 // noticeable but leaves processor time to the others.
 func flood(ctx context.Context, c net.Conn, m []byte) error {
 	many := bytes.Repeat(m, 1+(32<<10)/len(m))
-	for sleep(ctx, 10*time.Millisecond) {
+	for testbed.Sleep(ctx, 10*time.Millisecond) == nil {
 		if _, err := c.Write(many); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (r *run) attack(ctx context.Context, f Fault) error {
 	}
 	for i := range n {
 		work.Go(func() {
-			for sleep(ctx, 300*time.Millisecond) { // again after each disconnect
+			for testbed.Sleep(ctx, 300*time.Millisecond) == nil { // again after each disconnect
 				c, err := r.approach(ctx, e, i)
 				if err != nil {
 					continue
@@ -229,7 +229,7 @@ func (r *run) forge(ctx context.Context, f Fault) error {
 		return err
 	}
 	defer c.Close()
-	for n := 0; sleep(ctx, 20*time.Millisecond); n++ {
+	for n := 0; testbed.Sleep(ctx, 20*time.Millisecond) == nil; n++ {
 		victims := []string{r.seederAddrs(false)[0]}
 		r.locked(func() {
 			for p := range r.downloading {
@@ -285,7 +285,7 @@ func (r *run) forge(ctx context.Context, f Fault) error {
 func (r *run) joinSwarms(ctx context.Context) {
 	ask := http.Client{Timeout: 5 * time.Second}
 	defer ask.CloseIdleConnections()
-	for sleep(ctx, 5*time.Millisecond) {
+	for testbed.Sleep(ctx, 5*time.Millisecond) == nil {
 		a := wire.Announce{Port: seederPort, Compact: true, NumWant: wire.NoCount}
 		for i := range a.InfoHash {
 			a.InfoHash[i] = byte(rand.Uint32())

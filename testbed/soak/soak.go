@@ -337,7 +337,7 @@ func (r *run) carryOut(ctx context.Context, part Plan, name string) error {
 	var faults sync.WaitGroup
 	for _, f := range part.Faults {
 		faults.Go(func() {
-			if !sleep(ctx, time.Until(r.began.Add(f.At))) {
+			if testbed.Sleep(ctx, time.Until(r.began.Add(f.At))) != nil {
 				return
 			}
 			r.say("%s", f.what())
@@ -357,24 +357,14 @@ func (r *run) carryOut(ctx context.Context, part Plan, name string) error {
 	return err
 }
 
-// sleep waits, and tells whether the context still lives.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // stream starts downloads at their times, but few at once, and waits for all.
 func (r *run) stream(ctx context.Context, all []Download, name string) error {
 	places := make(chan struct{}, concurrent)
 	var work sync.WaitGroup
 	defer work.Wait()
 	for i, d := range all {
-		if !sleep(ctx, time.Until(r.began.Add(d.At))) {
-			return context.Cause(ctx)
+		if err := testbed.Sleep(ctx, time.Until(r.began.Add(d.At))); err != nil {
+			return err
 		}
 		select {
 		case places <- struct{}{}:
@@ -393,7 +383,7 @@ func (r *run) stream(ctx context.Context, all []Download, name string) error {
 
 // watch checks what must hold at any time.
 func (r *run) watch(ctx context.Context) {
-	for n := 0; sleep(ctx, time.Second); n++ {
+	for n := 0; testbed.Sleep(ctx, time.Second) == nil; n++ {
 		for _, p := range r.all() {
 			if m := p.memory(); m > maxMemory {
 				r.fail(fmt.Errorf("%s has %d MB", p.name, m>>20))
@@ -441,8 +431,8 @@ func (r *run) rest(ctx context.Context, before map[string]Level) (map[string]Lev
 			return now, fmt.Errorf("%w; stacks are in %s", errors.Join(errs...), r.Dir)
 		}
 		last = now
-		if !sleep(ctx, 3*time.Second) {
-			return nil, context.Cause(ctx)
+		if err := testbed.Sleep(ctx, 3*time.Second); err != nil {
+			return nil, err
 		}
 	}
 }

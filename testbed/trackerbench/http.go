@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"braid/scionnet"
+	"braid/testbed"
 	"braid/tracker"
 	"braid/tracker/wire"
 )
@@ -183,10 +184,7 @@ func half(ctx context.Context, j Job) (*tally, error) {
 				}
 				c.Close()
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(rand.N(time.Second)):
-			}
+			_ = testbed.Sleep(ctx, rand.N(time.Second))
 		}
 		return nil
 	})

@@ -18,6 +18,7 @@ import (
 	"braid/scionnet"
 	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
+	"braid/testbed"
 	"braid/testbed/bench"
 )
 
@@ -261,19 +262,15 @@ func choosePaths(ctx context.Context, h *scionnet.Host, j job) (scionnet.Addr, [
 	if err != nil {
 		return remote, nil, err
 	}
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
 	for {
 		paths, err := h.Paths(ctx, remote.IA)
 		paths = slices.DeleteFunc(paths, func(p pathsel.Path) bool { return p.MTU != j.MTU })
 		if err == nil && len(paths) >= j.Paths {
 			return remote, paths[:j.Paths], nil
 		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
+		if ended := testbed.Sleep(ctx, 100*time.Millisecond); ended != nil {
 			return remote, nil, fmt.Errorf("%d paths of MTU %d to %s, want %d: %w",
-				len(paths), j.MTU, remote.IA, j.Paths, errors.Join(err, ctx.Err()))
+				len(paths), j.MTU, remote.IA, j.Paths, errors.Join(err, ended))
 		}
 		if err := h.Refresh(ctx, remote.IA); err != nil {
 			return remote, nil, err
