@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -25,12 +26,6 @@ const (
 	downTimeout   = 30 * time.Second
 )
 
-type controlServer struct {
-	dir    *os.File
-	server *http.Server
-	done   chan struct{}
-}
-
 // socketPath names the socket through an open directory: the address of a Unix socket has room for
 // 108 bytes only, and a directory's own path may be longer.
 func socketPath(dir *os.File) string {
@@ -40,7 +35,8 @@ func socketPath(dir *os.File) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketFile)
 }
 
-func serveControl(n *Network) (*controlServer, error) {
+// serveControl opens the control socket, and returns a function that closes it.
+func (n *Network) serveControl() (closeControl func(), err error) {
 	dir, err := os.Open(n.dir)
 	if err != nil {
 		return nil, fmt.Errorf("open control socket: %w", err)
@@ -52,14 +48,17 @@ func serveControl(n *Network) (*controlServer, error) {
 		return nil, fmt.Errorf("open control socket in %s: %w", n.dir, err)
 	}
 	server := &http.Server{Handler: n.requests(), ReadHeaderTimeout: 5 * time.Second}
-	c := &controlServer{dir: dir, server: server, done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		if err := c.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			n.log.Error("control socket", "err", err)
 		}
-	}()
-	return c, nil
+	})
+	return func() {
+		server.Close()
+		serving.Wait()
+		dir.Close()
+	}, nil
 }
 
 // requests answers what comes over the control socket.
@@ -82,12 +81,6 @@ func (n *Network) requests() http.Handler {
 		go n.Close() // which ends this server
 	})
 	return mux
-}
-
-func (c *controlServer) close() {
-	c.server.Close()
-	<-c.done
-	c.dir.Close()
 }
 
 func answer(w http.ResponseWriter, v any, err error) {

@@ -123,7 +123,8 @@ type Network struct {
 	changing  sync.Mutex      // held between reading and setting a link's configuration
 	running   sync.WaitGroup  // of links
 	stopLinks context.CancelFunc
-	control   *controlServer
+	// closeControl closes the control socket; nil if it is not open.
+	closeControl func()
 
 	progress Progress // of the start
 
@@ -263,7 +264,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 	if err := n.writeState(); err != nil {
 		return err
 	}
-	if n.control, err = serveControl(n); err != nil {
+	if n.closeControl, err = n.serveControl(); err != nil {
 		return err
 	}
 	n.log.Info("processes started", "processes", len(n.all()), "links", len(n.links), "subnet", n.plan.subnet)
@@ -314,8 +315,8 @@ func (n *Network) Close() error {
 		n.claims.release()
 		n.http.CloseIdleConnections()
 		os.Remove(filepath.Join(n.dir, stateFile))
-		if n.control != nil {
-			n.control.close()
+		if n.closeControl != nil {
+			n.closeControl()
 		}
 		unlockDir(n.lock)
 		n.log.Info("testbed is down")
