@@ -1,11 +1,13 @@
 package testbed
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 )
 
@@ -13,15 +15,18 @@ import (
 var shipped embed.FS
 
 // Shipped lists the names of the topologies that come with braid.
-func Shipped() []string {
-	files, err := fs.Glob(shipped, "topologies/*.topo")
+func Shipped() []string { return NamesIn(shipped, "topologies/*.topo") }
+
+// NamesIn lists the files that match a pattern, without their folder and ending.
+func NamesIn(files fs.FS, pattern string) []string {
+	names, err := fs.Glob(files, pattern)
 	if err != nil {
 		panic(err) // the pattern is ours
 	}
-	for i, f := range files {
-		files[i] = strings.TrimSuffix(strings.TrimPrefix(f, "topologies/"), ".topo")
+	for i, f := range names {
+		names[i] = strings.TrimSuffix(path.Base(f), path.Ext(f))
 	}
-	return files
+	return names
 }
 
 // ShippedText is the file of a shipped topology. The error is fs.ErrNotExist if there is none of
@@ -54,11 +59,10 @@ func OpenFile(name string) (*os.File, error) {
 
 // ShippedTopology reads a shipped topology by its name.
 func ShippedTopology(name string) (Topology, error) {
-	s, err := shipped.Open("topologies/" + strings.TrimSuffix(name, ".topo") + ".topo")
+	text, err := ShippedText(name)
 	if err != nil {
 		return Topology{}, fmt.Errorf("topology %s: no such file, and none of the shipped ones: %s",
 			name, strings.Join(Shipped(), ", "))
 	}
-	defer s.Close()
-	return ParseTopology(name+".topo", s)
+	return ParseTopology(name+".topo", bytes.NewReader(text))
 }

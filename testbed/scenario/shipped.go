@@ -1,9 +1,9 @@
 package scenario
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,16 +14,7 @@ import (
 )
 
 // Shipped lists the names of the scenarios that come with braid.
-func Shipped() []string {
-	files, err := fs.Glob(scenarios.Files, "*.yaml")
-	if err != nil {
-		panic(err) // the pattern is ours
-	}
-	for i, f := range files {
-		files[i] = strings.TrimSuffix(f, ".yaml")
-	}
-	return files
-}
+func Shipped() []string { return testbed.NamesIn(scenarios.Files, "*.yaml") }
 
 // Load reads a scenario file, or a shipped scenario by its name. A file of that name comes first.
 func Load(name string) (Scenario, error) {
@@ -35,13 +26,12 @@ func Load(name string) (Scenario, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return Scenario{}, fmt.Errorf("scenario: %w", err)
 	}
-	var r io.ReadCloser
-	if r, err = scenarios.Files.Open(strings.TrimSuffix(name, ".yaml") + ".yaml"); err != nil {
+	text, err := scenarios.Files.ReadFile(strings.TrimSuffix(name, ".yaml") + ".yaml")
+	if err != nil {
 		return Scenario{}, fmt.Errorf("scenario %s: no such file, and none of the shipped ones: %s",
 			name, strings.Join(Shipped(), ", "))
 	}
-	defer r.Close()
-	return Parse(name, r, shippedTopology)
+	return Parse(name, bytes.NewReader(text), shippedTopology)
 }
 
 // ShippedText returns the file of a shipped scenario or topology. If both have the name, it needs
@@ -91,10 +81,9 @@ func topologyFor(folder string) func(string) (testbed.Topology, error) {
 // shippedTopology finds the topologies of shipped scenarios, which do not depend on the current
 // directory.
 func shippedTopology(name string) (testbed.Topology, error) {
-	own, err := scenarios.Files.Open(name + ".topo")
+	own, err := scenarios.Files.ReadFile(name + ".topo")
 	if err != nil {
 		return testbed.ShippedTopology(name)
 	}
-	defer own.Close()
-	return testbed.ParseTopology(name+".topo", own)
+	return testbed.ParseTopology(name+".topo", bytes.NewReader(own))
 }
