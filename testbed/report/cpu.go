@@ -22,7 +22,7 @@ func (c *course) loads() (out []load) {
 	gigabytes := c.payload() / 1e9
 	for _, p := range c.Processes {
 		l := load{
-			name: c.names.process(p.Name), component: p.Component,
+			name: c.names.process(p.Name), component: slices.Index(scenario.Components[:], p.Component),
 			cpu: p.Used, cores: p.Cores, peak: float64(p.Peak),
 		}
 		if gigabytes > 0 {

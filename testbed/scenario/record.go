@@ -149,7 +149,7 @@ func (l *LinkSamples) Counted() Line {
 // ProcessSamples are what a process used.
 type ProcessSamples struct {
 	Name      string
-	Component int     // index in Components
+	Component string  // one of Components
 	Used      float64 // processor time since the first payload byte, in seconds
 	Cores     float64 // processors in use since then, on average
 	Peak      int64   // memory in bytes

@@ -21,36 +21,25 @@ const (
 // which emulates the links, sends competing traffic and records.
 var Components = [...]string{"seeders", "leechers", "routers", "control", "emulator"}
 
-// Indices of Components.
-const (
-	ofSeeders = iota
-	ofLeechers
-	ofRouters
-	ofControl
-	ofEmulator
-)
-
 const runnerName = "runner" // the name of this process in samples
 
 // componentOf returns the component of a process, as it is named in samples. The names of SCION
 // programs begin with their AS.
-func (s Scenario) componentOf(process string) int {
+func (s Scenario) componentOf(process string) string {
 	_, program, inAS := strings.Cut(process, " ")
-	switch {
-	case process == runnerName:
-		return ofEmulator
-	case inAS && strings.HasPrefix(program, "br-"):
-		return ofRouters
-	}
 	name := strings.TrimSuffix(process, gatewaySuffix)
 	i := slices.IndexFunc(s.Peers, func(p Peer) bool { return p.Name == name })
 	switch {
+	case process == runnerName:
+		return "emulator"
+	case inAS && strings.HasPrefix(program, "br-"):
+		return "routers"
 	case i < 0:
-		return ofControl
+		return "control"
 	case s.Peers[i].Role == Seed:
-		return ofSeeders
+		return "seeders"
 	}
-	return ofLeechers
+	return "leechers"
 }
 
 // addCPU adds what each component took per GB of payload, in seconds, and the machine's figures.
@@ -64,7 +53,7 @@ func (r *Record) addCPU(figures map[string]float64) {
 		figures["cpu-"+c] = 0
 	}
 	for _, p := range r.Processes {
-		figures["cpu-"+Components[p.Component]] += p.Used / gigabytes
+		figures["cpu-"+p.Component] += p.Used / gigabytes
 	}
 }
 
