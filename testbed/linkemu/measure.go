@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"braid/units"
 )
 
@@ -100,7 +102,11 @@ const window = 3 << 19
 // Measure sends real packets over a link on loopback and compares the arrivals with the link's
 // configuration.
 func Measure(ctx context.Context, cfg Config, load Load) (Accuracy, error) {
-	return measure(ctx, openWire, cfg, load)
+	a, err := measure(ctx, openWire, cfg, load)
+	if err != nil {
+		return Accuracy{}, fmt.Errorf("measure link: %w", err)
+	}
+	return a, nil
 }
 
 func measure(
@@ -108,45 +114,36 @@ func measure(
 ) (Accuracy, error) {
 	switch {
 	case load.Size < stampSize || load.Size > 65000:
-		return Accuracy{}, fmt.Errorf("measure link: packets of %d bytes: must be from %d to 65000",
+		return Accuracy{}, fmt.Errorf("packets of %d bytes: must be from %d to 65000",
 			load.Size, stampSize)
 	case load.Rate < 0 || load.Duration <= 0:
-		return Accuracy{}, errors.New("measure link: the load needs a duration, and no negative rate")
+		return Accuracy{}, errors.New("the load needs a duration, and no negative rate")
 	case cfg.Jitter > 0:
-		return Accuracy{}, errors.New("measure link: jitter hides the error of the delay, leave it out")
+		return Accuracy{}, errors.New("jitter hides the error of the delay, leave it out")
 	case cfg.Loss > 0 && cfg.Rate > 0 && (load.Rate == 0 || load.Rate > cfg.Rate):
-		return Accuracy{}, errors.New("measure link: on an overloaded link, loss and a full queue look the same; " +
+		return Accuracy{}, errors.New("on an overloaded link, loss and a full queue look the same; " +
 			"lower the load's rate")
 	}
 	l, ends, err := openBench(open, cfg)
 	if err != nil {
-		return Accuracy{}, fmt.Errorf("measure link: %w", err)
+		return Accuracy{}, err
 	}
-	defer l.Close()
-
-	type result struct {
-		cpu time.Duration
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
+	var cpu time.Duration
+	var running errgroup.Group
+	running.Go(func() error {
 		// Only the link's loop runs on this thread, so that its CPU time is known.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		before := threadCPU()
-		err := l.Run(ctx)
-		done <- result{threadCPU() - before, err}
-	}()
+		defer func() { cpu = threadCPU() - before }()
+		return l.Run(ctx)
+	})
 	r, err := drive(ctx, l, ends, load)
-	if err := errors.Join(l.Close(), ends.close()); err != nil {
-		return Accuracy{}, fmt.Errorf("measure link: %w", err)
-	}
-	run := <-done
-	if err := errors.Join(err, run.err); err != nil {
-		return Accuracy{}, fmt.Errorf("measure link: %w", err)
+	if err := errors.Join(err, l.Close(), ends.close(), running.Wait()); err != nil {
+		return Accuracy{}, err
 	}
 	counters, _ := l.Counters()
-	return r.accuracy(cfg, load, counters, run.cpu), nil
+	return r.accuracy(cfg, load, counters, cpu), nil
 }
 
 // openBench makes a link, and a wire that takes the place of the routers at both ends.
