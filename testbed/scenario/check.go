@@ -88,8 +88,8 @@ func (s *Scenario) check() error {
 	if err := s.checkExpect(); err != nil {
 		return onLine(s.lines.of("expect"), "expect: %w", err)
 	}
-	for _, v := range s.Variants {
-		if err := s.checkVariant(v); err != nil {
+	for i, v := range s.Variants {
+		if err := s.checkVariant(v, s.Variants[:i]); err != nil {
 			return onLine(v.line, "variant %s: %w", v.Name, err)
 		}
 	}
@@ -109,7 +109,13 @@ func list[V any](names map[string]V) string {
 var tcpName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,14}$`)
 
 // checkVariant does the same for the scenario in a variant.
-func (s *Scenario) checkVariant(v Variant) error {
+func (s *Scenario) checkVariant(v Variant, earlier []Variant) error {
+	if err := plainName(v.Name); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(earlier, func(x Variant) bool { return x.Name == v.Name }) {
+		return errors.New("there are two variants of this name")
+	}
 	x, err := s.in(v)
 	if err != nil {
 		return err
@@ -277,16 +283,6 @@ func (s *Scenario) checkPeers() error {
 	leeches := func(p Peer) bool { return p.Role == Leech }
 	if len(s.Peers) > 0 && !(some(seeds) && some(leeches)) {
 		return onLine(s.lines.of("peers"), "peers: want at least one seed and one leech")
-	}
-	names := map[string]bool{}
-	for _, v := range s.Variants {
-		if err := plainName(v.Name); err != nil {
-			return onLine(v.line, "variants: %w", err)
-		}
-		if names[v.Name] {
-			return onLine(v.line, "there are two variants %s", v.Name)
-		}
-		names[v.Name] = true
 	}
 	return nil
 }

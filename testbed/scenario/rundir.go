@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,15 +75,12 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var runs []int
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 && strconv.Itoa(n) == e.Name() {
-			runs = append(runs, n)
-		}
-	}
-	slices.Sort(runs)
 	var results []Result
-	for _, n := range runs {
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil || n <= 0 || strconv.Itoa(n) != e.Name() {
+			continue // not a run
+		}
 		res, err := readResult(dir, scenario, variant, n)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -92,6 +90,7 @@ func readResults(dir, scenario, variant string) ([]Result, error) {
 		}
 		results = append(results, res)
 	}
+	slices.SortFunc(results, func(a, b Result) int { return cmp.Compare(a.Run, b.Run) })
 	return results, nil
 }
 
