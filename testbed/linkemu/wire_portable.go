@@ -1,6 +1,7 @@
 package linkemu
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -12,25 +13,21 @@ import (
 type portableWire struct {
 	clock   clock
 	conns   [2]*net.UDPConn
-	inbox   [2]inbox
-	ready   chan struct{} // cap 1: an inbox has packets
-	woken   chan struct{} // cap 1
+	inbox   [2]chan received // closed if the socket is broken
+	broken  [2]error         // why; for receive, after that
+	ready   chan struct{}    // cap 1: an inbox has packets, or is closed
+	woken   chan struct{}    // cap 1
 	readers sync.WaitGroup
 }
 
-// inbox holds the packets that a reader has received, until the loop takes them.
-type inbox struct {
-	mu      sync.Mutex
-	packets fifo[received]
-	store   store
-	held    int
-	err     error
-}
-
+// received is a packet that a reader has received, until the loop takes it.
 type received struct {
 	data []byte
 	at   instant
 }
+
+// inboxPackets bounds an inbox: about as many full packets as fit into socketBuffer.
+const inboxPackets = 2048
 
 func newPortableWire(ends [2]Endpoint, c clock) (wire, error) {
 	conns, err := listen(ends)
@@ -38,38 +35,35 @@ func newPortableWire(ends [2]Endpoint, c clock) (wire, error) {
 		return nil, err
 	}
 	w := &portableWire{clock: c, conns: conns, ready: make(chan struct{}, 1), woken: make(chan struct{}, 1)}
-	for i := range conns {
-		w.readers.Go(func() { w.read(conns[i], &w.inbox[i]) })
+	for s := range w.inbox {
+		w.inbox[s] = make(chan received, inboxPackets)
+		w.readers.Go(func() { w.read(s) })
 	}
 	return w, nil
 }
 
-// read receives packets until the socket is closed or broken. It reports an error only once. It
-// ignores passing errors, which come for each packet to a router that is not up.
-func (w *portableWire) read(conn *net.UDPConn, in *inbox) {
+// read receives packets until the socket is closed or broken. It ignores passing errors, which come
+// for each packet to a router that is not up.
+func (w *portableWire) read(s int) {
 	buf := make([]byte, 1<<16)
 	for {
-		n, err := conn.Read(buf)
+		n, err := w.conns[s].Read(buf)
 		at := w.clock.now()
-		if errors.Is(err, net.ErrClosed) {
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return
-		}
-		if err != nil {
-			if passing(err) {
-				continue
-			}
-			in.mu.Lock()
-			in.err = err
-			in.mu.Unlock()
+		case err != nil && passing(err):
+			continue
+		case err != nil:
+			w.broken[s] = err
+			close(w.inbox[s])
 			signal(w.ready)
 			return
 		}
-		in.mu.Lock()
-		if in.held+n+packetCost <= socketBuffer {
-			in.packets.push(received{in.store.keep(buf[:n]), at})
-			in.held += n + packetCost
+		select {
+		case w.inbox[s] <- received{bytes.Clone(buf[:n]), at}:
+		default: // it is full
 		}
-		in.mu.Unlock()
 		signal(w.ready)
 	}
 }
@@ -106,16 +100,18 @@ func (w *portableWire) wait(until instant, listen bool) {
 func (w *portableWire) wake() { signal(w.woken) }
 
 func (w *portableWire) receive(s End, f func(p []byte, at instant)) error {
-	in := &w.inbox[s]
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for in.packets.len() > 0 {
-		p := in.packets.pop()
-		f(p.data, p.at)
-		in.store.release(p.data)
-		in.held -= len(p.data) + packetCost
+	for range inboxPackets {
+		select {
+		case p, ok := <-w.inbox[s]:
+			if !ok {
+				return w.broken[s]
+			}
+			f(p.data, p.at)
+		default:
+			return nil
+		}
 	}
-	return in.err
+	return nil
 }
 
 func (w *portableWire) send(s End, packets [][]byte) int {
