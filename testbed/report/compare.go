@@ -310,15 +310,10 @@ func comparedSection(rows []Compared) section {
 }
 
 func comparedFigure(r Compared) figure.Figure {
-	f := figure.Figure{
-		Name: fmt.Sprintf("%s-%s-%s", r.Scenario, r.Variant, r.Figure),
-		Data: figure.Data{Head: []string{"side", r.Figure}},
-	}
 	title := map[string]string{
 		"e":       "Part of the computed limit that was reached (e)",
 		"seconds": "Time until the last leecher was done",
 	}[r.Figure]
-	f.Text = fmt.Sprintf("Medians %s and %s; second is %s.", value(r.First.Median), value(r.Second.Median), r.Verdict)
 	sub := fmt.Sprintf("%s, %s: second is %s", r.Scenario, r.Variant, r.Verdict)
 	if r.Verdict == TooFew || r.Verdict == NotComparable || r.Verdict == NotShown {
 		sub = fmt.Sprintf("%s, %s: %s", r.Scenario, r.Variant, r.Verdict)
@@ -329,7 +324,10 @@ func comparedFigure(r Compared) figure.Figure {
 			busy = append(busy, strings.TrimPrefix(w, "the machine was the limit "))
 		}
 	}
-	y := head(&f, title, sub, busy)
+	name := fmt.Sprintf("%s-%s-%s", r.Scenario, r.Variant, r.Figure)
+	f, y := begin(name, title, sub, busy, "side", r.Figure)
+	f.Text += fmt.Sprintf("Medians %s and %s; second is %s.",
+		value(r.First.Median), value(r.Second.Median), r.Verdict)
 	first, _ := figure.SeriesInk(0)
 	second, _ := figure.SeriesInk(1)
 	rows := []dots{{"first", first, r.first}, {"second", second, r.second}}

@@ -38,7 +38,6 @@ const mostProcesses = 18 // in the figure
 
 // cpuFigure draws how many processors each process used.
 func (c *course) cpuFigure() figure.Figure {
-	f := figure.Figure{Name: "cpu", Data: figure.Data{Head: []string{"process", "processors", "CPU s", "CPU s/GB"}}}
 	loads := c.loads()
 	if rest := loads[min(len(loads), mostProcesses):]; len(rest) > 0 {
 		others := load{name: fmt.Sprintf("%d others", len(rest)), component: len(scenario.Components)}
@@ -53,10 +52,11 @@ func (c *course) cpuFigure() figure.Figure {
 		most = max(most, l.cores)
 		words = append(words, fmt.Sprintf("%s %.2f", l.name, l.cores))
 	}
-	f.Text = "Processors in use on average: " + strings.Join(words, ", ") + "."
 	of := fmt.Sprintf("%s. All processors together: %.0f %% busy, %.0f %% by these",
 		c.of, 100*c.result.CPU, 100*c.result.OwnCPU)
-	y := head(&f, "Processors in use by each process", of, c.result.CPUBound)
+	f, y := begin("cpu", "Processors in use by each process", of, c.result.CPUBound,
+		"process", "processors", "CPU s", "CPU s/GB")
+	f.Text += "Processors in use on average: " + strings.Join(words, ", ") + "."
 	at := bars(&f, y+4, len(loads), most, "processors in use, on average")
 	for i, l := range loads {
 		row, name := barRow(at, i, l.name)
@@ -73,8 +73,8 @@ func (c *course) cpuFigure() figure.Figure {
 
 // componentsFigure draws the processor time per GB of payload of each component, for each variant.
 func componentsFigure(vs []scenario.Summary, of string) figure.Figure {
-	f := figure.Figure{Name: "components", Data: figure.Data{Head: []string{"variant", "component", "CPU s/GB, mean"}}}
-	y := head(&f, "CPU time for each GB of payload, by component", of+": means, in seconds", bound(vs))
+	f, y := begin("components", "CPU time for each GB of payload, by component",
+		of+": means, in seconds", bound(vs), "variant", "component", "CPU s/GB, mean")
 	var most float64
 	var words []string
 	for _, v := range vs {

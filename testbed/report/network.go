@@ -49,10 +49,10 @@ const (
 
 // networkFigure draws ASes and links. The width of a link shows its rate, and the filling its use.
 func (c *course) networkFigure() figure.Figure {
-	f := figure.Figure{Name: "network", Data: figure.Data{Head: []string{"from", "to", "Mbit/s", "part of the rate"}}}
+	f, y := begin("network", "Network, and how far its links were used", c.of, c.result.CPUBound,
+		"from", "to", "Mbit/s", "part of the rate")
 	s, n := c.Scenario, c.names
 	t := s.Network()
-	y := head(&f, "Network, and how far its links were used", c.of, c.result.CPUBound)
 	uses := c.uses()
 	places, bottom := place(t, y+10)
 	f.H = bottom + 10

@@ -44,8 +44,7 @@ func timesOf(v scenario.Summary) (times []float64, all int) {
 
 // cdfFigure draws the distribution of completion times.
 func cdfFigure(vs []scenario.Summary, of string) figure.Figure {
-	f := figure.Figure{Name: "completion", Data: figure.Data{Head: []string{"variant", "s", "part done"}}}
-	y := head(&f, "Completion times", of, bound(vs))
+	f, y := begin("completion", "Completion times", of, bound(vs), "variant", "s", "part done")
 	lo, hi := math.Inf(1), 0.0
 	var words []string
 	for _, v := range vs {
@@ -239,8 +238,8 @@ func (d dotPlot) draw(f figure.Figure, y float64) figure.Figure {
 
 // reachedFigure draws the efficiency of each run.
 func reachedFigure(s scenario.Scenario, vs []scenario.Summary, of string) figure.Figure {
-	f := figure.Figure{Name: "reached", Data: figure.Data{Head: []string{"variant", "e"}}}
-	y := head(&f, "Part of the computed limit that was reached (e)", of, bound(vs))
+	f, y := begin("reached", "Part of the computed limit that was reached (e)", of, bound(vs),
+		"variant", "e")
 	rows, medians := dotsOf(vs, "e", func(e float64) string { return fmt.Sprintf("%.3f", e) })
 	f.Text += medians + "; 1 is the limit."
 	limits := []limit{{"limit", 1}}
@@ -256,8 +255,7 @@ func reachedFigure(s scenario.Scenario, vs []scenario.Summary, of string) figure
 
 // valuesFigure draws a figure's value of each run.
 func valuesFigure(s scenario.Scenario, vs []scenario.Summary, name, of string) figure.Figure {
-	f := figure.Figure{Name: name, Data: figure.Data{Head: []string{"variant", name}}}
-	y := head(&f, name+" of each run", of, bound(vs))
+	f, y := begin(name, name+" of each run", of, bound(vs), "variant", name)
 	rows, medians := dotsOf(vs, name, value)
 	f.Text += medians + "."
 	with0 := append(allValues(rows), 0)

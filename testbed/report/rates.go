@@ -12,20 +12,20 @@ import (
 
 const width = 760.0 // of figures
 
-// head draws the title of a figure, a caption, and a warning if the machine was the limit. The
-// warning also goes before the figure's text. head returns where the drawing can begin.
-func head(f *figure.Figure, title, of string, bound []string) float64 {
-	f.Title, f.W = title, width
+// begin begins a figure: its title, a caption, and a warning if the machine was the limit. The
+// warning is also the first sentence of the figure's text. y is where the drawing can begin.
+func begin(name, title, of string, bound []string, columns ...string) (f figure.Figure, y float64) {
+	f = figure.Figure{Name: name, Title: title, W: width, Data: figure.Data{Head: columns}}
 	t := figure.Words(0, 16, figure.Fit(title, 14, width), figure.Text, figure.Start)
 	f.Add(t.Sized(14).InBold(), note(0, 33, figure.Fit(of, figure.Small, width), figure.Muted))
 	if len(bound) == 0 {
-		return 44
+		return f, 44
 	}
 	text := "CPU-bound, the machine was the limit: " + strings.Join(bound, "; ")
-	f.Text = text + ". " + f.Text
+	f.Text = text + ". "
 	w := note(14, 50, figure.Fit(text, figure.Small, width-14), figure.Warn)
 	f.Add(figure.Box(0, 41, 9, 9, figure.Warn), w.InBold().WithTip(text))
-	return 60
+	return f, 60
 }
 
 func note(x, y float64, text string, ink figure.Ink) figure.Mark {
@@ -113,9 +113,9 @@ const mostPaths = 8 // in a panel; the others are summed
 // ratesFigure draws how fast each leecher got data over each of its paths: a large panel of all
 // leechers, and a small one of each if there are several.
 func (c *course) ratesFigure() figure.Figure {
-	f := figure.Figure{Name: "rates", Text: c.ratesText()}
-	f.Data.Head = []string{"leecher", "curve", "s", "Mbit/s"}
-	y := head(&f, "Rate of each path over time", c.of, c.result.CPUBound)
+	f, y := begin("rates", "Rate of each path over time", c.of, c.result.CPUBound,
+		"leecher", "curve", "s", "Mbit/s")
+	f.Text += c.ratesText()
 	width, columns := width, 1
 	step := c.step()
 	top := c.panel(&f, panel{of: c.leechers, large: true, right: width - 168, y: y, high: c.highest()})

@@ -13,9 +13,9 @@ const mostRows = 120 // of a timeline
 // timelineFigure draws when each path of each leecher was connecting, in use, parked or tried, with
 // the reasons.
 func (c *course) timelineFigure() figure.Figure {
-	f := figure.Figure{Name: "selection", Text: c.timelineText()}
-	f.Data.Head = []string{"leecher", "path", "state", "from s", "to s", "reason"}
-	y := head(&f, "Selection of paths over time", c.of, c.result.CPUBound)
+	f, y := begin("selection", "Selection of paths over time", c.of, c.result.CPUBound,
+		"leecher", "path", "state", "from s", "to s", "reason")
+	f.Text += c.timelineText()
 	y = legend(&f, y+12)
 	const left, right, rowHeight, nameHeight = 168.0, width - 24, 20.0, 18.0
 	paths := 0
