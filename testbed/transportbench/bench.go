@@ -85,9 +85,11 @@ func (r Row) String() string {
 	return fmt.Sprintf("%s, MTU %d, routers %s, paths %d", r.Case, r.MTU, r.Routers, r.Paths)
 }
 
+// sample is one run of a case.
 type sample struct {
 	mbit float64
 	cpu  CPU
+	err  error // why there is no result
 }
 
 const (
@@ -171,30 +173,22 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 		}
 	}
 	var failed []error
-	err = bench.Turns(ctx, cfg.Runs, len(rows), func(run, i int) (outcome, error) {
+	err = bench.Turns(ctx, cfg.Runs, len(rows), func(run, i int) (s sample, _ error) {
 		cfg.Progress(fmt.Sprintf("run %d of %d: %s", run+1, cfg.Runs, rows[i]))
-		s, err := transfer(ctx, cfg, rows[i], places[rows[i].place()])
-		return outcome{s, err}, nil
-	}, func(i int, outcomes []outcome) {
+		s, s.err = transfer(ctx, cfg, rows[i], places[rows[i].place()])
+		return s, nil
+	}, func(i int, samples []sample) {
 		r := rows[i]
-		var samples []sample
-		for _, o := range outcomes {
-			if o.err != nil {
+		samples = slices.DeleteFunc(samples, func(s sample) bool {
+			if s.err != nil {
 				r.Failed++
-				failed = append(failed, fmt.Errorf("%s: %w", r, o.err))
-			} else {
-				samples = append(samples, o.sample)
+				failed = append(failed, fmt.Errorf("%s: %w", r, s.err))
 			}
-		}
+			return s.err != nil
+		})
 		emit(summary(r, samples))
 	})
 	return errors.Join(append([]error{err}, failed...)...)
-}
-
-// outcome is that of one run of a case.
-type outcome struct {
-	sample
-	err error
 }
 
 // transfer makes one run of a case.
@@ -296,7 +290,9 @@ func measure(ctx context.Context, cfg Config, r Row, p place) (sample, error) {
 // newSample makes a sample of CPU seconds in all.
 func newSample(bytes int64, seconds float64, cpu CPU) sample {
 	gb := float64(bytes) / 1e9
-	return sample{gb * 8e3 / seconds, CPU{cpu.Client / gb, cpu.Server / gb, cpu.Routers / gb}}
+	return sample{
+		mbit: gb * 8e3 / seconds, cpu: CPU{cpu.Client / gb, cpu.Server / gb, cpu.Routers / gb},
+	}
 }
 
 // routersCPU is the CPU time of all routers since they were started, in seconds.

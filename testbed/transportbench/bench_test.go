@@ -95,7 +95,7 @@ func TestRowJSON(t *testing.T) {
 func TestSummary(t *testing.T) {
 	var samples []sample
 	for _, v := range []float64{5, 1, 4, 2, 3} {
-		samples = append(samples, sample{v, CPU{v, 10 * v, 100 * v}})
+		samples = append(samples, sample{mbit: v, cpu: CPU{v, 10 * v, 100 * v}})
 	}
 	r := summary(Row{}, samples)
 	if r.Runs != 5 || r.MbitS != 3 || r.CPU != (CPU{3, 30, 300}) || r.Spread.MbitS != [2]float64{1, 5} || r.Spread.CPU != [2]float64{11, 55} {
