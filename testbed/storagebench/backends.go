@@ -101,63 +101,50 @@ func Measure(ctx context.Context, c Case, dir string) (r Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
+	b := make([]byte, block)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	write := func(piece readWriterAt, off int64) (int, error) { return piece.WriteAt(b, off) }
+	read := func(piece readWriterAt, off int64) (int, error) { return piece.ReadAt(b, off) }
 	meter, start := startMeter(), time.Now()
-	err = c.write(ctx, m, pieces)
+	if err = c.each(ctx, m, pieces, write, m.done); err == nil {
+		err = m.sync()
+	}
 	written := time.Now()
 	if err == nil {
-		err = c.read(ctx, m, pieces)
+		err = c.each(ctx, m, pieces, read, func(int) error { return nil })
 	}
-	read := time.Now()
+	end := time.Now()
 	rate := func(d time.Duration) float64 { return float64(bytes) / 1e6 / d.Seconds() }
 	return Result{
-		Case: c, WriteMBs: rate(written.Sub(start)), ReadMBs: rate(read.Sub(written)),
+		Case: c, WriteMBs: rate(written.Sub(start)), ReadMBs: rate(end.Sub(written)),
 		Usage: meter.stop(bytes),
 	}, err
 }
 
 const block = 16 << 10
 
-// order returns the order in which pieces are written and read.
-func (c Case) order(pieces int) []int {
-	if c.Order == "random" {
-		return rand.New(rand.NewPCG(1, 2)).Perm(pieces)
-	}
+// each calls do for each block of all pieces in the case's order, and done after each piece.
+func (c Case) each(
+	ctx context.Context, m medium, pieces int,
+	do func(piece readWriterAt, off int64) (int, error), done func(piece int) error,
+) error {
 	order := make([]int, pieces)
 	for i := range order {
 		order[i] = i
 	}
-	return order
-}
-
-func (c Case) write(ctx context.Context, m medium, pieces int) error {
-	b := make([]byte, block)
-	for i := range b {
-		b[i] = byte(i * 7)
+	if c.Order == "random" {
+		order = rand.New(rand.NewPCG(1, 2)).Perm(pieces)
 	}
-	for _, index := range c.order(pieces) {
+	for _, index := range order {
 		piece := m.at(index)
 		for off := int64(0); off < c.PieceLength; off += block {
-			if _, err := piece.WriteAt(b, off); err != nil {
+			if _, err := do(piece, off); err != nil {
 				return err
 			}
 		}
-		if err := errors.Join(m.done(index), ctx.Err()); err != nil {
-			return err
-		}
-	}
-	return m.sync()
-}
-
-func (c Case) read(ctx context.Context, m medium, pieces int) error {
-	b := make([]byte, block)
-	for _, index := range c.order(pieces) {
-		piece := m.at(index)
-		for off := int64(0); off < c.PieceLength; off += block {
-			if _, err := piece.ReadAt(b, off); err != nil {
-				return err
-			}
-		}
-		if err := ctx.Err(); err != nil {
+		if err := errors.Join(done(index), ctx.Err()); err != nil {
 			return err
 		}
 	}
