@@ -9,6 +9,20 @@ import (
 	"syscall"
 )
 
+// What other systems than Linux lack.
+
+// RaisePriority does nothing here. On other systems a priority belongs to the process, and its
+// children inherit it.
+func RaisePriority() error { return nil }
+
+func lowerThread() error { return nil }
+
+// dieWithParent: other systems have no way to tell the kernel; a killed testbed leaves its
+// processes.
+func dieWithParent(*syscall.SysProcAttr) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
+
 var errNoNamespaces = errors.New("hosts on IP need network namespaces, which only Linux has")
 
 func ownNetwork() *syscall.SysProcAttr { return nil }
