@@ -15,6 +15,7 @@ import (
 
 	"braid/testbed"
 	"braid/testbed/demo"
+	"braid/testbed/scenario"
 )
 
 func demoCommand() *cli.Command {
@@ -61,15 +62,14 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("demo: %w", err)
 	}
 	result, err := demo.Run(ctx, demo.Options{
-		Topology:      topology,
-		Data:          data,
-		Size:          c.Int64("size"),
-		WorkDir:       work,
-		Braid:         ownPath(),
-		SCIONBin:      c.String("scion-bin"),
-		RouterCommand: router,
-		Say:           show.say,
-		Show:          show.progress,
+		Topology: topology,
+		Data:     data,
+		Size:     c.Int64("size"),
+		Run: scenario.Options{
+			Dir: work, Braid: ownPath(), SCIONBin: c.String("scion-bin"), RouterCommand: router,
+			Say: show.say,
+		},
+		Show: show.progress,
 	})
 	show.out.clear()
 	if err != nil {

@@ -25,14 +25,11 @@ type Options struct {
 	// Data is the directory to transfer; Size cuts it after that many bytes (0: all of it).
 	Data string
 	Size int64
-	// WorkDir holds everything that the demonstration writes.
-	WorkDir string
-	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs.
-	Braid, SCIONBin string
-	// RouterCommand is as in testbed.Options.
-	RouterCommand []string
-	// Say is called with each step, Show with the progress of the current step.
-	Say, Show func(string)
+	// Run says how the scenario is run. Its Dir holds everything that the demonstration writes, its
+	// Say is called with each step.
+	Run scenario.Options
+	// Show is called with the progress of the current step.
+	Show func(string)
 }
 
 // Result is what the demonstration measured; its JSON form is the command's output.
@@ -85,7 +82,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	o.say("copying the data set from %s", o.Data)
-	data := filepath.Join(o.WorkDir, "dataset")
+	data := filepath.Join(o.Run.Dir, "dataset")
 	var res Result
 	if res.Files, res.Bytes, err = testbed.CopyTree(o.Data, data, o.Size); err != nil {
 		return res, err
@@ -94,7 +91,14 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	o.say("bringing up the SCION network %s (%d ASes, %d links)",
 		o.Topology.Name, len(o.Topology.ASes), len(o.Topology.Links))
 	var last event.Done
-	hooks := scenario.Hooks{
+	run := o.Run
+	run.Dir = filepath.Join(o.Run.Dir, "runs")
+	run.Say = func(line string) {
+		if rest, ok := strings.CutPrefix(line, "demo: "); ok { // all but the figures of a run
+			o.Run.Say(rest)
+		}
+	}
+	run.Hooks = scenario.Hooks{
 		Network: func(p testbed.Progress) {
 			o.Show(fmt.Sprintf("%d processes, links up %d/%d, paths %d/%d",
 				p.Processes, p.Links, p.ImpliedLinks, p.Paths, p.ImpliedPaths))
@@ -116,15 +120,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 			})
 		},
 	}
-	results, err := scenario.Run(ctx, []scenario.Scenario{s.Transferring(data, res.Bytes)}, scenario.Options{
-		Dir: filepath.Join(o.WorkDir, "runs"), Braid: o.Braid, SCIONBin: o.SCIONBin,
-		RouterCommand: o.RouterCommand, Hooks: hooks,
-		Say: func(line string) {
-			if rest, ok := strings.CutPrefix(line, "demo: "); ok { // all but the figures of a run
-				o.Say(rest)
-			}
-		},
-	})
+	results, err := scenario.Run(ctx, []scenario.Scenario{s.Transferring(data, res.Bytes)}, run)
 	if err != nil {
 		return res, err
 	}
@@ -145,7 +141,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return res, nil
 }
 
-func (o Options) say(format string, args ...any) { o.Say(fmt.Sprintf(format, args...)) }
+func (o Options) say(format string, args ...any) { o.Run.Say(fmt.Sprintf(format, args...)) }
 
 // heard tells of a peer's message.
 func (o Options) heard(v scenario.Variant, peer string, message any) {
