@@ -69,7 +69,7 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logge
 
 // Launch starts a supervisor in the background with that command, and waits until its network is
 // up. If ctx ends first, Launch takes everything down.
-func Launch(ctx context.Context, command []string, opts Options, progress func(Progress)) error {
+func Launch(ctx context.Context, command []string, opts Options) error {
 	dir, err := filepath.Abs(opts.Dir)
 	if err != nil {
 		return fmt.Errorf("testbed directory %s: %w", opts.Dir, err)
@@ -102,7 +102,7 @@ func Launch(ctx context.Context, command []string, opts Options, progress func(P
 	ready := make(chan error, 1)
 	go func() {
 		_ = json.NewEncoder(in).Encode(opts) // if this fails, follow returns the reason
-		ready <- follow(out, progress)
+		ready <- follow(out, opts.Progress)
 	}()
 	select {
 	case err = <-ready:

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 
 func launch(ctx context.Context, t *testing.T, opts Options, progress func(Progress)) error {
 	t.Helper()
-	opts.SCIONBin = scionBin
-	return Launch(ctx, []string{os.Args[0], superviseArg}, opts, progress)
+	opts.SCIONBin, opts.Progress = scionBin, progress
+	return Launch(ctx, []string{os.Args[0], superviseArg}, opts)
 }
 
 func TestSupervisor(t *testing.T) {
@@ -101,7 +101,7 @@ func TestLaunchFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "BFD interval 1ns") {
 		t.Errorf("error %v", err)
 	}
-	err = Launch(t.Context(), []string{"/bin/sh", "-c", "echo broken >&2; exit 4"}, Options{Topology: topo, Dir: t.TempDir()}, nil)
+	err = Launch(t.Context(), []string{"/bin/sh", "-c", "echo broken >&2; exit 4"}, Options{Topology: topo, Dir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("error %v", err)
 	}

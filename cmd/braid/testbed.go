@@ -145,7 +145,7 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 		}
 		return n.Close()
 	}
-	err = testbed.Launch(ctx, []string{ownPath(), "testbed", "supervise"}, opts, show.update)
+	err = testbed.Launch(ctx, []string{ownPath(), "testbed", "supervise"}, opts)
 	show.end(err)
 	if err != nil {
 		return err
