@@ -3,7 +3,6 @@ package testbed
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -127,17 +126,15 @@ func ipRoute(t Topology, src, dst pathsel.IA) []hop {
 	return reached[dst]
 }
 
-// AddHost adds a host in the AS. AS 0 reaches every AS without a link.
-func (x *IPNetwork) AddHost(ia pathsel.IA) (*IPHost, error) {
+// AddHost adds a host in the AS. AS 0 reaches every AS without a link. There is room for 65 000
+// hosts.
+func (x *IPNetwork) AddHost(ia pathsel.IA) *IPHost {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !ipSubnet.Contains(x.next.Next()) {
-		return nil, errors.New("too many hosts on IP")
-	}
 	h := &IPHost{ip: x, ia: ia, addr: x.next}
 	x.hosts[h.addr] = h
 	x.next = x.next.Next()
-	return h, nil
+	return h
 }
 
 // Addr is the host's address.

@@ -126,10 +126,7 @@ links:
 	l := NewLauncher()
 	defer l.Close()
 	start := func(ia pathsel.IA, args ...string) (*IPHost, *exec.Cmd, *bytes.Buffer, io.Reader) {
-		h, err := ip.AddHost(ia)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := ip.AddHost(ia)
 		cmd, err := h.Command(self, self, args...)
 		if err != nil {
 			t.Fatal(err)
@@ -216,10 +213,7 @@ func TestIPHostThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	h, err := n.IP().AddHost(topo.ASes[0].IA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := n.IP().AddHost(topo.ASes[0].IA)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -253,14 +247,7 @@ func FuzzIPPacket(f *testing.F) {
 	f.Add(slices.Clone(p[:20]))
 	f.Add([]byte{0x60})
 	x := &IPNetwork{network: &Network{opts: Options{}}, mtu: 1500, hosts: map[netip.Addr]*IPHost{}, next: ipSubnet.Addr().Next(), routes: map[Pair][]hop{}}
-	a, err := x.AddHost(0)
-	if err != nil {
-		f.Fatal(err)
-	}
-	b, err := x.AddHost(0)
-	if err != nil {
-		f.Fatal(err)
-	}
+	a, b := x.AddHost(0), x.AddHost(0)
 	l, err := linkemu.New(linkemu.Endpoint{Local: netip.MustParseAddrPort("127.0.0.1:0"), Router: netip.MustParseAddrPort("127.0.0.1:9")},
 		linkemu.Endpoint{Local: netip.MustParseAddrPort("127.0.0.1:0"), Router: netip.MustParseAddrPort("127.0.0.1:9")}, linkemu.Config{})
 	if err != nil {

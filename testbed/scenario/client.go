@@ -243,11 +243,7 @@ func (a *attempt) startForeign(p Peer) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", p.Client, err)
 	}
-	host, err := a.ip.AddHost(p.AS)
-	if err != nil {
-		return nil, err
-	}
-	ps, err := a.startProcess(p, host, out, command, "HOME="+home)
+	ps, err := a.startProcess(p, a.ip.AddHost(p.AS), out, command, "HOME="+home)
 	if err == nil && !r.seed {
 		a.observing.Go(func() { a.observe(ps, files) })
 	}

@@ -42,10 +42,7 @@ func (a *attempt) startTracker(ctx context.Context) error {
 		args = append(args, "--config-dir", a.network.ConfigDir(ia), "--listen", scheme+a.network.HostAddr(ia, 0))
 	} else {
 		p.Transport = TCP
-		var err error
-		if h, err = a.ip.AddHost(0); err != nil {
-			return err
-		}
+		h = a.ip.AddHost(0)
 		scheme = "http"
 		if a.webRTC() {
 			scheme = "ws"
@@ -87,10 +84,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	if p.Role == Leech {
 		out = filepath.Join(a.scratch, p.Name)
 	}
-	command, host, err := a.command(p, a.arguments(p, torrents, out))
-	if err != nil {
-		return err
-	}
+	command, host := a.command(p, a.arguments(p, torrents, out))
 	ps, err := a.startProcess(p, host, out, command)
 	if err != nil || !a.serves(p) {
 		return err
@@ -131,7 +125,7 @@ func (a *attempt) arguments(p Peer, torrents []string, out string) (args []strin
 
 // command returns the command that starts a braid peer: args, its addresses and the peer's own
 // arguments. The host is nil on SCION.
-func (a *attempt) command(p Peer, args []string) ([]string, *testbed.IPHost, error) {
+func (a *attempt) command(p Peer, args []string) ([]string, *testbed.IPHost) {
 	listen, serves := "--listen", a.serves(p)
 	if p.Transport == Web {
 		listen = "--http"
@@ -141,16 +135,13 @@ func (a *attempt) command(p Peer, args []string) ([]string, *testbed.IPHost, err
 		if serves {
 			args = append(args, listen, a.network.HostAddr(p.AS, 0))
 		}
-		return append(args, p.Args...), nil, nil
+		return append(args, p.Args...), nil
 	}
-	host, err := a.ip.AddHost(p.AS)
-	if err != nil {
-		return nil, nil, err
-	}
+	host := a.ip.AddHost(p.AS)
 	if serves && p.Transport != WebRTC { // whose peers meet over the tracker
 		args = append(args, listen, host.Addr().String()+":0")
 	}
-	return append(args, p.Args...), host, nil
+	return append(args, p.Args...), host
 }
 
 // download returns the command of a leecher, as far as every way of transfer has it.
