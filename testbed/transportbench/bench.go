@@ -30,7 +30,7 @@ type Config struct {
 	// Dir is for files of the run. The caller makes and removes it.
 	Dir string
 	// SCIONBin is the folder of the SCION programs, as for the testbed. FastRouter is the command
-	// of the fast router; if it is empty, its cases are left out.
+	// of the fast router.
 	SCIONBin   string
 	FastRouter []string
 	// Braid is the program for whole downloads; if it is empty, they are left out.
@@ -99,7 +99,7 @@ const (
 )
 
 // cases lists the rows in the order of the table.
-func cases(fast bool) []Row {
+func cases() []Row {
 	var rows []Row
 	for _, c := range []string{"tcp", "tls", "quic-udp"} {
 		rows = append(rows, Row{Case: c, MTU: ordinaryMTU, Routers: "none", Paths: 1})
@@ -108,11 +108,7 @@ func cases(fast bool) []Row {
 		{Case: caseAria2, MTU: ordinaryMTU, Routers: "none", Paths: 1},
 		{Case: caseTCP, MTU: ordinaryMTU, Routers: "none", Paths: 1},
 	}
-	routers := []string{"none", "stock"}
-	if fast {
-		routers = append(routers, "fast")
-	}
-	for _, r := range routers {
+	for _, r := range []string{"none", "stock", "fast"} {
 		paths := 2
 		if r == "none" {
 			paths = 1
@@ -203,7 +199,7 @@ func transfer(ctx context.Context, cfg Config, r Row, at place) (sample, error) 
 
 // rows returns the cases of the run, in the order of the table.
 func (cfg Config) rows() ([]Row, error) {
-	rows := cases(len(cfg.FastRouter) > 0)
+	rows := cases()
 	for _, name := range cfg.Only {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Case == name }) {
 			return nil, fmt.Errorf("case %q: no case matches the selection", name)
