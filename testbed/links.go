@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -10,8 +9,6 @@ import (
 )
 
 func (n *Network) startLinks() error {
-	ctx, stop := context.WithCancel(context.Background())
-	n.stopLinks = stop
 	for i, p := range n.plan.links {
 		l := n.opts.Topology.Links[i]
 		link, err := linkemu.New(p.a, p.b, l.Config)
@@ -21,7 +18,7 @@ func (n *Network) startLinks() error {
 		link.Answer(n.tooBigAt(l.B.Interface.IA), n.tooBigAt(l.A.Interface.IA))
 		n.links = append(n.links, link)
 		n.running.Go(func() {
-			if err := link.Run(ctx); err != nil {
+			if err := link.Run(n.life); err != nil {
 				n.log.Error("link emulator stopped", "a", l.A.Interface, "b", l.B.Interface, "err", err)
 			}
 		})

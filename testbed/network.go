@@ -122,15 +122,15 @@ type Network struct {
 	links     []*linkemu.Link // as in the topology
 	changing  sync.Mutex      // held between reading and setting a link's configuration
 	running   sync.WaitGroup  // of links
-	stopLinks context.CancelFunc
 	// closeControl closes the control socket; nil if it is not open.
 	closeControl func()
 
 	progress Progress // of the start
 
-	closing chan struct{}
-	closed  chan struct{}
-	once    sync.Once
+	life   context.Context // ends when the network begins to close
+	end    context.CancelFunc
+	closed chan struct{}
+	once   sync.Once
 }
 
 // Start brings the network up and returns when every pair of ASes (see [Options.Between]) has the
@@ -161,9 +161,10 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 	}
 	n := &Network{
 		opts: opts, dir: dir, log: opts.Log, started: time.Now(),
-		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: lookupWorkers}},
-		closing: make(chan struct{}), closed: make(chan struct{}),
+		http:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: lookupWorkers}},
+		closed: make(chan struct{}),
 	}
+	n.life, n.end = context.WithCancel(context.Background())
 	if !opts.LinksOnly {
 		found, err := discover(opts.Topology, bestSetSize)
 		if err != nil {
@@ -287,12 +288,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 
 // ended reports a process that has ended by itself.
 func (n *Network) ended(p *process) {
-	select {
-	case <-n.closing:
-		return
-	default:
-	}
-	if slices.Contains(n.all(), p) { // else it was replaced
+	if n.life.Err() == nil && slices.Contains(n.all(), p) { // else it was replaced
 		n.log.Error("process ended; nothing restarts it", "process", p.String(), "reason", p.reason())
 	}
 }
@@ -300,13 +296,10 @@ func (n *Network) ended(p *process) {
 // Close takes the network down and waits until nothing of it runs.
 func (n *Network) Close() error {
 	n.once.Do(func() {
-		close(n.closing)
+		n.end()
 		stopAll(n.all())
 		if n.launcher != nil {
 			n.launcher.Close()
-		}
-		if n.stopLinks != nil {
-			n.stopLinks()
 		}
 		for _, l := range n.links {
 			l.Close()

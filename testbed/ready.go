@@ -45,10 +45,8 @@ func (n *Network) await(ctx context.Context, attempt func() (done bool), missing
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
-		select {
-		case <-n.closing:
+		if n.life.Err() != nil {
 			return errTakenDown
-		default:
 		}
 		processes := n.all()
 		if i := slices.IndexFunc(processes, (*process).ended); i >= 0 {

@@ -81,10 +81,8 @@ func (n *Network) restartServices(ctx context.Context, g generator, program stri
 func (n *Network) replaceServices(g generator, program string) error {
 	n.mu.Lock() // Close comes before or after
 	defer n.mu.Unlock()
-	select {
-	case <-n.closing:
+	if n.life.Err() != nil {
 		return errTakenDown
-	default:
 	}
 	var services []*process
 	n.processes = slices.DeleteFunc(n.processes, func(p *process) bool {
