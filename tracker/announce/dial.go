@@ -78,8 +78,10 @@ func unreachable(err error) bool {
 			return true
 		}
 	}
-	var none *net.AddrError // no address of the tracker has the outlet's family
-	return errors.As(err, &none)
+	// The tracker has no address of the outlet's family: none in /etc/hosts or its URL, or none in DNS.
+	none, _ := errors.AsType[*net.AddrError](err)
+	notFound, _ := errors.AsType[*net.DNSError](err)
+	return none != nil || notFound != nil && notFound.IsNotFound
 }
 
 // named describes the origin of a tracker's URL.

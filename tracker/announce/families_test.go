@@ -2,10 +2,14 @@ package announce
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -17,7 +21,8 @@ import (
 	"braid/tracker/wire"
 )
 
-// resolveLoopback makes all names those of the loopback addresses of both families.
+// resolveLoopback makes all names those of the loopback addresses of both families, except that
+// v4.test has no address on IPv6.
 func resolveLoopback(t *testing.T) {
 	t.Helper()
 	c, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -26,11 +31,12 @@ func resolveLoopback(t *testing.T) {
 	}
 	s := &dns.Server{PacketConn: c, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg).SetReply(q)
+		m.RecursionAvailable = true // else an empty answer is a referral
 		h := dns.RR_Header{Name: q.Question[0].Name, Rrtype: q.Question[0].Qtype, Class: dns.ClassINET}
-		switch h.Rrtype {
-		case dns.TypeA:
+		switch {
+		case h.Rrtype == dns.TypeA:
 			m.Answer = []dns.RR{&dns.A{Hdr: h, A: net.IPv4(127, 0, 0, 1)}}
-		case dns.TypeAAAA:
+		case h.Rrtype == dns.TypeAAAA && h.Name != "v4.test.":
 			m.Answer = []dns.RR{&dns.AAAA{Hdr: h, AAAA: net.IPv6loopback}}
 		}
 		_ = w.WriteMsg(m)
@@ -122,5 +128,33 @@ func TestFamilies(t *testing.T) {
 				t.Errorf("a tracker on %v: %v, %v; %+v", tt.families, answer.Peers, err, totals)
 			}
 		}
+	}
+}
+
+// A peer that listens on IPv6 only still asks a tracker whose name has an address on IPv4 only. If
+// the peer listens on both and the tracker is away, the error is not that the name is unknown.
+func TestNameOfOneFamily(t *testing.T) {
+	resolveLoopback(t)
+	up := listening(t, "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "de") })
+	ask := func(listen ...netip.AddrPort) error {
+		_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
+		u, err := tracker.ParseURL("http://v4.test:" + port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := newAsker(u, &Config{Listen: listen}, scionnet.ScopeLoopback)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.announce(t.Context(), &wire.Announce{}, nil)
+		return err
+	}
+	v4, v6 := netip.MustParseAddrPort("127.0.0.1:1001"), netip.MustParseAddrPort("[::1]:1001")
+	if err := ask(v6); err != nil {
+		t.Error(err)
+	}
+	up.Close()
+	if err := ask(v4, v6); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Error(err)
 	}
 }
