@@ -70,9 +70,8 @@ func (s *source) event(completed bool, p Progress) wire.Event {
 func (t *tier) run() {
 	a := t.announcer
 	for a.ctx.Err() == nil {
-		began := time.Now()
 		t.broken.Store(false)
-		s, answer := t.round()
+		s, answer, began := t.round()
 		if a.ctx.Err() != nil {
 			break // an announce that was cut off is no refusal
 		}
@@ -149,8 +148,8 @@ func (t *tier) forgive() {
 }
 
 // round asks the trackers in turn until one answers, and moves that one to the front. It returns
-// nil if none answered.
-func (t *tier) round() (*source, wire.Answer) {
+// that tracker (nil: none has answered), its answer, and when the announce to it began.
+func (t *tier) round() (*source, wire.Answer, time.Time) {
 	a := t.announcer
 	for i, s := range t.trackers {
 		if s.refused || time.Now().Before(s.notBefore) {
@@ -160,14 +159,14 @@ func (t *tier) round() (*source, wire.Answer) {
 			a.reportAsked(Asked{URL: s.url})
 		}
 		completed, p := a.completed.Load(), a.cfg.Progress()
-		event := s.event(completed, p)
+		event, began := s.event(completed, p), time.Now()
 		ctx, cancel := context.WithTimeout(a.ctx, announceTimeout)
 		answer, err := t.announce(ctx, s, event, p, completed && !s.complete)
 		cancel()
 		if a.ctx.Err() != nil {
 			// The announce may have arrived, so say goodbye.
 			s.registered = s.registered || err == nil || errors.Is(err, context.Canceled)
-			return nil, wire.Answer{}
+			return nil, wire.Answer{}, began
 		}
 		if err != nil {
 			s.plain = s.plain || event == wire.Paused && isRefusal(err)
@@ -192,9 +191,9 @@ func (t *tier) round() (*source, wire.Answer) {
 		})
 		copy(t.trackers[1:i+1], t.trackers[:i])
 		t.trackers[0] = s
-		return s, answer
+		return s, answer, began
 	}
-	return nil, wire.Answer{}
+	return nil, wire.Answer{}, time.Time{}
 }
 
 // announce makes one announce, with reports if they are due. end says that it tells the end of the

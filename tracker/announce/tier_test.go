@@ -188,6 +188,20 @@ func TestTiers(t *testing.T) {
 	})
 }
 
+// The time between announces to a tracker does not include the wait for others of its tier before.
+func TestLeastTimeAfterSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := func(int, *wire.Announce) (wire.Answer, error) { return wire.Answer{}, errSilent }
+		a, d := play(t, Config{}, map[string]script{"a": silent, "b": answers(t)})
+		a.Hungry(true)
+		time.Sleep(announceTimeout + time.Minute - time.Second)
+		d.expect(t, "a started", "b started")
+		time.Sleep(2 * time.Second)
+		d.expect(t, "b")
+		a.Close()
+	})
+}
+
 // A tracker that is away is tried at times that are further and further apart, and at the usual
 // ones when it is back. What it says of that counts.
 func TestBackoff(t *testing.T) {
