@@ -260,7 +260,7 @@ func (b *Base) Refresh(now time.Time) {
 	b.mu.Lock()
 	for ia, s := range b.sources {
 		for _, p := range slices.Collect(s.all) { // a copy, since drop changes the paths
-			if p.forget(now.Add(-b.limits.forget)); len(p.votes) == 0 {
+			if p.forget(now, b.limits.forget); len(p.votes) == 0 {
 				b.drop(s, p)
 				b.dirty = true
 			}

@@ -188,6 +188,18 @@ func TestDecay(t *testing.T) {
 	}
 }
 
+// When a clock is set back, votes from the time ahead do not hide later ones.
+func TestClockSetBack(t *testing.T) {
+	b := base(limits{}, 3)
+	path := via(0, 1, 2)
+	b.Report(epoch.Add(24*time.Hour), at(1, 1), []wire.PathReport{report(50*ms, 0, path)})
+	b.Refresh(epoch)
+	b.Report(epoch, at(1, 1), []wire.PathReport{report(10*ms, 0, path)})
+	if d, _ := b.Distance(epoch, as(1), as(2)); d != 10*ms {
+		t.Errorf("the distance is %v", d)
+	}
+}
+
 // However much some ASes report, the memory stays within its limits, and the others keep what they
 // have reported.
 func TestMemory(t *testing.T) {

@@ -74,9 +74,12 @@ func (p *path) vote(v vote, most int) bool {
 	return true
 }
 
-// forget drops votes from before that time.
-func (p *path) forget(before time.Time) {
-	p.votes = slices.DeleteFunc(p.votes, func(v vote) bool { return v.at.Before(before) })
+// forget drops votes that are older than life, and those from a time ahead: another tracker's clock
+// was wrong, or this one's was before it was set back. They would count for too long.
+func (p *path) forget(now time.Time, life time.Duration) {
+	p.votes = slices.DeleteFunc(p.votes, func(v vote) bool {
+		return v.at.Before(now.Add(-life)) || v.at.After(now.Add(ahead))
+	})
 }
 
 // estimate has the likely figures of a path. Unknown ones are 0.

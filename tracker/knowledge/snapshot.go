@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"braid/tracker/wire"
@@ -32,8 +31,7 @@ const (
 	snapshotVotes = 255
 	// longestPath is the length of the longest path with its votes.
 	longestPath = 2 + wire.MaxInterfaces*wire.InterfaceLen + snapshotVotes*voteLen
-	// ahead is how far the clock of another tracker may be ahead. A vote from later than that would
-	// count for too long.
+	// ahead is how far the clock of another tracker may be ahead.
 	ahead = time.Minute
 )
 
@@ -84,9 +82,7 @@ func (b *Base) Merge(now time.Time, snapshot []byte) (news int, err error) {
 }
 
 func (b *Base) merge(now time.Time, from *path) (news int) {
-	from.forget(now.Add(-b.limits.forget))
-	from.votes = slices.DeleteFunc(from.votes, func(v vote) bool { return v.at.After(now.Add(ahead)) })
-	if len(from.votes) == 0 {
+	if from.forget(now, b.limits.forget); len(from.votes) == 0 {
 		return 0
 	}
 	p := b.path(from.votes[len(from.votes)-1].at, from.interfaces)
