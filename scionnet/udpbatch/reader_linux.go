@@ -100,3 +100,6 @@ func (r *Reader) From() netip.AddrPort { return r.names[max(r.at, 0)].get() }
 
 // Stamp is when that packet arrived, if the socket has SO_TIMESTAMPNS; otherwise zero.
 func (r *Reader) Stamp() time.Time { return r.control.stamp }
+
+// Local is the address of this host to which that packet was sent, if the socket tells (TellLocal).
+func (r *Reader) Local() netip.Addr { return r.control.local }

@@ -25,7 +25,8 @@ const (
 	mostRun      = 65000
 	// runBytes has room for any received run.
 	runBytes = 1 << 16
-	// controlBytes has room for the control data of a message: packet size, ECN marks, time.
+	// controlBytes has room for the control data of a message: packet size, ECN marks, time, local
+	// address.
 	controlBytes = 96
 )
 
@@ -47,6 +48,14 @@ func NewSocket(fd uintptr) *Socket {
 func (s *Socket) Plain(fd uintptr) {
 	s.whole.Store(true)
 	_ = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_GRO, 0)
+}
+
+// TellLocal makes the kernel tell to which address of this host a packet was sent (Reader.Local).
+func (s *Socket) TellLocal(fd uintptr) {
+	if unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1) != nil {
+		// The socket is for IPv4 only.
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+	}
 }
 
 // message is struct mmsghdr.
@@ -73,6 +82,7 @@ func mmsg(call, fd uintptr, ms []message) (int, syscall.Errno) {
 type control struct {
 	size  int // of the packets of a message; 0: one packet
 	stamp time.Time
+	local netip.Addr // to which the packets were sent; zero: unknown
 }
 
 // readControl parses control data as the kernel or quic-go writes it.
@@ -92,6 +102,12 @@ func readControl(b []byte) (c control) {
 		case h.Level == unix.SOL_SOCKET && h.Type == unix.SCM_TIMESTAMPNS &&
 			len(data) >= int(unsafe.Sizeof(unix.Timespec{})):
 			c.stamp = time.Unix((*unix.Timespec)(unsafe.Pointer(&data[0])).Unix())
+		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO &&
+			len(data) >= unix.SizeofInet6Pktinfo:
+			c.local = netip.AddrFrom16([16]byte(data)).Unmap()
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO &&
+			len(data) >= unix.SizeofInet4Pktinfo:
+			c.local = netip.AddrFrom4([4]byte(data[4:]))
 		}
 		b = b[min(len(b), unix.CmsgSpace(len(data))):]
 	}
@@ -108,6 +124,21 @@ func putSegmentSize(b []byte, size int) []byte {
 	h.SetLen(unix.CmsgLen(2))
 	binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], uint16(size))
 	return b[:unix.CmsgSpace(2)]
+}
+
+// putLocal writes control data that tells the kernel from which address of this host to send.
+func putLocal(b []byte, a netip.Addr) []byte {
+	n, at := unix.SizeofInet6Pktinfo, unix.CmsgLen(0)
+	clear(b[:unix.CmsgSpace(n)])
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+	h.Level, h.Type = unix.IPPROTO_IPV6, unix.IPV6_PKTINFO
+	if a.Is4() {
+		n, at = unix.SizeofInet4Pktinfo, at+4 // the address stands after an interface
+		h.Level, h.Type = unix.IPPROTO_IP, unix.IP_PKTINFO
+	}
+	h.SetLen(unix.CmsgLen(n))
+	copy(b[at:], a.AsSlice())
+	return b[:unix.CmsgSpace(n)]
 }
 
 // name is struct sockaddr_in or sockaddr_in6. The zone of a link-local address is the number of its

@@ -68,8 +68,8 @@ func (p *port) send(t *testing.T, w *Writer) {
 }
 
 // TestRuns sends packets of many sizes to two destinations, from sockets of both IP versions, with
-// and without offloading. However they are joined into runs, each must arrive unchanged and in
-// order.
+// and without offloading. Those to one of them name their source. However they are joined into
+// runs, each must arrive unchanged and in order.
 func TestRuns(t *testing.T) {
 	sizes := []int{1400, 1400, 1400, 20, 0, 0, 7, 7, 8, 3, 9000, 9000, 9000, 9000, 9000, 9000, 9000, 9000, 12, 12}
 	for len(sizes) < 130 { // more than a run may have
@@ -88,7 +88,8 @@ func TestRuns(t *testing.T) {
 			add := func(to *port, want *[]string, size int) {
 				data := bytes.Repeat([]byte{byte('a' + len(*want)%26)}, size)
 				*want = append(*want, fmt.Sprintf("%v %s", from.addr, data))
-				for !w.Add(to.addr, data[:size/3], data[size/3:]) {
+				source := map[*port]netip.Addr{b: from.addr.Addr()}[to]
+				for !w.AddFrom(source, to.addr, data[:size/3], data[size/3:]) {
 					from.send(t, w)
 					if w.Err() != nil || w.Sent() != 50 {
 						t.Fatalf("sent %d: %v", w.Sent(), w.Err())

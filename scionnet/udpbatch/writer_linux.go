@@ -17,7 +17,7 @@ type Writer struct {
 	runs     []run // one message each
 	iovecs   []unix.Iovec
 	names    []name
-	controls [][unix.SizeofCmsghdr + 8]byte
+	controls [][controlBytes]byte
 
 	used, packets int // runs and packets added
 	next          int // the next run to send
@@ -33,6 +33,7 @@ type Writer struct {
 // run is a sequence of packets of one size, of which the last may be shorter.
 type run struct {
 	to             netip.AddrPort
+	from           netip.Addr // zero: the kernel chooses
 	first, packets int
 	size, bytes    int
 	ended          bool // nothing may follow
@@ -43,7 +44,7 @@ func NewWriter(s *Socket, packets, parts int) *Writer {
 	w := &Writer{
 		socket: s, parts: parts, messages: make([]message, packets), runs: make([]run, packets),
 		names: make([]name, packets), iovecs: make([]unix.Iovec, packets*parts),
-		controls: make([][unix.SizeofCmsghdr + 8]byte, packets),
+		controls: make([][controlBytes]byte, packets),
 	}
 	w.try = func(fd uintptr) { w.sent = w.Send(fd) }
 	w.wait = w.Send
@@ -59,6 +60,11 @@ func (w *Writer) Reset() {
 // must be as many parts as NewWriter expects, and they must not change until Send returns true. If
 // the writer is full, Add does nothing and returns false.
 func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
+	return w.AddFrom(netip.Addr{}, to, parts...)
+}
+
+// AddFrom is Add for a packet that leaves from that address of this host; zero: the kernel chooses.
+func (w *Writer) AddFrom(from netip.Addr, to netip.AddrPort, parts ...[]byte) bool {
 	if w.packets == len(w.runs) {
 		return false
 	}
@@ -72,8 +78,8 @@ func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
 		}
 		size += len(b)
 	}
-	if !w.join(to, size) {
-		w.runs[w.used] = run{to: to, first: w.packets, packets: 1, size: size, bytes: size}
+	if !w.join(from, to, size) {
+		w.runs[w.used] = run{to: to, from: from, first: w.packets, packets: 1, size: size, bytes: size}
 		w.runs[w.used].ended = size == 0 || w.socket.whole.Load()
 		w.used++
 	}
@@ -82,12 +88,13 @@ func (w *Writer) Add(to netip.AddrPort, parts ...[]byte) bool {
 }
 
 // join adds the packet to the last run, if possible.
-func (w *Writer) join(to netip.AddrPort, size int) bool {
+func (w *Writer) join(from netip.Addr, to netip.AddrPort, size int) bool {
 	if w.used == 0 {
 		return false
 	}
 	r := &w.runs[w.used-1]
-	if r.ended || r.packets == mostSegments || size == 0 || size > r.size || r.bytes+size > mostRun || r.to != to {
+	if r.ended || r.packets == mostSegments || size == 0 || size > r.size || r.bytes+size > mostRun ||
+		r.to != to || r.from != from {
 		return false
 	}
 	r.packets++
@@ -151,10 +158,16 @@ func (w *Writer) prepare(i int) {
 		h.Name = &w.names[i][0]
 		h.Namelen = w.names[i].put(r.to)
 	}
+	n, c := 0, w.controls[i][:]
 	if r.packets > 1 {
-		c := putSegmentSize(w.controls[i][:], r.size)
+		n += len(putSegmentSize(c, r.size))
+	}
+	if r.from.IsValid() {
+		n += len(putLocal(c[n:], r.from))
+	}
+	if n > 0 {
 		h.Control = &c[0]
-		h.SetControllen(len(c))
+		h.SetControllen(n)
 	}
 }
 
@@ -169,7 +182,7 @@ func (w *Writer) split() {
 		r := w.runs[i]
 		for k := r.packets - 1; k >= 0; k-- {
 			to--
-			w.runs[to] = run{to: r.to, first: r.first + k, packets: 1}
+			w.runs[to] = run{to: r.to, from: r.from, first: r.first + k, packets: 1}
 		}
 	}
 	w.used = end

@@ -14,6 +14,9 @@ type ports struct{ conn *udpbatch.Conn }
 
 func newPorts(c *net.UDPConn) (*ports, error) {
 	conn, err := udpbatch.NewConn(c)
+	if err == nil {
+		err = conn.Control(conn.TellLocal)
+	}
 	return &ports{conn}, err
 }
 
@@ -60,9 +63,10 @@ func (p *port) space() []byte {
 	return p.answers[n : n : n+wire.MaxUDP]
 }
 
-// add queues the answer that was written into the space.
+// add queues the answer that was written into the space. It leaves from the address to which the
+// request was sent: on a host with several addresses, clients ignore answers from another one.
 func (p *port) add(to netip.AddrPort, b []byte) {
-	p.out.Add(to, b)
+	p.out.AddFrom(p.in.Local(), to, b)
 	p.answers = p.answers[:len(p.answers)+len(b)]
 	p.answered++
 }
