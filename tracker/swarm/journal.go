@@ -35,6 +35,7 @@ type Durable struct {
 	waiting *dirty // changes of which no write has succeeded, beside those in the shards
 	err     error  // of the last write; nil when one has succeeded since
 	stale   bool   // the journal lacks changes that are not marked as dirty: it must be rewritten
+	unsaid  bool   // the journal shall say that the tracker is running
 	given   bool   // the note was read
 }
 
@@ -271,7 +272,7 @@ func (d *Durable) sync() error {
 		s.takeDirty(d.waiting)
 		s.mu.Unlock()
 	}
-	if d.waiting.size() == 0 {
+	if d.waiting.size() == 0 && !d.unsaid {
 		return nil
 	}
 	return d.wrote(d.journal.Append(append(d.changes(), alive()...)))
@@ -280,7 +281,7 @@ func (d *Durable) sync() error {
 // wrote takes note of whether the changes that wait were written.
 func (d *Durable) wrote(err error) error {
 	if err == nil {
-		d.waiting = newDirty()
+		d.waiting, d.unsaid = newDirty(), false
 	} else if d.waiting.size() > mostDirty {
 		d.waiting, d.stale = newDirty(), true
 	}
@@ -377,16 +378,17 @@ func alive() []byte {
 	return binary.BigEndian.AppendUint64([]byte{aliveEntry}, uint64(time.Now().Unix()))
 }
 
-// sayAlive notes that the tracker is running, even if nothing changes.
-func (d *Durable) sayAlive() error {
+// sayAlive has the next write note that the tracker is running, even if nothing has changed.
+func (d *Durable) sayAlive() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.journal.Append(alive())
+	d.unsaid = true
 }
 
 // Sweep implements Store.
 func (d *Durable) Sweep(ctx context.Context) error {
-	return errors.Join(d.Memory.Sweep(ctx), d.sayAlive())
+	d.sayAlive()
+	return d.Memory.Sweep(ctx)
 }
 
 // Close implements Store.
@@ -395,7 +397,8 @@ func (d *Durable) Close() error { return d.close() }
 func (d *Durable) end() error {
 	close(d.stop)
 	<-d.ended
-	if err := errors.Join(d.Sync(), d.sayAlive(), d.journal.Close(), d.dir.Close()); err != nil {
+	d.sayAlive()
+	if err := errors.Join(d.Sync(), d.journal.Close(), d.dir.Close()); err != nil {
 		return fmt.Errorf("close the journal: %w", err)
 	}
 	return nil

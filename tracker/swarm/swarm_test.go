@@ -389,6 +389,9 @@ func TestDurableSays(t *testing.T) {
 		if d.Healthy() == nil {
 			t.Error("nothing is wrong, it says")
 		}
+		if err := d.Sweep(t.Context()); err != nil {
+			t.Error("old peers are removed all the same:", err)
+		}
 		mend()
 		time.Sleep(time.Minute)
 		if err := errors.Join(d.Healthy(), d.Close()); err != nil {
