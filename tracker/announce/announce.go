@@ -136,14 +136,9 @@ func Start(cfg Config) (*Announcer, error) {
 		urls = slices.Clone(urls)
 		mathrand.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
 		// Trackers for WebRTC know other peers than those of the same tier.
-		var usual, forWebRTC []tracker.URL
-		for _, u := range urls {
-			if u.WebSocket() {
-				forWebRTC = append(forWebRTC, u)
-			} else {
-				usual = append(usual, u)
-			}
-		}
+		isUsual := func(u tracker.URL) bool { return !u.WebSocket() }
+		forWebRTC := slices.DeleteFunc(slices.Clone(urls), isUsual)
+		usual := slices.DeleteFunc(urls, tracker.URL.WebSocket)
 		a.startTier(usual, scionnet.ScopeLoopback, false)
 		a.startTier(forWebRTC, scionnet.ScopeLoopback, false)
 	}
