@@ -236,6 +236,31 @@ func TestCompleted(t *testing.T) {
 	tr.counts(t, 1, 0, 1)
 }
 
+// A tracker on SCION has 256 places for connections of one host. A host may announce more torrents
+// together, since an announce leaves no connection behind.
+func TestManyTorrents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("260 handshakes")
+	}
+	h := oneAS(t)
+	u, err := tracker.ParseURL(track(t, h).scion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{SCION: openHTTP(t, h)}
+	for n := range 260 {
+		a, err := newAsker(u, &cfg, scionnet.ScopeLoopback)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.close()
+		torrent := wire.Announce{InfoHash: wire.InfoHash{byte(n), byte(n >> 8)}, Port: 2001, Left: 1}
+		if _, err := a.announce(t.Context(), &torrent, nil); err != nil {
+			t.Fatalf("torrent %d: %v", n, err)
+		}
+	}
+}
+
 // A tracker that is away, one that answers nonsense and one that refuses: the tier goes on to the
 // one that works.
 func TestFailover(t *testing.T) {

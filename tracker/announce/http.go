@@ -70,6 +70,8 @@ func (o *overSCION) close()                { _ = o.end() }
 
 func (o *overSCION) announce(ctx context.Context, a *wire.Announce, reports []wire.PathReport) (wire.Answer, error) {
 	answer, err := exchange(ctx, &o.client, o.url.Request(a.Query()), reports)
+	// Announces are rare, and a tracker has few places for connections of one host and one AS.
+	o.client.CloseIdleConnections()
 	answer.Peers = allowed(answer.Peers, o.at)
 	return answer, err
 }
