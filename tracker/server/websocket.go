@@ -4,12 +4,15 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"braid/pathsel"
+	"braid/scionnet"
 	"braid/tracker/wire"
 )
 
@@ -54,6 +57,7 @@ func (s *Server) acceptSocket(ctx context.Context, w http.ResponseWriter, r *htt
 		http.Error(w, "your address is unknown", http.StatusInternalServerError)
 		return
 	}
+	from.Host = forwarded(from.Host, r.Header)
 	// Pages of any site may ask: nothing here depends on cookies.
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
@@ -72,6 +76,19 @@ func (s *Server) acceptSocket(ctx context.Context, w http.ResponseWriter, r *htt
 	defer stop()
 	all.Go(func() { defer stop(); k.write(ctx, c) })
 	s.readSocket(ctx, c, k, request{transport: overWebSocket, from: from}, key)
+}
+
+// forwarded is the host of a client behind a reverse proxy, which adds TLS, or else from. The last
+// address in the header counts, since the client may have written the others. A client on the
+// Internet is behind no proxy of this tracker. The host serves for limits only: others do not hear
+// of it, so a proxy that passes on what clients write does no harm to them.
+func forwarded(from netip.Addr, h http.Header) netip.Addr {
+	hops := strings.Split(strings.Join(h.Values("X-Forwarded-For"), ","), ",")
+	host, err := netip.ParseAddr(strings.TrimSpace(hops[len(hops)-1]))
+	if err != nil || scionnet.ScopeOf(from) == scionnet.ScopePublic {
+		return from
+	}
+	return host.Unmap().WithZone("")
 }
 
 // write sends what is queued, and asks for signs of life. It returns when the client does not take

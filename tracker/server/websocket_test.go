@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,11 +41,13 @@ type socketClient struct {
 	id wire.PeerID
 }
 
-func connect(t *testing.T, url string, id byte) *socketClient {
+// connect connects a client. A proxy says that it was forwarded for these addresses.
+func connect(t *testing.T, url string, id byte, forwarded ...string) *socketClient {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, _, err := websocket.Dial(ctx, url, nil)
+	header := http.Header{"X-Forwarded-For": forwarded}
+	c, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: header})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,5 +207,22 @@ func TestWebSocketPeerID(t *testing.T) {
 	old.say(wire.Signal{InfoHash: wire.InfoHash{1}, ToPeer: seed.id, Answer: wire.Offer{ID: "a", SDP: "x"}})
 	if s := old.hear(); s.Failure == "" {
 		t.Errorf("a connection without a place answers: %+v", s)
+	}
+}
+
+// Clients behind a proxy are as many hosts as the proxy says, whatever they say themselves.
+func TestWebSocketBehindProxy(t *testing.T) {
+	r := start(t, func(c *server.Config) { c.MaxPerHost = 1 }, 100)
+	url := r.serveSockets(t, 100)
+	for i, tt := range []struct{ forwarded, warning string }{
+		{"192.0.2.1", ""}, {"192.0.2.2", ""}, {"9.9.9.9, 192.0.2.2", "your address"},
+		{"9.9.9.9,2001:db8::1", ""}, {"unknown", ""}, {"", "your address"},
+	} {
+		c := connect(t, url, byte(i), tt.forwarded)
+		c.say(signalOf(1))
+		got := c.hear().Warning
+		if !strings.Contains(got, tt.warning) || tt.warning == "" && got != "" {
+			t.Errorf("%q: %s", tt.forwarded, got)
+		}
 	}
 }
