@@ -88,11 +88,11 @@ func readList[T comparable](name string, parse func(string) (T, error)) (map[T]s
 	n := 0
 	for line := range strings.Lines(string(b)) {
 		n++
-		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if word == "" || word[0] == '#' {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0][0] == '#' {
 			continue
 		}
-		v, err := parse(word)
+		v, err := parse(words[0])
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}

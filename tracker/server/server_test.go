@@ -321,7 +321,7 @@ func TestGate(t *testing.T) {
 	allow, deny := write(t, "# ours\n"+hash(1)+" a name\n"+hash(2)+"\n"), write(t, hash(2)+"\n")
 	var cfg server.Config
 	r := start(t, func(c *server.Config) {
-		c.Allow, c.Deny, c.Keys = allow, deny, write(t, "secret-key of somebody\n")
+		c.Allow, c.Deny, c.Keys = allow, deny, write(t, "secret-key\tof somebody\n")
 		cfg = *c
 	}, 100)
 	with := func(f func(*wire.Announce)) wire.Announce { a := announceOf(1); f(&a); return a }
