@@ -375,6 +375,10 @@ func TestGate(t *testing.T) {
 	if err := r.Reload(cfg); err == nil || !strings.Contains(err.Error(), ":1:") {
 		t.Errorf("a wrong list: %v", err)
 	}
+	cfg.Allow, cfg.Keys = "", write(t, "\nsecret=key\n")
+	if err := r.Reload(cfg); err == nil || !strings.Contains(err.Error(), ":2: want a key") {
+		t.Errorf("a wrong key: %v", err)
+	}
 	if _, err := r.announce(t, with(func(a *wire.Announce) { a.InfoHash[0] = 2 })); err != nil {
 		t.Error("a wrong list has changed something: ", err)
 	}
