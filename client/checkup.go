@@ -140,14 +140,16 @@ func (c *checkup) restart() { c.usefulAt = time.Now() }
 func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	now := time.Now()
 	st := c.torrent.Stats()
-	if useful := st.BytesReadUsefulData.Int64(); useful != c.useful || c.usefulAt.IsZero() {
+	useful := st.BytesReadUsefulData.Int64()
+	if busy || useful != c.useful || c.usefulAt.IsZero() {
 		c.useful, c.usefulAt = useful, now
 	}
-	if busy || now.Sub(c.usefulAt) >= examineAfter && c.isDescribed() && isHashing(c.torrent) {
-		c.usefulAt = now
+	stalled := !c.isDone && now.Sub(c.usefulAt) >= examineAfter
+	if stalled && c.isDescribed() && isHashing(c.torrent) {
+		c.usefulAt, stalled = now, false
 	}
 	idle = now.Sub(c.usefulAt)
-	if c.isDone || idle < examineAfter {
+	if !stalled {
 		c.found = nil
 		c.tell(nil)
 		return idle

@@ -341,7 +341,7 @@ func (l *loop) progress() Progress {
 			p.Have, p.Done = l.want.have(l.torrent)
 		}
 		p.Phase = Downloading
-		if st.BytesReadData.Int64() == 0 && isHashing(l.torrent) {
+		if !l.isDone && st.BytesReadData.Int64() == 0 && isHashing(l.torrent) {
 			p.Phase = Checking
 			p.Checked = st.BytesHashed.Int64()
 		}

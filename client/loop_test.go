@@ -56,6 +56,7 @@ type fakeTorrent struct {
 	have  []bool
 	stats torrent.TorrentStats
 	looks int // at stats
+	runs  int // looks at the states of all pieces
 }
 
 func (f *fakeTorrent) Name() string                              { return f.name }
@@ -105,6 +106,9 @@ func (f *fakeTorrent) PieceState(piece int) (s torrent.PieceState) {
 }
 
 func (f *fakeTorrent) PieceStateRuns() (runs torrent.PieceStateRuns) {
+	f.mu.Lock()
+	f.runs++
+	f.mu.Unlock()
 	for i := range f.have {
 		runs = append(runs, torrent.PieceStateRun{PieceState: f.PieceState(i), Length: 1})
 	}
@@ -454,6 +458,26 @@ func TestManyEvents(t *testing.T) {
 		}
 		if spent := time.Duration(slow.spent.Load()); spent > during/2+slow.takes {
 			t.Errorf("decisions took %v of %v", spent, during)
+		}
+	})
+}
+
+// A complete transfer does not go over its pieces again and again while peers are connected.
+func TestSeedDoesNotLookAtPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transferWithoutPeers(t, smallTorrent(t), Options{})
+		fake := tr.torrent.(*fakeTorrent)
+		l := acceptedLink(t, fakeConn{fake})
+		tr.do(func() {
+			tr.loop.connector.onAccepted(l)
+			tr.loop.complete()
+		})
+		time.Sleep(time.Minute)
+		tr.Progress()
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		if fake.looks < 60 || fake.runs > 0 {
+			t.Errorf("it has looked %d times, %d times at all pieces", fake.looks, fake.runs)
 		}
 	})
 }
