@@ -29,6 +29,9 @@ type checkup struct {
 	found     map[string]examination
 	trackers  map[string]TrackerState
 	cause     *Cause
+	// lookAgain is when the next look at a stall may begin. It goes over all pieces, which may take
+	// at most a twentieth of the time.
+	lookAgain time.Time
 }
 
 const (
@@ -135,8 +138,8 @@ func (c *checkup) onTracker(s TrackerState) {
 func (c *checkup) restart() { c.usefulAt = time.Now() }
 
 // look finds out whether the transfer makes progress and, if not, why. It returns the time since
-// the last progress. Busy means that no data can arrive, because files on disk are being checked or
-// the last data is being written.
+// the last progress; 0 if it does not look. Busy means that no data can arrive, because files on
+// disk are being checked or the last data is being written.
 func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	now := time.Now()
 	st := c.torrent.Stats()
@@ -145,6 +148,9 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 		c.useful, c.usefulAt = useful, now
 	}
 	stalled := !c.isDone && now.Sub(c.usefulAt) >= examineAfter
+	if stalled && now.Before(c.lookAgain) {
+		return 0
+	}
 	if stalled && c.isDescribed() && isHashing(c.torrent) {
 		c.usefulAt, stalled = now, false
 	}
@@ -154,6 +160,7 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 		c.tell(nil)
 		return idle
 	}
+	defer func() { c.lookAgain = now.Add(20 * time.Since(now)) }()
 	targets := c.targets()
 	c.examine(targets, idle)
 	if idle >= causeAfter {

@@ -55,8 +55,9 @@ type fakeTorrent struct {
 	next  []int // pieces to ask for, each of one block
 	have  []bool
 	stats torrent.TorrentStats
-	looks int // at stats
-	runs  int // looks at the states of all pieces
+	looks int           // at stats
+	runs  int           // looks at the states of all pieces
+	slow  time.Duration // that one of them takes
 }
 
 func (f *fakeTorrent) Name() string                              { return f.name }
@@ -108,7 +109,9 @@ func (f *fakeTorrent) PieceState(piece int) (s torrent.PieceState) {
 func (f *fakeTorrent) PieceStateRuns() (runs torrent.PieceStateRuns) {
 	f.mu.Lock()
 	f.runs++
+	slow := f.slow
 	f.mu.Unlock()
+	time.Sleep(slow)
 	for i := range f.have {
 		runs = append(runs, torrent.PieceStateRun{PieceState: f.PieceState(i), Length: 1})
 	}
@@ -478,6 +481,27 @@ func TestSeedDoesNotLookAtPieces(t *testing.T) {
 		defer fake.mu.Unlock()
 		if fake.looks < 60 || fake.runs > 0 {
 			t.Errorf("it has looked %d times, %d times at all pieces", fake.looks, fake.runs)
+		}
+	})
+}
+
+// Looking for the cause of a stall takes a small part of the time, however many pieces there are.
+func TestCheckupOfManyPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// In order, so that only the checkup looks at all pieces.
+		tr := transferWithoutPeers(t, smallTorrent(t), Options{Selection: Selection{Sequential: true}})
+		fake := tr.torrent.(*fakeTorrent)
+		fake.mu.Lock()
+		fake.slow = time.Second
+		fake.mu.Unlock()
+		time.Sleep(20 * time.Minute)
+		if p := tr.Progress(); p.Cause == nil || p.Cause.Kind != NobodyThere {
+			t.Errorf("cause %+v", p.Cause)
+		}
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		if n := fake.runs; n < 30 || n > 120 {
+			t.Errorf("%d looks of a second each in 20 minutes", n)
 		}
 	})
 }
