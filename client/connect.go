@@ -400,7 +400,8 @@ func (c *connector) withdrawAll() {
 	}
 }
 
-// lookPaths keeps the paths to a peer up to date. It runs on a goroutine of its own.
+// lookPaths keeps the paths to a peer up to date, if they can change. It runs on a goroutine of its
+// own.
 func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
 	changes, cancel := t.Watch(p)
 	defer cancel()
@@ -414,6 +415,9 @@ func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
 		var again <-chan time.Time
 		if failures++; err == nil {
 			failures = 0
+			if changes == nil {
+				return
+			}
 		} else {
 			again = time.After(pathsel.RetryDelay(failures))
 		}

@@ -135,6 +135,20 @@ func TestMutePeers(t *testing.T) {
 	}
 }
 
+// On IP a peer has one path that never changes, so no goroutine waits for changes: there may be
+// thousands of torrents, each with hundreds of peers.
+func TestPathsOnIPAreLookedUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connector{core: &core{inbox: newInbox()}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		c.lookPaths(ctx, &simulated{}, mustPeer(t, "10.0.0.1:1"))
+		if ctx.Err() != nil || len(c.inbox.take()) != 1 {
+			t.Error("a goroutine waits for another path, or there is none")
+		}
+	})
+}
+
 // A peer that has what we want and does not serve us is shown as such.
 func TestInterestedInAChokingPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
