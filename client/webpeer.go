@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +61,7 @@ func (w *webPort) close() error {
 // webSeeds are the torrent's web seeds and those that the user has named, as peers. It leaves out
 // web seeds that cannot be used, and logs them.
 func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
+	named = slices.Clone(named) // torrents share it
 	for _, u := range t.source.WebSeeds {
 		named = append(named, WebSeed{URL: u})
 	}

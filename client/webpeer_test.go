@@ -266,6 +266,16 @@ func TestWebSeedsOfStrangers(t *testing.T) {
 	}
 }
 
+// Several torrents share the list of the user's web seeds, and do not mix their own into it.
+func TestWebSeedsOfSeveralTorrents(t *testing.T) {
+	named := make([]WebSeed, 1, 2)
+	named[0] = WebSeed{URL: "http://user.example/", ByUser: true}
+	x := webTransport{source: Source{WebSeeds: []string{"http://torrent.example/"}}, log: testLog(t)}
+	if seeds := x.webSeeds(named); len(seeds) != 2 || named[:2][1].URL != "" {
+		t.Errorf("web seeds %v, and the shared list is %v", seeds, named[:2])
+	}
+}
+
 // A redirect of a server on the Internet cannot lead to this machine.
 func TestWebSeedRedirectInward(t *testing.T) {
 	p, _, err := WebSeed{URL: "http://files.example/"}.peer()
