@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha1"
 	"errors"
@@ -24,7 +25,7 @@ import (
 //
 //  1. A peer says that it has the dictionary, and its size.    (callbacks.go, with its lock)
 //  2. Some of these peers are asked, each for all of it.       (step, on the transfer's goroutine)
-//  3. Pieces go to the buffer of the peer that has sent them.  (callbacks.go)
+//  3. Pieces are kept for the peer that has sent them.         (callbacks.go)
 //  4. The first dictionary with the right hash is checked, and
 //     given to the engine, which sends it to others.           (describer.describe)
 
@@ -82,16 +83,15 @@ type metadata struct {
 
 // metadataSource is a peer that says it has the dictionary.
 type metadataSource struct {
-	peer  extensionPeer
-	host  netip.Addr
-	size  int
-	buf   []byte    // nil: it is not being asked
-	have  []bool    // for each piece of the dictionary: it is in buf
-	asked int       // how many pieces were asked for, from the first one on
-	got   int       // how many of them have come
-	seen  int       // got at the last step
-	since time.Time // when it was first asked
-	heard time.Time // when it has last sent a piece
+	peer   extensionPeer
+	host   netip.Addr
+	size   int
+	pieces [][]byte  // of the dictionary; nil for missing ones, and while it is not being asked
+	asked  int       // how many pieces were asked for, from the first one on
+	got    int       // how many of them have come
+	seen   int       // got at the last step
+	since  time.Time // when it was first asked
+	heard  time.Time // when it has last sent a piece
 }
 
 // metadataMessage is a message without data, to be sent.
@@ -150,14 +150,12 @@ func (m *metadata) receivedLocked(p extensionPeer, kind, piece int, data []byte)
 	switch s := m.sources[i]; {
 	case kind == metadataReject:
 		m.sources = slices.Delete(m.sources, i, i+1)
-	case kind == metadataData && s.buf != nil && piece < s.asked && !s.have[piece]:
-		room := s.buf[piece*metadataPiece : min((piece+1)*metadataPiece, s.size)]
-		if len(data) != len(room) {
+	case kind == metadataData && piece < s.asked && s.pieces[piece] == nil:
+		if len(data) != min(metadataPiece, s.size-piece*metadataPiece) {
 			m.sources = slices.Delete(m.sources, i, i+1)
 			return
 		}
-		copy(room, data)
-		s.have[piece] = true
+		s.pieces[piece] = bytes.Clone(data)
 		s.got++
 	}
 }
@@ -224,11 +222,11 @@ func (m *metadata) step(
 	defer m.mu.Unlock()
 	send, m.refusals = m.refusals, nil
 	for _, s := range m.sources {
-		if s.buf == nil || s.got < len(s.have) {
+		if s.pieces == nil || s.got < len(s.pieces) {
 			continue
 		}
-		if sha1.Sum(s.buf) == m.hash {
-			return send, liars, s.buf
+		if info := bytes.Join(s.pieces, nil); sha1.Sum(info) == m.hash {
+			return send, liars, info
 		}
 		liars = append(liars, s.peer)
 		m.lied = append(m.lied[max(0, len(m.lied)-maxLiars+1):], s.host)
@@ -238,7 +236,7 @@ func (m *metadata) step(
 	m.rest(now)
 	m.begin(now)
 	for _, s := range m.sources {
-		for s.buf != nil && s.asked < len(s.have) && s.asked-s.got < metadataWindow {
+		for s.asked < len(s.pieces) && s.asked-s.got < metadataWindow {
 			send = append(send, metadataMessage{s.peer, metadataRequest, s.asked})
 			s.asked++
 		}
@@ -276,15 +274,15 @@ func (m *metadata) begin(now time.Time) {
 				return cmp.Compare(a.rate(now), b.rate(now))
 			}))
 		}
-		pieces := (next.size + metadataPiece - 1) / metadataPiece
-		next.buf, next.have = make([]byte, next.size), make([]bool, pieces)
+		// No room for the pieces yet: the size is only a claim.
+		next.pieces = make([][]byte, (next.size+metadataPiece-1)/metadataPiece)
 		next.since, next.heard, m.turn = now, now, now
 	}
 }
 
 func (m *metadata) asked() (out []*metadataSource) {
 	for _, s := range m.sources {
-		if s.buf != nil {
+		if s.pieces != nil {
 			out = append(out, s)
 		}
 	}
@@ -294,7 +292,7 @@ func (m *metadata) asked() (out []*metadataSource) {
 // next is the peer to ask next; nil if none waits.
 func (m *metadata) next() (next *metadataSource) {
 	for _, s := range m.sources {
-		if s.buf != nil {
+		if s.pieces != nil {
 			continue
 		}
 		if !slices.Contains(m.lied, s.host) {

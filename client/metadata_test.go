@@ -161,6 +161,22 @@ func TestMetadata(t *testing.T) {
 		}
 		t.Error("the honest peer was never asked")
 	})
+	t.Run("empty promises", func(t *testing.T) {
+		f := newFetchTest(info)
+		for i := range 40 {
+			p := &wirePeer{name: fmt.Sprint(i)}
+			f.offer(p, p.host(), wire.MaxMetadata)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range 600 {
+			f.next(200 * time.Millisecond)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > wire.MaxMetadata {
+			t.Errorf("%d MiB allocated for peers that send nothing", n>>20)
+		}
+	})
 	t.Run("refusals", func(t *testing.T) {
 		f := newFetchTest(info)
 		p := peers(f, 1)[0]
