@@ -70,6 +70,9 @@ func (t *Transfer) TrackerState(s TrackerState) {
 	t.inbox.put(func() { t.loop.checkup.onTracker(s) })
 }
 
+// ForgetTrackers forgets what TrackerState has noted, since other trackers are asked from now on.
+func (t *Transfer) ForgetTrackers() { t.inbox.put(func() { t.loop.checkup.trackers = nil }) }
+
 // Done is closed when all wanted data is on disk and verified, or when the transfer has failed: see
 // Progress.
 func (t *Transfer) Done() <-chan struct{} { return t.loop.done }

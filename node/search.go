@@ -158,6 +158,7 @@ func (t *Torrent) searchAgain(r *run) {
 	t.mu.Lock()
 	clear(t.trackers)
 	t.mu.Unlock()
+	r.transfer.ForgetTrackers()
 	searches, err := t.search(r)
 	if err != nil {
 		t.logger().Error("the torrent is not announced", "error", err)

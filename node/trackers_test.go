@@ -1,9 +1,11 @@
 package node
 
 import (
+	"strings"
 	"testing"
 
 	"braid/client"
+	"braid/tracker"
 	"braid/tracker/announce"
 	"braid/tracker/wire"
 )
@@ -25,5 +27,34 @@ func TestAnnounceProgress(t *testing.T) {
 		if got := announceProgress(tt.p); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
+	}
+}
+
+// The cause of a stall names the torrent's present trackers, and none that it had before.
+func TestCauseAfterChangeOfTrackers(t *testing.T) {
+	t.Parallel()
+	n := open(t, Config{})
+	trackers := func(url string) [][]tracker.URL {
+		tiers, err := parseTiers([]string{url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tiers
+	}
+	src := create(t, t.TempDir(), "file", 1)
+	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Trackers: trackers("http://127.0.0.1:2/announce")})
+	cause := func() string {
+		if c := x.Progress().Cause; c != nil {
+			return c.Text
+		}
+		return ""
+	}
+	eventually(t, "the first tracker as the cause", func() bool { return strings.Contains(cause(), "127.0.0.1:2") })
+	if err := set(x, func(o *Options) { o.Trackers = trackers("http://127.0.0.1:1/announce") }); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second tracker as the cause", func() bool { return strings.Contains(cause(), "127.0.0.1:1") })
+	if c := cause(); strings.Contains(c, "127.0.0.1:2") || strings.Contains(c, "more") {
+		t.Errorf("the cause is %q", c)
 	}
 }
