@@ -59,7 +59,7 @@ func newLoop(c *core, opts Options) *loop {
 		seeder:    superSeeder{core: c, mode: opts.SuperSeeding, seed: rand.Uint64()},
 		rarest:    rarestFirst{core: c},
 		nudger:    nudger{c},
-		trials:    trialRunner{core: c, suspended: map[engineAddr]*link{}, spoilt: map[int]bool{}},
+		trials:    trialRunner{core: c, spoilt: map[int]bool{}},
 		confirmer: confirmer{core: c},
 		checkup:   checkup{core: c, caused: opts.Caused},
 		rates:     rates{since: time.Now()},

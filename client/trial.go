@@ -151,13 +151,12 @@ func (t *trial) proceed(
 // trialRunner carries trials out.
 type trialRunner struct {
 	*core
-	judge     *judge
-	calls     chan<- func() // to the transfer's goroutine
-	trials    trials
-	rarest    *rarestFirst
-	suspended map[engineAddr]*link
-	spoilt    map[int]bool // unfinished pieces with blocks of suspects; they are not requested
-	busy      atomic.Bool  // there were trials at the last look
+	judge  *judge
+	calls  chan<- func() // to the transfer's goroutine
+	trials trials
+	rarest *rarestFirst
+	spoilt map[int]bool // unfinished pieces with blocks of suspects; they are not requested
+	busy   atomic.Bool  // there were trials at the last look
 }
 
 // hashed has the transfer's goroutine look at a piece that the engine has found right or wrong. It
@@ -204,14 +203,13 @@ func (e *trialRunner) look() {
 		return
 	}
 	var there []witness
-	links := map[engineAddr]*link{}
-	for r := range e.peers.connected() {
+	rows := slices.Collect(e.peers.connected())
+	for _, r := range rows {
 		if !r.link.Filter.CouldAsk() {
 			continue
 		}
 		conn := r.link.gauge.Load().conn
 		st := conn.Stats()
-		links[r.link.addr] = r.link
 		there = append(there, witness{
 			addr: r.link.addr, suspect: suspectOf(r.link.Origin()),
 			good: st.PiecesDirtiedGood.Int64(),
@@ -220,16 +218,11 @@ func (e *trialRunner) look() {
 	}
 	var suspended map[engineAddr]bool
 	e.trials, suspended = e.trials.step(time.Now(), there, e.blame.blocksOf, e.offers.isBanned)
-	for at, l := range e.suspended {
-		if !suspended[at] {
-			l.Filter.Resume()
-			delete(e.suspended, at)
-		}
-	}
-	for at := range suspended {
-		if e.suspended[at] == nil {
-			links[at].Filter.Suspend()
-			e.suspended[at] = links[at]
+	for _, r := range rows {
+		if suspended[r.link.addr] {
+			r.link.Filter.Suspend()
+		} else {
+			r.link.Filter.Resume()
 		}
 	}
 	e.busy.Store(len(e.trials) > 0)
