@@ -156,13 +156,8 @@ func (f Fetch) way() (*url.URL, *http.Client, *redirectGuard, error) {
 	}
 	g := newRedirectGuard(scopeOf)
 	g.from = f.From
-	return u, g.client(&http.Transport{
-		DisableKeepAlives:      true,
-		DialContext:            g.dial,
-		TLSHandshakeTimeout:    connectTimeout,
-		ResponseHeaderTimeout:  headerTimeout,
-		MaxResponseHeaderBytes: 64 << 10,
-	}), g, nil
+	over := &http.Transport{DisableKeepAlives: true, ResponseHeaderTimeout: headerTimeout}
+	return u, g.client(over), g, nil
 }
 
 // scionClient sends requests to one server on SCION. Its CloseIdleConnections closes over. It
@@ -239,8 +234,10 @@ func (g *redirectGuard) dial(ctx context.Context, network, address string) (net.
 	return g.Dial(ctx, net.Dialer{Timeout: connectTimeout}, network, address)
 }
 
-// client sends requests over a transport that dials with the guard.
+// client sends requests over a transport, which dials with the guard.
 func (g *redirectGuard) client(over *http.Transport) *http.Client {
+	over.DialContext, over.TLSHandshakeTimeout = g.dial, connectTimeout
+	over.MaxResponseHeaderBytes = 64 << 10
 	return &http.Client{Transport: over, CheckRedirect: g.check}
 }
 

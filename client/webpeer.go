@@ -130,10 +130,9 @@ func ipClient(p Peer) *http.Client {
 		g.from, g.refusal = scionnet.ScopePublic, "a stranger has named a server at a %s address"
 	}
 	return g.client(&http.Transport{
-		DialContext:         g.dial,
-		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: 20 * time.Second,
-		IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 8, MaxConnsPerHost: 8,
-		MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, ForceAttemptHTTP2: true,
+		ResponseHeaderTimeout: 20 * time.Second, IdleConnTimeout: 30 * time.Second,
+		MaxIdleConnsPerHost: 8, MaxConnsPerHost: 8,
+		DisableCompression: true, ForceAttemptHTTP2: true,
 	})
 }
 
