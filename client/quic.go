@@ -70,13 +70,10 @@ func (t *quicTransport) acceptFrom(e *scionnet.IPEndpoint) {
 
 func (t *quicTransport) Name() string { return "quic" }
 
-// resolve finds the address of a host name.
+// resolve finds the address of a host, which may be a name.
 func (t *quicTransport) resolve(ctx context.Context, p Peer) (netip.AddrPort, error) {
 	if p.host == "" {
 		return netip.AddrPortFrom(netip.IPv6Unspecified(), p.port), nil
-	}
-	if ip, err := netip.ParseAddr(p.host); err == nil {
-		return netip.AddrPortFrom(ip, p.port), nil
 	}
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", p.host)
 	if err != nil {
