@@ -26,7 +26,7 @@ var fileOrder = strings.Fields(`
 	core.go options.go metadata.go inbox.go peerset.go offers.go blame.go
 	row.go inbound.go link.go reveal.go pipeline.go places.go onefile.go
 	progress.go cause.go pexrules.go pexmessage.go ourselves.go scion.go tcp.go tcp_linux.go tcp_other.go quic.go webrtc.go webrtcwire.go sdp.go ip.go webpeer.go transport.go
-	create.go selection.go strategy.go engine.go fetch.go source.go webseed.go hybrid.go bencode.go peer.go bounded.go
+	create.go selection.go strategy.go engine.go fetch.go source.go webseed.go hybrid.go peer.go bounded.go
 `)
 
 // A dependency between two files counts once: file A uses a name, a method or a field that file B
