@@ -103,9 +103,6 @@ func (c *connector) onDialled(o *offer, l *link, err error) {
 	case err != nil:
 		c.lost(s, err)
 	default:
-		if s.link != nil {
-			s.foldLink()
-		}
 		s.link, s.err = l, nil
 		s.candidate.Handshake = l.Measure().Handshake
 		c.enter(s, s.then)
@@ -258,7 +255,6 @@ func (c *connector) open(s *pathState, then pathsel.State) {
 		}
 		s.offer = o
 	}
-	s.offer.spent.Store(false)
 	s.offer.obfuscate = nil
 	if s.obfuscate {
 		s.offer.obfuscate = c.source.InfoHash.Bytes()

@@ -55,12 +55,9 @@ type offer struct {
 	obfuscate []byte
 	// dialled is called after every attempt, and must not block.
 	dialled func(*link, error)
-	// spent: the offer must not be dialled again. After a failed handshake, the engine itself would
-	// try once more with obfuscation, which is of no use if the transport encrypts already.
-	spent  atomic.Bool
-	link   atomic.Pointer[link] // the last connection; nil: none yet
-	ctx    context.Context      // ends when the offer is withdrawn
-	cancel context.CancelFunc
+	link    atomic.Pointer[link] // the last connection; nil: none yet
+	ctx     context.Context      // ends when the offer is withdrawn
+	cancel  context.CancelFunc
 }
 
 // pin is the key that all connections of an address-level peer have shown.
@@ -273,11 +270,10 @@ func (t *offers) connect(ctx context.Context, addr string) (*link, error) {
 	t.mu.Lock()
 	o := t.byAddr[addr]
 	t.mu.Unlock()
-	if o == nil || o.spent.Load() {
+	if o == nil {
 		return nil, errNotOffered
 	}
 	l, err := o.dial(ctx)
-	o.spent.Store(err != nil || l.Key() != nil)
 	o.dialled(l, err)
 	return l, err
 }

@@ -37,7 +37,7 @@ func TestOffers(t *testing.T) {
 	if first.addr == second.addr || first.addr.host != second.addr.host {
 		t.Errorf("two offers of one host as %s and %s", first.addr, second.addr)
 	}
-	for range 2 { // the second is the engine's, with the other kind of handshake
+	for range 2 {
 		c, err := table.connect(t.Context(), first.addr.String())
 		if err != nil {
 			t.Fatal(err)
