@@ -37,7 +37,6 @@ type loop struct {
 	seeder    superSeeder
 	rarest    rarestFirst
 	nudger    nudger
-	judge     judge
 	trials    trialRunner
 	room      roomKeeper
 	confirmer confirmer
@@ -66,8 +65,7 @@ func newLoop(c *core, opts Options) *loop {
 	}
 	c.fail, l.confirmer.confirmed = l.fail, l.complete
 	l.describer = describer{core: c, options: &l.options}
-	l.judge = judge{c, &l.connector}
-	l.trials.judge, l.trials.rarest, l.trials.calls = &l.judge, &l.rarest, l.calls
+	l.trials.connector, l.trials.rarest, l.trials.calls = &l.connector, &l.rarest, l.calls
 	c.store.hashed = l.hashed
 	l.room = roomKeeper{core: c, rarest: &l.rarest}
 	l.exchanger = exchanger{
@@ -216,7 +214,7 @@ func (l *loop) onSecond() {
 	l.rates.measure(&l.peers, time.Now())
 	l.peers.noteData(time.Now())
 	l.server.serve()
-	l.judge.judge()
+	l.connector.judge()
 	l.chooser.look()
 	l.exchanger.tell(time.Now())
 	l.exchanger.nodes()

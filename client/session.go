@@ -17,13 +17,14 @@
 //
 //	peerSet      the peers: dialled ones with their path-level peers,
 //	             spares, accepted connections                          peerset.go, row.go
-//	connector    looks up paths; opens, parks and closes connections   connect.go
+//	connector    looks up paths; opens, parks and closes connections;
+//	             bans peers that send wrong data                       connect.go, judge.go, blame.go
 //	chooser      asks pathsel's selector what the connector shall do   choose.go
 //	server       applies pathsel's decision whom to serve              serve.go
 //	superSeeder  which pieces a super-seed shows to whom               superseed.go, reveal.go
 //	rarestFirst  the order of requests, with want                      rarest.go, selection.go
 //	nudger       takes back requests that nobody answers               nudge.go
-//	judge        bans peers that send wrong data, with trials          judge.go, blame.go, trial.go
+//	trialRunner  finds out who has sent wrong data                     trial.go
 //	describer    fetches the description of a magnet link              magnet.go, metadata.go
 //	exchanger    peer exchange                                         pex.go
 //	checkup      finds out why there is no progress                    checkup.go, cause.go

@@ -151,12 +151,12 @@ func (t *trial) proceed(
 // trialRunner carries trials out.
 type trialRunner struct {
 	*core
-	judge  *judge
-	calls  chan<- func() // to the transfer's goroutine
-	trials trials
-	rarest *rarestFirst
-	spoilt map[int]bool // unfinished pieces with blocks of suspects; they are not requested
-	busy   atomic.Bool  // there were trials at the last look
+	connector *connector
+	calls     chan<- func() // to the transfer's goroutine
+	trials    trials
+	rarest    *rarestFirst
+	spoilt    map[int]bool // unfinished pieces with blocks of suspects; they are not requested
+	busy      atomic.Bool  // there were trials at the last look
 }
 
 // hashed has the transfer's goroutine look at a piece that the engine has found right or wrong. It
@@ -187,7 +187,7 @@ func (e *trialRunner) hashed(piece int, right bool) {
 
 // onHashed notes that a piece is right, or wrong with blocks of these senders.
 func (e *trialRunner) onHashed(piece int, right bool, senders []suspect) {
-	e.judge.judge()
+	e.connector.judge()
 	switch {
 	case right:
 		e.trials = e.trials.end(piece)
