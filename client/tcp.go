@@ -154,13 +154,7 @@ func (t *tcpTransport) Close() error {
 	return errors.Join(errs...)
 }
 
-func tcpPeer(a net.Addr) Peer {
-	ap, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return Peer{host: a.String()}
-	}
-	return ipPeer(ap)
-}
+func tcpPeer(a net.Addr) Peer { return ipPeer(a.(*net.TCPAddr).AddrPort()) }
 
 // tcpWire is a TCP connection or, to a member of a group, TLS over one.
 type tcpWire struct {
