@@ -29,9 +29,7 @@ type checkup struct {
 	found     map[string]examination
 	trackers  map[string]TrackerState
 	cause     *Cause
-	// lookAgain is when the next look at a stall may begin. It goes over all pieces, which may take
-	// at most a twentieth of the time.
-	lookAgain time.Time
+	lookAgain time.Time // a stall is not looked at before: that goes over all pieces
 }
 
 const (
@@ -160,7 +158,7 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 		c.tell(nil)
 		return idle
 	}
-	defer func() { c.lookAgain = now.Add(20 * time.Since(now)) }()
+	defer func() { c.lookAgain = sparingly(now) }()
 	targets := c.targets()
 	c.examine(targets, idle)
 	if idle >= causeAfter {

@@ -44,15 +44,14 @@ func (c *chooser) view() pathsel.View {
 	return v
 }
 
-// look finds out how much is missing that the selection leaves out. It goes over all pieces, which
-// may take at most a twentieth of the time.
+// look finds out how much is missing that the selection leaves out. It goes over all pieces.
 func (c *chooser) look() {
 	now := time.Now()
 	if c.isDone || c.want == nil || !c.want.partial || now.Before(c.lookAgain) {
 		return
 	}
 	c.unwanted = c.want.unwanted(c.torrent)
-	c.lookAgain = now.Add(20 * time.Since(now))
+	c.lookAgain = sparingly(now)
 }
 
 // preference is the preference of the transfer's own policy or, without one, of the session's.
@@ -76,9 +75,8 @@ func (c *chooser) choose() []pathsel.Decision {
 	}
 	v := c.view()
 	plan := c.cfg.Selector.Decide(v)
-	// With hundreds of path-level peers this takes tens of milliseconds: without events, spend at
-	// most a twentieth of the time on it.
-	c.restEnd = v.Now.Add(20 * time.Since(v.Now))
+	// With hundreds of path-level peers this takes tens of milliseconds. The limit holds without events.
+	c.restEnd = sparingly(v.Now)
 	c.memory = plan.Memory
 	c.record(v, plan)
 	c.wait(plan.Waiting, len(v.Candidates) > 0)

@@ -205,3 +205,7 @@ func (c *core) Described() (Source, error) {
 	}
 	return c.source, errNotDescribed
 }
+
+// sparingly is the earliest time to repeat costly work that began at that time and ends now. So the
+// work takes at most a twentieth of the time.
+func sparingly(began time.Time) time.Time { return began.Add(20 * time.Since(began)) }
