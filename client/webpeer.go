@@ -114,12 +114,14 @@ func (t *webTransport) Dial(
 		c = ipClient(p)
 	}
 	cfg.Layout, cfg.Client = known.Layout, c
+	began := time.Now()
 	conn, err := webseed.Open(ctx, cfg)
 	if err != nil {
 		c.CloseIdleConnections()
 		return nil, err
 	}
-	return &webWire{Conn: conn, remote: remote{peer: p, path: path}, client: c}, nil
+	r := remote{peer: p, path: path, handshake: time.Since(began)} // the server's first answer
+	return &webWire{Conn: conn, remote: r, client: c}, nil
 }
 
 // ipClient reaches a web seed on IP. If a stranger has named it, it must be on the Internet. A
@@ -144,7 +146,7 @@ type webWire struct {
 	once   sync.Once
 }
 
-func (w *webWire) Measure() Measurement { return Measurement{Handshake: w.Handshake()} }
+func (w *webWire) Measure() Measurement { return Measurement{Handshake: w.handshake} }
 
 // Close also ends the HTTP requests.
 func (w *webWire) Close() error {

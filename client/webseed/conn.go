@@ -22,13 +22,12 @@ import (
 // Conn is a BitTorrent connection to a peer that has all pieces, except those with files that the
 // server lacks. Close ends it and all HTTP requests.
 type Conn struct {
-	net.Conn  // the engine's end
-	ours      net.Conn
-	cfg       Config
-	handshake time.Duration
-	ctx       context.Context // ends with the connection
-	cancel    context.CancelFunc
-	whole     whole // belongs to the one fetcher of a server without ranges
+	net.Conn // the engine's end
+	ours     net.Conn
+	cfg      Config
+	ctx      context.Context // ends with the connection
+	cancel   context.CancelFunc
+	whole    whole // belongs to the one fetcher of a server without ranges
 
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -76,9 +75,6 @@ func (c *Conn) begin() {
 		go c.fetchRuns()
 	}
 }
-
-// Handshake is how long the server took for its first answer.
-func (c *Conn) Handshake() time.Duration { return c.handshake }
 
 // Err says why the connection has ended; nil if it has not, or if our side has closed it.
 func (c *Conn) Err() error {

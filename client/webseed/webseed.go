@@ -91,7 +91,6 @@ func fileURL(base *url.URL, l storage.Layout, f storage.File) string {
 func Open(ctx context.Context, cfg Config) (*Conn, error) {
 	c := newConn(cfg)
 	defer context.AfterFunc(ctx, c.cancel)()
-	began := time.Now()
 	if err := c.probe(); err != nil {
 		c.cancel()
 		if ctx.Err() != nil {
@@ -99,7 +98,6 @@ func Open(ctx context.Context, cfg Config) (*Conn, error) {
 		}
 		return nil, err
 	}
-	c.handshake = time.Since(began)
 	c.begin()
 	return c, nil
 }
