@@ -93,8 +93,9 @@ const (
 	seededMost = 32
 )
 
-// dialAsSeed decides for a complete transfer which peers it dials: those that may need its data, and
-// have not connected to it. A peer gets one connection, over the path that was tried least recently.
+// dialAsSeed decides for a complete transfer which peers it dials: those that may need its data,
+// and have not connected to it. A peer gets one connection, over the path that was tried least
+// recently.
 func (c *chooser) dialAsSeed(now time.Time) (out []pathsel.Decision) {
 	connected := map[scionnet.Addr]bool{}
 	for r := range c.peers.connected() {

@@ -17,8 +17,8 @@
 //
 //	peerSet      the peers: dialled ones with their path-level peers,
 //	             spares, accepted connections                          peerset.go, row.go
-//	connector    looks up paths; opens, parks and closes connections;
-//	             bans peers that send wrong data                       connect.go, judge.go, blame.go
+//	connector    looks up paths; opens, parks and closes connections   connect.go
+//	             and bans peers that send wrong data                   judge.go, blame.go
 //	chooser      asks pathsel's selector what the connector shall do   choose.go
 //	server       applies pathsel's decision whom to serve              serve.go
 //	superSeeder  which pieces a super-seed shows to whom               superseed.go, reveal.go
