@@ -54,6 +54,22 @@ func TestTableLimits(t *testing.T) {
 	}
 }
 
+// A node that takes the ID of another one in its bucket, which is silent, replaces these two only.
+func TestTableKeepsNeighbours(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", Limits{})
+	var all []Contact
+	for i := range 3 {
+		all = append(all, Contact{n.id.randomIn(0, n.cfg.Rand), boundContact(2+i, 1, n.cfg.Rand).Addr})
+		n.table.answered(start, all[i])
+	}
+	n.table.failed(all[0])
+	moved := Contact{all[0].ID, all[1].Addr}
+	n.table.answered(start, moved)
+	if got := n.Contacts(); !slices.Equal(got, []Contact{all[2], moved}) {
+		t.Errorf("nodes %v, want %v", got, []Contact{all[2], moved})
+	}
+}
+
 // The nodes near a target are those that a look at all nodes would choose.
 func TestClosest(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))

@@ -125,10 +125,9 @@ func (t *table) answered(now time.Time, c Contact) bool {
 	if byID != nil && byID.fails == 0 {
 		return false // somebody else has that ID, and answers
 	}
-	for _, old := range []*entry{byID, byAddr} { // it has moved, or started again with another ID
-		if old != nil {
-			t.remove(old.Contact)
-		}
+	isOld := func(e entry) bool { return e.ID == c.ID || e.Addr == c.Addr }
+	for b := range t.buckets { // it has moved, or started again with another ID
+		t.buckets[b] = slices.DeleteFunc(t.buckets[b], isOld)
 	}
 	i := t.place(c)
 	if i < 0 {
