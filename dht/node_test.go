@@ -203,6 +203,36 @@ func TestStoreBounds(t *testing.T) {
 	}
 }
 
+// A network gets no more than its share if it proves later who it is, or if another one puts its
+// items again.
+func TestShareIsKept(t *testing.T) {
+	var s store
+	r := rand.New(rand.NewPCG(3, 4))
+	ours, fellow := group{ia: 5}, group{ia: 6}
+	for i := range 2 * maxPeers / share {
+		p := storedPeer{addr: boundContact(5, i, r).Addr, group: unproven}
+		s.announce(start, ID{byte(i / 100)}, p)
+		p.group = ours
+		s.announce(start, ID{byte(i / 100)}, p)
+	}
+	for i := range 2 * maxItems / share {
+		_ = s.put(start, &Item{Value: text(fmt.Sprint(i))}, ours)
+		_ = s.put(start, &Item{Value: text(fmt.Sprint(i))}, fellow)
+	}
+	peers, items := map[group]int{}, map[group]int{}
+	for _, swarm := range s.swarms {
+		for _, p := range swarm {
+			peers[p.group]++
+		}
+	}
+	for _, i := range s.items {
+		items[i.group]++
+	}
+	if peers[ours] > maxPeers/share || items[ours] > maxItems/share || items[fellow] > maxItems/share {
+		t.Errorf("peers %v, items %v", peers, items)
+	}
+}
+
 // countFilter estimates how many hosts are in a filter (BEP 33).
 func countFilter(f string) int {
 	ones := 0

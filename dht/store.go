@@ -63,16 +63,16 @@ type store struct {
 	items  map[ID]storedItem
 }
 
-// announce keeps a peer. A torrent or network that has its share of everything loses its oldest
-// one. A peer whose ISD-AS is unproven takes no place from a proven one at the address that it
-// claims.
+// announce keeps a peer. In a full torrent it replaces an old one; a network that has its share of
+// everything gets no more. A peer whose ISD-AS is unproven takes no place from a proven one at the
+// address that it claims.
 func (s *store) announce(now time.Time, hash ID, p storedPeer) {
 	p.at = now
 	swarm := s.swarms[hash]
 	sameHost, oldestOfHost := 0, -1
 	for i, x := range swarm {
 		if x.addr == p.addr {
-			if p.group == unproven {
+			if p.group != x.group && (p.group == unproven || !s.room(p.group)) {
 				p.group = x.group
 			}
 			swarm[i] = p
@@ -159,6 +159,7 @@ func (s *store) put(now time.Time, i *Item, g group) *badItem {
 		if bad := i.replaces(old.Item); bad != nil {
 			return bad
 		}
+		g = old.group // anybody may put the same item again, which frees nobody's share
 	} else if !s.itemRoom(g) {
 		return &badItem{ErrServer, "no room"}
 	}
