@@ -366,6 +366,22 @@ func follow(n *Node, others []Contact, lasts time.Duration, answer func(p Packet
 	}
 }
 
+// An item is looked for at once, however many torrents are searched for.
+func TestItemAmongTorrents(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	n.table.answered(start, boundContact(2, 1, n.cfg.Rand))
+	for i := range 2 * maxSearches {
+		n.Follow(start, ID{1, byte(i)}, 7)
+	}
+	if len(n.searches) != maxSearches {
+		t.Errorf("%d searches", len(n.searches))
+	}
+	asked := func(p Packet) bool { return p.Message.Query == Get }
+	if out := n.GetItem(start, ID{2}); !slices.ContainsFunc(out.Packets, asked) {
+		t.Error("nobody is asked for the item")
+	}
+}
+
 // Nodes that refuse announcements, however new the token is, are not asked without a pause.
 func TestRefusedAnnouncements(t *testing.T) {
 	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)

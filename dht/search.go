@@ -15,7 +15,9 @@ const (
 	// that names ever nearer nodes of its own costs no more.
 	maxAsked, maxAskedGroup = 120, 40
 	maxSearch               = 20 * time.Second
-	maxSearches             = 64
+	// maxSearches bounds the searches for followed torrents. Others, such as those for an item, are
+	// few and start at once.
+	maxSearches = 64
 	// maxKnown bounds the nodes of a branch, and maxNamed those taken from one answer.
 	maxKnown, maxNamed = 64, 16
 	// maxBoot bounds the addresses without a known node that a search tries.
@@ -79,10 +81,7 @@ func (n *Node) searching(target ID) bool {
 	return slices.ContainsFunc(n.searches, func(s *search) bool { return s.target == target })
 }
 
-func (n *Node) search(now time.Time, s *search) bool {
-	if len(n.searches) >= maxSearches {
-		return false
-	}
+func (n *Node) search(now time.Time, s *search) {
 	s.started, s.result.Method = now, s.method
 	s.seen, s.groups, s.peers = map[Addr]struct{}{}, map[group]int{}, map[Addr]struct{}{}
 	s.branches = make([][]*candidate, max(1, n.cfg.Limits.Branches))
@@ -97,7 +96,6 @@ func (n *Node) search(now time.Time, s *search) bool {
 	n.searches = append(n.searches, s)
 	n.stats.Searches++
 	n.advance(now, s)
-	return true
 }
 
 // plant spreads the first nodes over the branches. Nodes of one network go to one branch, so that

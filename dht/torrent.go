@@ -100,11 +100,13 @@ func (t *Torrent) next(n *Node) time.Time {
 func (n *Node) keep(now time.Time) {
 	for _, t := range n.torrents {
 		due := !now.Before(t.nextLookup) || t.alone && n.table.len() > 0
-		if !t.searching && due && n.table.len()+len(n.boot) > 0 {
+		switch {
+		case t.searching || !due || n.table.len()+len(n.boot) == 0:
+		case len(n.searches) >= maxSearches:
+			t.alone, t.nextLookup = false, now.Add(time.Second)
+		default:
 			t.searching, t.alone, t.lastLookup = true, false, now
-			if !n.search(now, &search{target: t.hash, method: GetPeers, torrent: t}) {
-				t.searching, t.nextLookup = false, now.Add(time.Second)
-			}
+			n.search(now, &search{target: t.hash, method: GetPeers, torrent: t})
 		}
 		if !t.nextRenew.IsZero() && !now.Before(t.nextRenew) {
 			n.renew(now, t)
