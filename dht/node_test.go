@@ -382,6 +382,25 @@ func TestItemAmongTorrents(t *testing.T) {
 	}
 }
 
+// A search that begins while the node waits for as many answers as it can goes on afterwards.
+func TestSearchWaitsForRoom(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	for i := range maxPending {
+		n.ask(start, &query{to: boundContact(100+i, 1, n.cfg.Rand), m: &Message{Query: Ping}})
+	}
+	n.take() // nobody answers these
+	searches := 0
+	follow(n, []Contact{boundContact(2, 1, n.cfg.Rand)}, time.Minute, func(p Packet) *Message {
+		if p.Message.Query == AnnouncePeer && searches == 0 {
+			searches = n.stats.Searches
+		}
+		return &Message{Token: "12345678"}
+	})
+	if searches != 2 { // one is for its neighbours
+		t.Errorf("the torrent is announced after %d searches", searches)
+	}
+}
+
 // Nodes that refuse announcements, however new the token is, are not asked without a pause.
 func TestRefusedAnnouncements(t *testing.T) {
 	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)

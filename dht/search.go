@@ -195,11 +195,11 @@ func (n *Node) advance(now time.Time, s *search) {
 				continue
 			}
 			g := c.group()
-			enough := s.result.Queries >= maxAsked || g.limited() && s.groups[g] >= maxAskedGroup
-			if enough || !n.askMember(now, s, c) {
+			if s.result.Queries >= maxAsked || g.limited() && s.groups[g] >= maxAskedGroup {
 				c.state = failedState
 				continue
 			}
+			n.askMember(now, s, c)
 			s.nextStep = minTime(s.nextStep, now.Add(slowAfter))
 			busy, working = true, true
 		}
@@ -209,15 +209,15 @@ func (n *Node) advance(now time.Time, s *search) {
 	}
 }
 
-func (n *Node) askMember(now time.Time, s *search, c *candidate) bool {
+// askMember asks a node. If too many queries are under way, it does nothing, and a later step of the
+// search tries again.
+func (n *Node) askMember(now time.Time, s *search, c *candidate) {
 	m := &Message{Query: s.method, Target: s.target, Want: n.want()}
-	if !n.ask(now, &query{to: c.Contact, m: m, search: s, member: c}) {
-		return false
+	if n.ask(now, &query{to: c.Contact, m: m, search: s, member: c}) {
+		c.state, c.at = asked, now
+		s.groups[c.group()]++
+		s.result.Queries++
 	}
-	c.state, c.at = asked, now
-	s.groups[c.group()]++
-	s.result.Queries++
-	return true
 }
 
 func (n *Node) memberFailed(now time.Time, q *query) {
