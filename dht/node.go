@@ -132,6 +132,7 @@ type Node struct {
 	isKnown  bool            // its address; otherwise votes decide
 	votes    map[group]Addr  // where each network sees this node
 	boot     []Addr
+	lost     []Addr // the last nodes that were dropped from the table, the latest first
 	stats    Stats
 	out      Out
 
@@ -406,7 +407,12 @@ func (n *Node) Wake(now time.Time) Out {
 
 func (n *Node) timeout(now time.Time, q *query) {
 	n.stats.Timeouts++
-	if n.table.failed(q.to) || q.to.ID != (ID{}) && !q.probe {
+	dropped := n.table.failed(q.to)
+	if dropped {
+		n.lost = slices.Insert(n.lost, 0, q.to.Addr)
+		n.lost = n.lost[:min(len(n.lost), maxBoot)]
+	}
+	if dropped || q.to.ID != (ID{}) && !q.probe {
 		n.checkEvery = max(checkLeast, n.checkEvery/2)
 	}
 	switch {
@@ -416,6 +422,9 @@ func (n *Node) timeout(now time.Time, q *query) {
 		q.keeps.lost(now, q.to)
 	}
 }
+
+// knowsNobody reports whether the node has no address at which another one may be.
+func (n *Node) knowsNobody() bool { return len(n.boot)+len(n.lost) == 0 && n.table.len() == 0 }
 
 // check asks the node that was left alone for longest, and looks for neighbours.
 func (n *Node) check(now time.Time) {
@@ -430,7 +439,7 @@ func (n *Node) check(now time.Time) {
 			n.nextSelf = now.Add(n.jitter(n.rejoin))
 			n.rejoin = min(2*n.rejoin, rejoinMost)
 		}
-		if n.table.len()+len(n.boot) > 0 {
+		if !n.knowsNobody() {
 			n.search(now, &search{target: n.id, method: FindNode})
 		}
 	}

@@ -401,6 +401,23 @@ func TestSearchWaitsForRoom(t *testing.T) {
 	}
 }
 
+// A host that is offline for so long that it gives up all nodes finds them again, also if nobody has
+// named a first node, or all first nodes are gone.
+func TestBackOnline(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	n.Bootstrap(start, []Addr{boundContact(2, 1, n.cfg.Rand).Addr})
+	online, first := false, n.boot[0]
+	follow(n, []Contact{boundContact(3, 1, n.cfg.Rand)}, 15*time.Minute, func(p Packet) *Message {
+		if online = online || n.table.len() == 0; !online || p.To == first {
+			return nil
+		}
+		return &Message{Token: "12345678"}
+	})
+	if !online || n.table.len() == 0 {
+		t.Errorf("online: %v, nodes: %d", online, n.table.len())
+	}
+}
+
 // Nodes that refuse announcements, however new the token is, are not asked without a pause.
 func TestRefusedAnnouncements(t *testing.T) {
 	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)

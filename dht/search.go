@@ -87,11 +87,17 @@ func (n *Node) search(now time.Time, s *search) {
 	s.branches = make([][]*candidate, max(1, n.cfg.Limits.Branches))
 	start := n.table.closest(s.target, len(s.branches)*bucketSize, func(Contact) bool { return true })
 	s.plant(start)
+	var boot []Addr
+	if len(start) == 0 { // perhaps this host was offline
+		boot = slices.Clone(n.lost)
+	}
 	if len(start) < bucketSize {
-		for i, at := range n.cfg.Rand.Perm(len(n.boot))[:min(len(n.boot), maxBoot)] {
-			a := n.boot[at]
-			s.add(n, i%len(s.branches), &candidate{Contact: Contact{Addr: a}, hops: 1})
+		for _, at := range n.cfg.Rand.Perm(len(n.boot))[:min(len(n.boot), maxBoot)] {
+			boot = append(boot, n.boot[at])
 		}
+	}
+	for i, a := range boot {
+		s.add(n, i%len(s.branches), &candidate{Contact: Contact{Addr: a}, hops: 1})
 	}
 	n.searches = append(n.searches, s)
 	n.stats.Searches++

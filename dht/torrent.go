@@ -87,7 +87,7 @@ func (t *Torrent) next(n *Node) time.Time {
 	if t.alone && n.table.len() > 0 {
 		at = t.lastLookup // now
 	}
-	if t.searching || n.table.len()+len(n.boot) == 0 {
+	if t.searching || n.knowsNobody() {
 		at = n.nextSelf // the end of the search, or a first node, wakes it
 	}
 	if !t.nextRenew.IsZero() {
@@ -101,7 +101,7 @@ func (n *Node) keep(now time.Time) {
 	for _, t := range n.torrents {
 		due := !now.Before(t.nextLookup) || t.alone && n.table.len() > 0
 		switch {
-		case t.searching || !due || n.table.len()+len(n.boot) == 0:
+		case t.searching || !due || n.knowsNobody():
 		case len(n.searches) >= maxSearches:
 			t.alone, t.nextLookup = false, now.Add(time.Second)
 		default:
