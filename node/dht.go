@@ -242,9 +242,14 @@ func (d *DHT) save() {
 	d.mu.Lock()
 	f.Peers = maps.Clone(d.kept)
 	d.mu.Unlock()
-	for i, x := range f.Nodes {
-		if len(x.Nodes) == 0 {
-			f.Nodes[i].Nodes = d.load().nodesOf(x.Addr)
+	for _, last := range d.load().Nodes {
+		i := slices.IndexFunc(f.Nodes, func(x dht.State) bool {
+			return dht.NetworkOf(x.Addr) == dht.NetworkOf(last.Addr)
+		})
+		if i < 0 { // this run has no node there, such as on a host that is away from SCION
+			f.Nodes = append(f.Nodes, last)
+		} else if len(f.Nodes[i].Nodes) == 0 {
+			f.Nodes[i].Nodes = last.Nodes
 		}
 	}
 	knowsNodes := func(x dht.State) bool { return len(x.Nodes) > 0 }
@@ -258,16 +263,6 @@ func (d *DHT) save() {
 	if err != nil {
 		d.log.Warn("nodes of the DHT are not kept for the next run", "error", err)
 	}
-}
-
-// nodesOf returns the known nodes in the network (SCION, IPv4 or IPv6) of an address.
-func (f dhtFile) nodesOf(a dht.Addr) []dht.Contact {
-	for _, x := range f.Nodes {
-		if dht.NetworkOf(x.Addr) == dht.NetworkOf(a) {
-			return x.Nodes
-		}
-	}
-	return nil
 }
 
 // Close ends the nodes.

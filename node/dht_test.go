@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,30 @@ func (d *DHT) addrs(t *testing.T) (out []dht.Addr) {
 		out = append(out, a)
 	}
 	return out
+}
+
+// A run without SCION keeps the nodes on SCION that an earlier run has found, for a later run.
+func TestDHTKeepsOtherNetworks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "dht.json")
+	at, err := dht.ParseAddr("1-ff00:0:110,[10.0.0.1]:31000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := dht.State{ID: dht.ID{7}, Addr: at, Nodes: []dht.Contact{{ID: dht.ID{8}, Addr: at}}}
+	if err := WriteJSON(file, dhtFile{Nodes: []dht.State{earlier}}, false); err != nil {
+		t.Fatal(err)
+	}
+	cfg := DHTConfig{IP: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, File: file}
+	d, err := OpenDHT(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.load().Nodes; len(got) != 2 || !reflect.DeepEqual(got[1], earlier) {
+		t.Errorf("%+v is kept, want %+v", got, earlier)
+	}
 }
 
 // A DHT hears nothing of a private torrent.
