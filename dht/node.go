@@ -264,6 +264,11 @@ func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 	return n.take()
 }
 
+// hasAsked reports whether a query to an address is under way.
+func (n *Node) hasAsked(a Addr) bool {
+	return slices.ContainsFunc(n.pending, func(q *query) bool { return q.to.Addr == a })
+}
+
 // probe asks a node that is not in the table whether it really is at its address, unless too many
 // are being asked. It reports whether it does.
 func (n *Node) probe(now time.Time, c Contact) bool {

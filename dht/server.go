@@ -178,7 +178,8 @@ func (s *Server) read(m *member) {
 	}
 }
 
-// admit bounds what is handled in a second, in all and of one network.
+// admit bounds what is handled in a second, in all and of one network. As much again is for nodes
+// that were asked something, so that a flood of questions does not hide their answers.
 func (s *Server) admit(m *member, from Origin) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +189,10 @@ func (s *Server) admit(m *member, from Origin) bool {
 	}
 	m.in += from.Size
 	g := from.group()
-	if m.rate >= maxRate || g.limited() && m.groups[g] >= maxGroupRate {
+	isOver := func(times int) bool {
+		return m.rate >= times*maxRate || g.limited() && m.groups[g] >= times*maxGroupRate
+	}
+	if isOver(1) && (isOver(2) || !m.hasAsked(from.Addr)) {
 		s.dropped++
 		return false
 	}

@@ -112,3 +112,26 @@ func TestNodeMoves(t *testing.T) {
 		}
 	})
 }
+
+// However many messages strangers send, the answers of nodes that were asked are handled.
+func TestAnswersInFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := addr(t, "1-ff00:0:110,[192.0.2.1]:7")
+		socket := &moving{closed: make(chan struct{})}
+		socket.at.Store(&own)
+		s := Serve(ServerConfig{Sockets: []Socket{socket}})
+		defer s.Close()
+		m := s.members[0]
+		for i := range 2 * maxRate {
+			stranger := boundContact(2+i%20, i, m.cfg.Rand).Addr
+			if admitted := s.admit(m, Origin{Addr: stranger, Proven: true}); admitted != (i < maxRate) {
+				t.Fatalf("message %d of strangers is handled: %v", i, admitted)
+			}
+		}
+		asked := Contact{Addr: addr(t, "1-ff00:0:111,[192.0.2.1]:7")}
+		s.do(func(now time.Time) { m.ask(now, &query{to: asked, m: &Message{Query: Ping}}) })
+		if !s.admit(m, Origin{Addr: asked.Addr}) {
+			t.Error("the answer of a node that was asked is dropped")
+		}
+	})
+}
