@@ -3,6 +3,7 @@ package dht
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,6 +13,7 @@ type Followed struct {
 	hash     ID
 	found    func([]Addr)
 	torrents map[*member]*Torrent
+	hungry   atomic.Bool // what Hungry has said last
 }
 
 // Follow searches for peers of a torrent from now on, and tells others that this host accepts peers
@@ -19,6 +21,7 @@ type Followed struct {
 // several goroutines, with the same peer more than once.
 func (s *Server) Follow(hash ID, ports map[Network]uint16, found func([]Addr)) (*Followed, error) {
 	f := &Followed{server: s, hash: hash, found: found, torrents: map[*member]*Torrent{}}
+	f.hungry.Store(true)
 	if !s.do(func(now time.Time) {
 		s.followed = append(s.followed, f)
 		for _, m := range s.members {
@@ -41,8 +44,12 @@ func (f *Followed) each(do func(now time.Time, m *member, t *Torrent) Out) {
 	})
 }
 
-// Hungry says whether the torrent lacks peers.
+// Hungry says whether the torrent lacks peers; at first it does. Without a change it costs nothing,
+// so that thousands of torrents may call it every second.
 func (f *Followed) Hungry(hungry bool) {
+	if f.hungry.Swap(hungry) == hungry {
+		return
+	}
 	f.each(func(now time.Time, m *member, t *Torrent) Out { return m.Hungry(now, t, hungry) })
 }
 

@@ -135,3 +135,29 @@ func TestAnswersInFlood(t *testing.T) {
 		}
 	})
 }
+
+// Thousands of torrents say every second whether they lack peers. Without a change that costs
+// nothing: it does not even wait for the lock on the nodes.
+func TestHungryAgain(t *testing.T) {
+	s := serveLocal(t)
+	f, err := s.Follow(ID{1}, nil, func([]Addr) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hungry := range []bool{true, false} {
+		f.Hungry(hungry)
+		s.mu.Lock()
+		done := make(chan struct{})
+		go func() { f.Hungry(hungry); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Errorf("hungry %v: the second call waits", hungry)
+		}
+		if got := f.torrents[s.members[0]].hungry; got != hungry {
+			t.Errorf("the node takes it for hungry: %v, want %v", got, hungry)
+		}
+		s.mu.Unlock()
+		<-done
+	}
+}
