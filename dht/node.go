@@ -128,6 +128,8 @@ type Node struct {
 	verified map[Addr]time.Time
 	searches []*search
 	torrents []*Torrent
+	turn     int             // in torrents: the first one that may search next
+	retry    time.Time       // when to look again whether one more search may run
 	siblings [networks]*Node // the nodes of the same program in all networks
 	isKnown  bool            // its address; otherwise votes decide
 	votes    map[group]Addr  // where each network sees this node

@@ -87,6 +87,9 @@ func (t *Torrent) next(n *Node) time.Time {
 	if t.alone && n.table.len() > 0 {
 		at = t.lastLookup // now
 	}
+	if at.Before(n.retry) {
+		at = n.retry
+	}
 	if t.searching || n.knowsNobody() {
 		at = n.nextSelf // the end of the search, or a first node, wakes it
 	}
@@ -96,15 +99,19 @@ func (t *Torrent) next(n *Node) time.Time {
 	return at
 }
 
-// keep starts the searches and renewals that are due.
+// keep starts the searches and renewals that are due. If there are more searches than may run at
+// once, all torrents take turns.
 func (n *Node) keep(now time.Time) {
-	for _, t := range n.torrents {
+	from := n.turn
+	for i := range n.torrents {
+		t := n.torrents[(from+i)%len(n.torrents)]
 		due := !now.Before(t.nextLookup) || t.alone && n.table.len() > 0
 		switch {
 		case t.searching || !due || n.knowsNobody():
 		case len(n.searches) >= maxSearches:
-			t.alone, t.nextLookup = false, now.Add(time.Second)
+			n.retry = now.Add(time.Second)
 		default:
+			n.turn = from + i + 1
 			t.searching, t.alone, t.lastLookup = true, false, now
 			n.search(now, &search{target: t.hash, method: GetPeers, torrent: t})
 		}

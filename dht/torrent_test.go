@@ -60,3 +60,27 @@ func TestAloneIsQuiet(t *testing.T) {
 		n.Wake(now)
 	}
 }
+
+// With more torrents than may be searched for at once, all get their turn.
+func TestTorrentsTakeTurns(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	n.table.answered(start, boundContact(2, 1, n.cfg.Rand))
+	searched := map[ID]bool{}
+	for i := range 3 * maxSearches {
+		n.Follow(start, ID{1, byte(i)}, 7)
+	}
+	for round := range 4 { // in one of them, the node also looks for its neighbours
+		for _, x := range n.torrents {
+			if x.searching {
+				searched[x.hash] = true
+				x.searching = false
+			}
+			x.nextLookup = start
+		}
+		n.searches = nil
+		n.Wake(start.Add(time.Duration(round)))
+	}
+	if len(searched) != len(n.torrents) {
+		t.Errorf("%d of %d torrents are searched for", len(searched), len(n.torrents))
+	}
+}
