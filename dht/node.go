@@ -32,7 +32,8 @@ import (
 // Config describes a node.
 type Config struct {
 	Network Network
-	// Addr is where others see the node. A zero one is learned from answers (BEP 42).
+	// Addr is where others see the node. On IP, a zero one, and one that is not public, are replaced
+	// by the address that others name in answers (BEP 42).
 	Addr Addr
 	// ID is the node's; zero: one that Addr allows.
 	ID     ID
@@ -145,7 +146,8 @@ type Node struct {
 // NewNode returns a node that knows nobody.
 func NewNode(now time.Time, cfg Config) *Node {
 	n := &Node{
-		cfg: cfg, id: cfg.ID, isKnown: cfg.Addr.Dialable(), rejoin: rejoinLeast, checkEvery: checkLeast,
+		cfg: cfg, id: cfg.ID, rejoin: rejoinLeast, checkEvery: checkLeast,
+		isKnown: groupOf(cfg.Addr).limited(), // an address that is not public is behind a NAT
 	}
 	for i := range n.tokens.secret {
 		n.tokens.secret[i] = byte(cfg.Rand.Uint32())

@@ -323,6 +323,18 @@ func TestLearnsItsAddress(t *testing.T) {
 	}
 }
 
+// A node behind a NAT learns its public address also if it listens at one private address.
+func TestLearnsAddressBehindNAT(t *testing.T) {
+	n := newNode(t, "192.168.1.5:7", DefaultLimits)
+	own := addr(t, "198.51.100.7:99")
+	for i := range 4 {
+		n.vote(start, own, Contact{Addr: addr(t, fmt.Sprintf("203.0.%d.1:7", i))})
+	}
+	if n.cfg.Addr.Host != own.Host || !IsBound(n.id, own) {
+		t.Errorf("address %s, ID %s", n.cfg.Addr, n.id)
+	}
+}
+
 // The state of a node that listens on all addresses, and does not know its own yet, can be read
 // again.
 func TestStateWithoutOwnAddress(t *testing.T) {

@@ -213,7 +213,7 @@ func (s *Server) run() {
 		case <-timer.C:
 			s.do(func(now time.Time) {
 				for _, m := range s.members {
-					if a := m.socket.Addr(); a.Dialable() && a != m.cfg.Addr { // behind a NAT
+					if a := m.socket.Addr(); a.IsSCION() && a.Dialable() && a != m.cfg.Addr { // behind a NAT
 						m.moveTo(now, a)
 					}
 					if !m.NextWake().After(now) {
