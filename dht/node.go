@@ -104,6 +104,8 @@ const (
 	rejoinLeast, rejoinMost = 2 * time.Second, 5 * time.Minute
 	selfSearch              = 15 * time.Minute
 	expireEvery             = time.Minute
+	// maxFirstNodes bounds the named nodes, and those that were lost.
+	maxFirstNodes = 200
 )
 
 type query struct {
@@ -134,8 +136,8 @@ type Node struct {
 	siblings [networks]*Node // the nodes of the same program in all networks
 	isKnown  bool            // its address; otherwise votes decide
 	votes    map[group]Addr  // where each network sees this node
-	boot     []Addr
-	lost     []Addr // the last nodes that were dropped from the table, the latest first
+	boot     []Addr          // nodes that somebody has named
+	lost     []Addr          // nodes of the last run, then those that were dropped
 	stats    Stats
 	out      Out
 
@@ -194,12 +196,17 @@ func (n *Node) inNetwork(a Addr) bool { return a.Dialable() && NetworkOf(a) == n
 // Bootstrap names addresses at which nodes may be, and looks for this node's neighbours through
 // them.
 func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
+	before := len(n.boot)
 	for _, a := range addrs {
-		if n.inNetwork(a) && len(n.boot) < 200 && !slices.Contains(n.boot, a) {
+		if n.inNetwork(a) && len(n.boot) < maxFirstNodes && !slices.Contains(n.boot, a) {
 			n.boot = append(n.boot, a)
 		}
 	}
 	if n.table.len() == 0 {
+		if len(n.boot) > before { // the present search would come to them late
+			isPresent := func(s *search) bool { return s.method == FindNode }
+			n.searches = slices.DeleteFunc(n.searches, isPresent)
+		}
 		n.nextSelf = now
 		n.rejoin = rejoinLeast
 	}
@@ -418,8 +425,8 @@ func (n *Node) timeout(now time.Time, q *query) {
 	n.stats.Timeouts++
 	dropped := n.table.failed(q.to)
 	if dropped {
-		n.lost = slices.Insert(n.lost, 0, q.to.Addr)
-		n.lost = n.lost[:min(len(n.lost), maxBoot)]
+		n.lost = append(slices.DeleteFunc(n.lost, func(a Addr) bool { return a == q.to.Addr }), q.to.Addr)
+		n.lost = n.lost[max(0, len(n.lost)-maxFirstNodes):]
 	}
 	if dropped || q.to.ID != (ID{}) && !q.probe {
 		n.checkEvery = max(checkLeast, n.checkEvery/2)

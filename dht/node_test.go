@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/pathsel"
@@ -428,6 +429,28 @@ func TestBackOnline(t *testing.T) {
 	if !online || n.table.len() == 0 {
 		t.Errorf("online: %v, nodes: %d", online, n.table.len())
 	}
+}
+
+// A node that the user names is asked at once, however many nodes of the last run are gone.
+func TestNamedNodeComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own, named := addr(t, "1-ff00:0:110,[192.0.2.1]:7"), boundContact(2, 1, rand.New(rand.NewPCG(3, 4))).Addr
+		last := State{Addr: own}
+		for i := range 500 {
+			last.Nodes = append(last.Nodes, boundContact(3+i, 1, rand.New(rand.NewPCG(3, 4))))
+		}
+		socket := &moving{closed: make(chan struct{})}
+		socket.at.Store(&own)
+		s := Serve(ServerConfig{Sockets: []Socket{socket}, States: []State{last}})
+		defer s.Close()
+		time.Sleep(time.Second) // it asks some nodes of the last run
+		s.AddNodes(named)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.members[0].hasAsked(named) {
+			t.Error("it is not asked")
+		}
+	})
 }
 
 // Nodes that refuse announcements, however new the token is, are not asked without a pause.

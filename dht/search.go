@@ -20,7 +20,7 @@ const (
 	maxSearches = 64
 	// maxKnown bounds the nodes of a branch, and maxNamed those taken from one answer.
 	maxKnown, maxNamed = 64, 16
-	// maxBoot bounds the addresses without a known node that a search tries.
+	// maxBoot bounds the named and the lost nodes that a search tries.
 	maxBoot = 24
 	// maxFound bounds the peers that one node may name in a search.
 	maxFound = 50
@@ -88,13 +88,11 @@ func (n *Node) search(now time.Time, s *search) {
 	start := n.table.closest(s.target, len(s.branches)*bucketSize, func(Contact) bool { return true })
 	s.plant(start)
 	var boot []Addr
-	if len(start) == 0 { // perhaps this host was offline
-		boot = slices.Clone(n.lost)
-	}
 	if len(start) < bucketSize {
-		for _, at := range n.cfg.Rand.Perm(len(n.boot))[:min(len(n.boot), maxBoot)] {
-			boot = append(boot, n.boot[at])
-		}
+		boot = n.some(n.boot)
+	}
+	if len(start) == 0 || s.target == n.id && len(start) < bucketSize { // others would take longer
+		boot = append(boot, n.some(n.lost)...)
 	}
 	for i, a := range boot {
 		s.add(n, i%len(s.branches), &candidate{Contact: Contact{Addr: a}, hops: 1})
@@ -102,6 +100,14 @@ func (n *Node) search(now time.Time, s *search) {
 	n.searches = append(n.searches, s)
 	n.stats.Searches++
 	n.advance(now, s)
+}
+
+// some returns up to maxBoot addresses of a list.
+func (n *Node) some(list []Addr) (out []Addr) {
+	for _, i := range n.cfg.Rand.Perm(len(list))[:min(len(list), maxBoot)] {
+		out = append(out, list[i])
+	}
+	return out
 }
 
 // plant spreads the first nodes over the branches. Nodes of one network go to one branch, so that

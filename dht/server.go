@@ -94,7 +94,7 @@ func Serve(cfg ServerConfig) *Server {
 		if a := socket.Addr(); a.Dialable() {
 			c.Addr = a
 		}
-		var boot []Addr
+		var last []Addr
 		for _, st := range cfg.States {
 			if NetworkOf(st.Addr) != c.Network {
 				continue
@@ -103,11 +103,11 @@ func Serve(cfg ServerConfig) *Server {
 				c.ID = st.ID
 			}
 			for _, k := range st.Nodes {
-				boot = append(boot, k.Addr)
+				last = append(last, k.Addr)
 			}
 		}
 		m := &member{Node: NewNode(now, c), socket: socket, groups: map[group]int{}}
-		m.boot = slices.DeleteFunc(boot, func(a Addr) bool { return !m.inNetwork(a) })
+		m.lost = slices.DeleteFunc(last, func(a Addr) bool { return !m.inNetwork(a) })
 		s.members, nodes = append(s.members, m), append(nodes, m.Node)
 	}
 	Join(nodes...)

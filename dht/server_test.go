@@ -83,9 +83,10 @@ type moving struct {
 	closed chan struct{}
 }
 
-func (m *moving) Network() Network { return OverSCION }
-func (m *moving) Addr() Addr       { return *m.at.Load() }
-func (m *moving) Close() error     { close(m.closed); return nil }
+func (m *moving) Network() Network        { return OverSCION }
+func (m *moving) Addr() Addr              { return *m.at.Load() }
+func (m *moving) Close() error            { close(m.closed); return nil }
+func (m *moving) Send([]byte, Addr, bool) {}
 
 func (m *moving) Receive([]byte) (int, Origin, net.Addr, error) {
 	<-m.closed
