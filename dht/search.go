@@ -221,8 +221,8 @@ func (n *Node) advance(now time.Time, s *search) {
 	}
 }
 
-// askMember asks a node. If too many queries are under way, it does nothing, and a later step of the
-// search tries again.
+// askMember asks a node. If too many queries are under way, it does nothing, and a later step of
+// the search tries again.
 func (n *Node) askMember(now time.Time, s *search, c *candidate) {
 	m := &Message{Query: s.method, Target: s.target, Want: n.want()}
 	if n.ask(now, &query{to: c.Contact, m: m, search: s, member: c}) {
