@@ -86,6 +86,9 @@ const (
 	// maxProbes bounds the newcomers that are being asked for a sign of life, since strangers cause
 	// these queries.
 	maxProbes = 32
+	// maxClaimed is the same for newcomers whose ISD-AS is only their word. Each question to one may
+	// take a path lookup, of which a socket on SCION makes maxLookups at a time.
+	maxClaimed = 4
 	// verifiedFor is how long a sender's address counts as its own after an answer from there.
 	verifiedFor = 10 * time.Minute
 	maxVerified = 256
@@ -221,7 +224,7 @@ func (n *Node) Suggest(now time.Time, a Addr) Out {
 	case n.table.len() == 0:
 		return n.Bootstrap(now, []Addr{a})
 	default:
-		n.probe(now, Contact{Addr: a})
+		n.probe(now, Contact{Addr: a}, maxProbes)
 	}
 	return n.take()
 }
@@ -261,8 +264,12 @@ func (n *Node) Receive(now time.Time, from Origin, m *Message) Out {
 	if m.IsQuery() {
 		n.stats.Queries++
 		n.reply(now, from, m)
+		most := maxProbes
+		if !from.Proven {
+			most = maxClaimed
+		}
 		if c := (Contact{m.ID, from.Addr}); !m.ReadOnly && n.table.wants(c) {
-			n.probe(now, c)
+			n.probe(now, c, most)
 		}
 		return n.take()
 	}
@@ -280,9 +287,9 @@ func (n *Node) hasAsked(a Addr) bool {
 	return slices.ContainsFunc(n.pending, func(q *query) bool { return q.to.Addr == a })
 }
 
-// probe asks a node that is not in the table whether it really is at its address, unless too many
+// probe asks a node that is not in the table whether it really is at its address, unless that many
 // are being asked. It reports whether it does.
-func (n *Node) probe(now time.Time, c Contact) bool {
+func (n *Node) probe(now time.Time, c Contact, most int) bool {
 	probes := 0
 	for _, q := range n.pending {
 		if q.probe && q.to.Addr == c.Addr {
@@ -290,7 +297,7 @@ func (n *Node) probe(now time.Time, c Contact) bool {
 		}
 		probes += flag(q.probe)
 	}
-	return probes < maxProbes && n.ask(now, &query{to: c, m: &Message{Query: Ping}, probe: true})
+	return probes < most && n.ask(now, &query{to: c, m: &Message{Query: Ping}, probe: true})
 }
 
 func (n *Node) remove(q *query) {
@@ -334,7 +341,7 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 func (n *Node) learn(now time.Time, from Addr, named []Contact) {
 	asked := 0
 	for _, c := range named {
-		if asked < 3 && n.mayContact(from, c.Addr) && n.table.wants(c) && n.probe(now, c) {
+		if asked < 3 && n.mayContact(from, c.Addr) && n.table.wants(c) && n.probe(now, c, maxProbes) {
 			asked++
 		}
 	}

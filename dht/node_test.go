@@ -127,6 +127,26 @@ func TestTableNeedsRoundTrip(t *testing.T) {
 	}
 }
 
+// An AS that claims to be many others does not make a node ask for the paths to all of them.
+func TestFewClaimsAreChecked(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	asked := func(as int, proven bool) bool {
+		c := boundContact(as, 1, n.cfg.Rand)
+		out := n.Receive(start, Origin{Addr: c.Addr, Proven: proven, Size: 64}, &Message{T: "x", Query: Ping, ID: c.ID})
+		return len(out.Packets) == 2
+	}
+	checked := 0
+	for i := range maxProbes {
+		checked += flag(asked(2+i, false))
+	}
+	if checked != maxClaimed || checked > maxLookups/2 {
+		t.Errorf("%d claims are checked", checked)
+	}
+	if !asked(100, true) {
+		t.Error("a newcomer in a proven AS is not asked")
+	}
+}
+
 // filled is a node that knows many nodes and peers of a torrent.
 func filled(t testing.TB, hash ID) *Node {
 	r := rand.New(rand.NewPCG(3, 4))
