@@ -1,6 +1,7 @@
 package node
 
 import (
+	"crypto/ed25519"
 	"maps"
 	"net"
 	"net/netip"
@@ -80,6 +81,39 @@ func TestDHTKeepsOtherNetworks(t *testing.T) {
 	if got := d.load().Nodes; len(got) != 2 || !reflect.DeepEqual(got[1], earlier) {
 		t.Errorf("%+v is kept, want %+v", got, earlier)
 	}
+}
+
+// A publisher's clock was an hour ahead. Its later items replace that of the future.
+func TestPublishAfterClockWasAhead(t *testing.T) {
+	hub := open(t, Config{DHT: &DHTConfig{OverIP: true}})
+	var others []*Node
+	for range 2 {
+		others = append(others, open(t, Config{DHT: &DHTConfig{OverIP: true, Nodes: hub.dht.addrs(t)}}))
+	}
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	future := dht.FirstNodes(key, time.Now().Add(time.Hour).Unix(), nil)
+	newest := func() (seq int64) {
+		found, err := others[0].dht.server.GetItem(t.Context(), future.Target())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found.Item != nil {
+			seq = found.Item.Seq
+		}
+		return seq
+	}
+	eventually(t, "the item of the future", func() bool {
+		if _, err := others[0].dht.server.PutItem(t.Context(), future); err != nil {
+			t.Fatal(err)
+		}
+		return newest() == future.Seq
+	})
+	d := others[1].dht
+	d.workers.Go(func() { d.publish(key) })
+	eventually(t, "a newer item", func() bool { return newest() > future.Seq })
 }
 
 // A DHT hears nothing of a private torrent.

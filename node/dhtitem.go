@@ -26,12 +26,17 @@ var errPublish = errors.New("publish the addresses of nodes on SCION: " +
 	"a node on SCION and one on IP are needed")
 
 // publish publishes the addresses of this node and others on SCION in the DHTs over IP, again and
-// again until Close.
+// again until Close. If a newer item is stored, because the clock was ahead when that was published,
+// the next one replaces it.
 func (d *DHT) publish(key ed25519.PrivateKey) {
+	var stored int64 // the sequence number of the newest item that was found
 	d.repeat(republishMost, func(ctx context.Context) {
 		own, others := d.onSCION()
-		item := dht.FirstNodes(key, time.Now().Unix(), append(own, others...))
-		found, err := d.server.PutItem(ctx, item)
+		seq := max(time.Now().Unix(), stored+1)
+		found, err := d.server.PutItem(ctx, dht.FirstNodes(key, seq, append(own, others...)))
+		if found.Item != nil {
+			stored = found.Item.Seq
+		}
 		answers := 0
 		for _, r := range found.Results {
 			answers += r.Answers
