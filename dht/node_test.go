@@ -132,8 +132,8 @@ func TestFewClaimsAreChecked(t *testing.T) {
 	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
 	asked := func(as int, proven bool) bool {
 		c := boundContact(as, 1, n.cfg.Rand)
-		out := n.Receive(start, Origin{Addr: c.Addr, Proven: proven, Size: 64}, &Message{T: "x", Query: Ping, ID: c.ID})
-		return len(out.Packets) == 2
+		from := Origin{Addr: c.Addr, Proven: proven, Size: 64}
+		return len(n.Receive(start, from, &Message{T: "x", Query: Ping, ID: c.ID}).Packets) == 2
 	}
 	checked := 0
 	for i := range maxProbes {
@@ -434,8 +434,8 @@ func TestSearchWaitsForRoom(t *testing.T) {
 	}
 }
 
-// A host that is offline for so long that it gives up all nodes finds them again, also if nobody has
-// named a first node, or all first nodes are gone.
+// A host that is offline for so long that it gives up all nodes finds them again, also if all first
+// nodes are gone.
 func TestBackOnline(t *testing.T) {
 	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
 	n.Bootstrap(start, []Addr{boundContact(2, 1, n.cfg.Rand).Addr})
@@ -454,10 +454,11 @@ func TestBackOnline(t *testing.T) {
 // A node that the user names is asked at once, however many nodes of the last run are gone.
 func TestNamedNodeComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		own, named := addr(t, "1-ff00:0:110,[192.0.2.1]:7"), boundContact(2, 1, rand.New(rand.NewPCG(3, 4))).Addr
+		r := rand.New(rand.NewPCG(3, 4))
+		own, named := addr(t, "1-ff00:0:110,[192.0.2.1]:7"), boundContact(2, 1, r).Addr
 		last := State{Addr: own}
 		for i := range 500 {
-			last.Nodes = append(last.Nodes, boundContact(3+i, 1, rand.New(rand.NewPCG(3, 4))))
+			last.Nodes = append(last.Nodes, boundContact(3+i, 1, r))
 		}
 		socket := &moving{closed: make(chan struct{})}
 		socket.at.Store(&own)

@@ -26,7 +26,7 @@ var errPublish = errors.New("publish the addresses of nodes on SCION: " +
 	"a node on SCION and one on IP are needed")
 
 // publish publishes the addresses of this node and others on SCION in the DHTs over IP, again and
-// again until Close. If a newer item is stored, because the clock was ahead when that was published,
+// again until Close. If a newer item is stored, because the clock was ahead when it was published,
 // the next one replaces it.
 func (d *DHT) publish(key ed25519.PrivateKey) {
 	var stored int64 // the sequence number of the newest item that was found
