@@ -122,7 +122,7 @@ func (c *copier) refuseForeign(name string) error {
 		return err
 	}
 	if os.SameFile(there, ours) {
-		return nil
+		return c.refuseSameName(local)
 	}
 	if there.Mode().IsRegular() && there.Size() == ours.Size() {
 		if same, err := c.sameContent(local); err != nil || same {
@@ -130,6 +130,22 @@ func (c *copier) refuseForeign(name string) error {
 		}
 	}
 	return fmt.Errorf("%s: %w, and is not the torrent's: move it away", name, fs.ErrExist)
+}
+
+// refuseSameName returns an error if the two places have not two names of a file but one: there, the
+// file's directory is a symbolic link to the one here, for example. The file would be deleted.
+func (c *copier) refuseSameName(local string) error {
+	dir := filepath.Dir(local)
+	there, err1 := c.to.Stat(dir)
+	here, err2 := c.from.Stat(dir)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if os.SameFile(there, here) {
+		return fmt.Errorf("%s is the same directory as %s: remove the link between them first",
+			filepath.Join(c.to.Name(), dir), filepath.Join(c.from.Name(), dir))
+	}
+	return nil
 }
 
 func (c *copier) sameContent(name string) (bool, error) {

@@ -160,6 +160,27 @@ func TestCopyToAfterKill(t *testing.T) {
 	}
 }
 
+// In the new place, a symbolic link leads back to the files. They must not count as copied, since
+// they would be deleted.
+func TestCopyToThroughLink(t *testing.T) {
+	to := t.TempDir()
+	from := filepath.Join(to, "old")
+	if err := os.Mkdir(from, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, l := dataset(t, from, 4, map[string]string{"a": "aaaa", "deep/b": "bbbb"})
+	if err := os.Symlink(filepath.Join("old", "set"), filepath.Join(to, "set")); err != nil {
+		t.Skip("no symbolic links here:", err)
+	}
+	s := Stored{Kind: KindFile, Dir: from, Layout: l}
+	if err := s.CopyTo(t.Context(), to, true, nil); err == nil {
+		t.Error("files were copied to themselves")
+	}
+	if r, err := s.Check(t.Context(), nil); err != nil || !r.Complete() {
+		t.Errorf("the files are not whole: %+v, %v", r.Files, err)
+	}
+}
+
 // A file cannot be deleted. The record stays, since the next attempt must know whose the file is.
 func TestDeleteFails(t *testing.T) {
 	info, l, data := shape(t, 64<<10, 10<<10, 200<<10)
