@@ -161,9 +161,7 @@ func (t *Torrent) leave(ctx context.Context) error {
 	o, from := t.options, t.leaving
 	t.mu.Unlock()
 	if from != "" && !isSameDir(from, o.Storage.Dir) { // the user may have moved it back
-		old := o.stored()
-		old.Dir = from
-		if err := old.Delete(ctx, o.Storage.Complete); err != nil {
+		if err := t.deleteIn(ctx, from); err != nil {
 			return err // the next process tries again
 		}
 	}

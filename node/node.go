@@ -437,7 +437,7 @@ func (n *Node) Torrent(infoHash string) (*Torrent, error) {
 }
 
 // Remove ends a torrent and forgets it. If data is true, it also deletes the torrent's data, but no
-// other files, and no directories with other files.
+// other files, no files that another torrent holds, too, and no directories with other files.
 func (n *Node) Remove(infoHash string, data bool) error {
 	t, err := n.Torrent(infoHash)
 	if err != nil {
@@ -470,6 +470,12 @@ func (t *Torrent) setRemoving(is bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.removing = is
+}
+
+func (t *Torrent) isRemoving() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.removing
 }
 
 // Stats are the sums of a node.

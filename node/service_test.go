@@ -147,6 +147,48 @@ func TestRemoveWithData(t *testing.T) {
 	}
 }
 
+// Two torrents have the same file. It stays as long as one of them holds it, also if a process was
+// killed while it removed the other one.
+func TestRemoveSharedData(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	file := filepath.Join(data, "file")
+	n := openService(t, state, data)
+	var all []*Torrent
+	src := create(t, data, "file", 1<<20)
+	for _, length := range []int64{64 << 10, 128 << 10, 256 << 10} {
+		c, err := client.Create(t.Context(), file, client.CreateOptions{PieceLength: length})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := add(t, n, Options{Source: c.Source})
+		wait(t, "the check", x.Done())
+		all, src = append(all, x), c.Source
+	}
+	if err := n.Remove(all[0].InfoHash(), true); err != nil {
+		t.Fatal(err)
+	}
+	all[1].setRemoving(true)
+	if err := errors.Join(all[1].keep(), n.Close()); err != nil {
+		t.Fatal(err)
+	}
+	n = openService(t, state, data)
+	x := torrent(t, n, src)
+	wait(t, "the check, again", x.Done())
+	if len(n.Torrents()) != 1 {
+		t.Error("a removed torrent is back")
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	if err := n.Remove(x.InfoHash(), true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file that no torrent holds: %v", err)
+	}
+}
+
 // A start that fails in the background is told, and can be tried again.
 func TestFailedStart(t *testing.T) {
 	t.Parallel()

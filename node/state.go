@@ -171,7 +171,7 @@ func (n *Node) Restore(ctx context.Context) error {
 		return fmt.Errorf("restore torrents: %w", err)
 	}
 	var errs []error
-	var all []*Torrent
+	var all, removing []*Torrent
 	known, err := n.loadCounters()
 	errs = append(errs, err)
 	for _, e := range entries {
@@ -179,19 +179,15 @@ func (n *Node) Restore(ctx context.Context) error {
 			continue
 		}
 		t, err := n.restored(filepath.Join(n.state, e.Name()))
-		if err == nil && t.removing { // the last process has ended before it was removed
-			if err = t.deleteData(ctx); ctx.Err() == nil { // otherwise the next process deletes it
-				t.unsave()
-			}
-			t = nil
+		if err == nil && t.removing {
+			removing = append(removing, t)
+			continue
 		}
-		if err == nil && t != nil {
+		if err == nil {
 			err = t.finishRename()
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("restore %s: %w", e.Name(), err))
-		}
-		if err != nil || t == nil {
 			continue
 		}
 		if c, ok := known[t.InfoHash()]; ok {
@@ -215,6 +211,15 @@ func (n *Node) Restore(ctx context.Context) error {
 	})
 	for _, t := range all {
 		if _, err := n.add(ctx, t); err != nil {
+			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
+		}
+	}
+	for _, t := range removing { // the last process has ended before it was removed
+		err := t.deleteData(ctx)
+		if ctx.Err() == nil { // otherwise the next process deletes it
+			t.unsave()
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
 		}
 	}

@@ -164,8 +164,29 @@ func (t *Torrent) deleteData(ctx context.Context) error {
 	if o.Source.IsMagnet() || o.Storage.Dir == "" {
 		return nil // there is no data
 	}
-	if err := errors.Join(t.leave(ctx), o.stored().Delete(ctx, o.Storage.Complete)); err != nil {
+	if err := errors.Join(t.leave(ctx), t.deleteIn(ctx, o.Storage.Dir)); err != nil {
 		return fmt.Errorf("remove torrent %s: its data is left behind: %w", o.title(), err)
 	}
 	return nil
+}
+
+// deleteIn deletes the torrent's data in a directory, except files that another torrent of the node
+// holds, too: two torrents may have the same data, or one a newer state of it.
+func (t *Torrent) deleteIn(ctx context.Context, dir string) error {
+	o := t.Options()
+	o.Storage.Dir = dir
+	var shared []string
+	for _, x := range t.node.Torrents() {
+		other := x.Options()
+		if x == t || x.isRemoving() || other.Source.Layout.Name != o.Source.Layout.Name ||
+			!isSameDir(other.Storage.Dir, dir) {
+			continue
+		}
+		names, err := other.stored().Holds(other.Storage.Complete)
+		if err != nil {
+			return err
+		}
+		shared = append(shared, names...)
+	}
+	return o.stored().Delete(ctx, o.Storage.Complete, shared...)
 }

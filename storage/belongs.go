@@ -19,6 +19,16 @@ import (
 //
 // No store may have the torrent open.
 func (s Stored) Belongs(ctx context.Context, all bool) (names []string, err error) {
+	return s.belongs(ctx, all, true)
+}
+
+// Holds is Belongs without hashing, also for a torrent that a store has open: it leaves out files
+// that only their content would show to be the torrent's.
+func (s Stored) Holds(all bool) (names []string, err error) {
+	return s.belongs(context.Background(), all, false)
+}
+
+func (s Stored) belongs(ctx context.Context, all, hash bool) (names []string, err error) {
 	root, err := openDir(s.Dir)
 	if err != nil || root == nil {
 		return nil, err
@@ -58,6 +68,9 @@ func (s Stored) Belongs(ctx context.Context, all bool) (names []string, err erro
 			}
 		}
 	}
+	if !hash {
+		return names, nil
+	}
 	foreign, err := c.foreign(ctx, suspects, nil)
 	if err != nil {
 		return nil, err
@@ -84,8 +97,9 @@ func (s Stored) kept() []string {
 }
 
 // Delete deletes the files that belong to the torrent (see Belongs), braid's own files about it,
-// and the directories that are empty then. Dir itself stays.
-func (s Stored) Delete(ctx context.Context, all bool) (err error) {
+// and the directories that are empty then. Dir itself stays, and so do the shared files, which
+// another torrent holds, too.
+func (s Stored) Delete(ctx context.Context, all bool, shared ...string) (err error) {
 	defer annotate(&err, "delete %s", s.Layout.Name)
 	names, err := s.Belongs(ctx, all)
 	if err != nil {
@@ -96,6 +110,11 @@ func (s Stored) Delete(ctx context.Context, all bool) (err error) {
 		return err
 	}
 	defer root.Close()
+	slices.Sort(shared)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		_, found := slices.BinarySearch(shared, name)
+		return found
+	})
 	if err := removeAll(root, names); err != nil {
 		return err
 	}
