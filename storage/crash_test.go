@@ -782,15 +782,20 @@ func TestCheckEndsDuringSync(t *testing.T) {
 	closeStore(t, s, tor)
 }
 
-// broken is a system whose next sync of a data file fails, as it does if the disk has lost data.
+// broken is a system whose next sync of a data file fails with an error, and loses the data.
 type broken struct {
 	realSystem
+	with  error
 	fails atomic.Bool
 }
 
 func (b *broken) Sync(f *os.File) error {
 	if strings.HasSuffix(f.Name(), partSuffix) && !strings.Contains(f.Name(), recordDir) && b.fails.Swap(false) {
-		return syscall.EIO
+		st, err := f.Stat()
+		if err == nil {
+			_, err = f.WriteAt(make([]byte, st.Size()), 0)
+		}
+		return errors.Join(b.with, err, os.Chtimes(f.Name(), time.Time{}, st.ModTime()))
 	}
 	return b.realSystem.Sync(f)
 }
@@ -799,7 +804,7 @@ func (b *broken) Sync(f *os.File) error {
 // the data. So the download must not end as complete, and the next start must look at the data.
 func TestFailedSyncIsTold(t *testing.T) {
 	info, l, data := shape(t, 16<<10, 32<<10)
-	dir, sys := fastDir(t), &broken{}
+	dir, sys := fastDir(t), &broken{with: syscall.EIO}
 	s, tor := openStore(t, KindFile, dir, info, Options{system: sys})
 	if err := writePiece(tor, info, data, 0); err != nil {
 		t.Fatal(err)
@@ -817,6 +822,46 @@ func TestFailedSyncIsTold(t *testing.T) {
 	closeStore(t, s, tor)
 	if r := (Stored{KindFile, dir, metainfo.Hash{9}, l}).Recorded(); slices.Contains(r, true) {
 		t.Errorf("recorded are %v", r)
+	}
+}
+
+// A full disk on a server is told at a sync only, and the data is lost. The download goes on, and
+// fetches that data again.
+func TestSyncFindsNoRoom(t *testing.T) {
+	info, l, data := shape(t, 16<<10, 32<<10)
+	for _, ends := range []bool{false, true} {
+		dir, sys := fastDir(t), &broken{with: syscall.EDQUOT}
+		s, tor := openStore(t, KindFile, dir, info, Options{system: sys})
+		if err := writePiece(tor, info, data, 0); err != nil {
+			t.Fatal(err)
+		}
+		sys.fails.Store(true)
+		x := tor.Piece(info.Piece(0)).(piece).torrent
+		if err := x.sync(); !IsFull(err) {
+			t.Fatal(err)
+		}
+		if err := x.sync(); err != nil {
+			t.Fatal(err)
+		}
+		if ends {
+			closeStore(t, s, tor)
+			if r := (Stored{KindFile, dir, metainfo.Hash{9}, l}).Recorded(); slices.Contains(r, true) {
+				t.Errorf("recorded are %v", r)
+			}
+			continue
+		}
+		if lost, err := SyncAndCheck(s, metainfo.Hash{9}); err != nil || !slices.Equal(lost, []int{0}) {
+			t.Errorf("lost are %v, %v", lost, err)
+		}
+		for p := range l.Pieces() {
+			if err := writePiece(tor, info, data, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lost, err := SyncAndCheck(s, metainfo.Hash{9}); err != nil || len(lost) > 0 {
+			t.Errorf("lost again are %v, %v", lost, err)
+		}
+		closeStore(t, s, tor)
 	}
 }
 

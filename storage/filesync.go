@@ -22,6 +22,9 @@ func (f *files) sync() ([]int, error) {
 		defer f.mu.Unlock()
 		maps.Copy(f.dirty, dirty)
 		maps.Copy(f.dirtyDirs, dirtyDirs)
+		if IsFull(err) {
+			maps.Copy(f.altered, dirty) // lostPieces has them hashed again, once there is room
+		}
 		return nil, err
 	}
 	return slices.Collect(maps.Keys(dirty)), nil
@@ -83,7 +86,8 @@ func (f *files) syncSystemOf(name func() string, synced map[uint64]bool) error {
 }
 
 // drop notes why a sync has failed, and returns it. After such an error the system takes the data
-// for written, and the next sync succeeds without it. A disk that was full is expected to take it.
+// for written, and the next sync succeeds without it. So does NFS if the server's disk is full, but
+// that is no reason to end the download.
 func (f *files) drop(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
