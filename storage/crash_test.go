@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -862,6 +863,60 @@ func TestSyncFindsNoRoom(t *testing.T) {
 			t.Errorf("lost again are %v, %v", lost, err)
 		}
 		closeStore(t, s, tor)
+	}
+}
+
+// thinDisk mounts a file system that promises more room than its disk has.
+func thinDisk(t *testing.T, at string) {
+	t.Helper()
+	disk := t.TempDir()
+	image := filepath.Join(disk, "image")
+	for i, c := range [][]string{
+		{"mount", "-t", "tmpfs", "-o", "size=6m", "braid-test", disk},
+		{"truncate", "-s", "64M", image},
+		{"mkfs.ext4", "-q", "-O", "^has_journal", "-E", "nodiscard", image},
+		{"mount", "-o", "loop", image, at},
+	} {
+		if out, err := exec.CommandContext(t.Context(), c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("such a disk cannot be made here: %v: %v: %s", c, err, out)
+		}
+		if i%3 == 0 {
+			t.Cleanup(func() {
+				if err := exec.Command("umount", c[len(c)-1]).Run(); err != nil { //nolint:noctx // the test's context has ended
+					t.Error("umount:", err)
+				}
+			})
+		}
+	}
+}
+
+// The disk has lost data, and some other program was told. The record does not trust the data, and
+// a check does not take what is in memory for what is on disk.
+func TestLossIsToldToAnother(t *testing.T) {
+	info, l, data := shape(t, 256<<10, repeat(512<<10, 24)...)
+	dir := t.TempDir()
+	set := filepath.Join(dir, "set")
+	if err := os.Mkdir(set, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	thinDisk(t, set)
+	s, tor := openStore(t, KindFile, dir, info)
+	for p := range l.Pieces() {
+		if err := writePiece(tor, info, data, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Log("another program:", exec.CommandContext(t.Context(), "sync", "-f", set).Run())
+	t.Log("the store:", errors.Join(tor.Close(), s.Close()))
+	stored := Stored{KindFile, dir, metainfo.Hash{9}, l}
+	r, err := stored.Check(t.Context(), nil)
+	if err != nil || r.GoodPieces() == l.Pieces() {
+		t.Errorf("all pieces are found right, %v", err)
+	}
+	for p, recorded := range stored.Recorded() {
+		if recorded && !r.Good[p] {
+			t.Errorf("piece %d is recorded, and not on disk", p)
+		}
 	}
 }
 

@@ -25,16 +25,36 @@ func (f *files) sync() ([]int, error) {
 		if IsFull(err) {
 			maps.Copy(f.altered, dirty) // lostPieces has them hashed again, once there is room
 		}
+		for i := range dirty {
+			f.uncache(i)
+		}
 		return nil, err
 	}
 	return slices.Collect(maps.Keys(dirty)), nil
 }
 
+// uncache has a file read from the disk. After a failed sync, the system may still have data that
+// the disk lacks, and a hash of it would be right. The caller holds f.mu.
+func (f *files) uncache(i int) {
+	if h := f.open[i]; h != nil {
+		f.forget(h) // mapped pages would stay
+	}
+	if file, err := f.openOld(f.name(i)); err == nil {
+		f.system.uncache(file)
+		file.Close()
+	}
+}
+
 // syncFiles syncs each file and directory if they are few. If they are many, it syncs the whole file
-// systems that hold them.
+// systems that hold them, and then asks for each file whether that has failed: only one caller is
+// told of an error of a file system, and before Linux 5.8 none is.
 func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
+	sync := f.system.Sync
 	if len(dirty)+len(dirtyDirs) > fewFiles {
-		if err := f.syncSystems(dirty, dirtyDirs); !errors.Is(err, errors.ErrUnsupported) {
+		err := f.syncSystems(dirty, dirtyDirs)
+		if err == nil {
+			sync, dirtyDirs = f.system.isSynced, nil
+		} else if !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
@@ -46,7 +66,7 @@ func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 		if err != nil {
 			return err
 		}
-		err = f.system.Sync(h.File)
+		err = sync(h.File)
 		f.give(h)
 		if err != nil {
 			return f.drop(fmt.Errorf("sync %s: %w", f.layout.Files[i].Path, err))

@@ -256,6 +256,10 @@ type system interface {
 	durable.System
 	// syncAll syncs the file system that f is on, or says that it cannot (errors.ErrUnsupported).
 	syncAll(f *os.File) error
+	// isSynced returns why a file is not on disk, after a syncAll that has not failed.
+	isSynced(f *os.File) error
+	// uncache forgets the data of a file that is in memory but need not be written to disk.
+	uncache(f *os.File)
 	// folds tells whether two names that differ only in case or in Unicode form name the same file
 	// in a directory.
 	folds(dir string) (bool, error)
@@ -266,5 +270,7 @@ type system interface {
 type realSystem struct{ durable.OS }
 
 func (realSystem) syncAll(f *os.File) error                                { return syncFileSystem(f) }
+func (realSystem) isSynced(f *os.File) error                               { return writeError(f) }
+func (realSystem) uncache(f *os.File)                                      { dropCache(f) }
 func (realSystem) folds(dir string) (bool, error)                          { return foldsNames(dir) }
 func (realSystem) update(db *boltdb.DB, do func(tx *bbolt.Tx) error) error { return db.Update(do) }
