@@ -139,7 +139,10 @@ func (t *Torrent) copyAway(ctx context.Context) error {
 	o, to := t.options, t.moveTo
 	t.mu.Unlock()
 	if to != "" {
-		err := o.stored().CopyTo(ctx, to, o.Storage.Complete, nil)
+		err := t.refuseGone()
+		if err == nil {
+			err = o.stored().CopyTo(ctx, to, o.Storage.Complete, nil)
+		}
 		if t.node.ctx.Err() != nil && err != nil {
 			return err
 		}

@@ -65,6 +65,9 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 			return errors.Join(fmt.Errorf("verify %s: its data is not complete", src.Name), err)
 		}
 	}
+	if err := t.refuseGone(); err != nil {
+		return err
+	}
 	store, err := n.stores.open(o, t.setAside, n.log)
 	if err != nil {
 		return err

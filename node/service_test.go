@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"braid/client"
@@ -145,6 +147,59 @@ func TestRemoveWithData(t *testing.T) {
 	if files, err := os.ReadDir(filepath.Join(out, ".braid")); err != nil || len(files) != 1 {
 		t.Errorf("braid's own files: %v, %v", files, err)
 	}
+}
+
+// The disk with the data of a torrent is not mounted. Nothing is written or moved in its place, and
+// the torrent continues when the disk is back, or fetches all data again if it is verified.
+func TestDiskIsAway(t *testing.T) {
+	t.Parallel()
+	data, out, state, to := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	seeder, _ := seedOf(t, src, data)
+	n := openService(t, state, out)
+	wait(t, "the download", add(t, n, Options{Source: src, Peers: seeder.Listening()}).Done())
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	away := out + ".away"
+	if err := errors.Join(os.Rename(out, away), os.Mkdir(out, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	n = openService(t, state, out)
+	x := torrent(t, n, src)
+	failed := func() bool { return x.State() == Failed }
+	eventually(t, "the failure", failed)
+	if err := x.Move(to, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the refusal to move", func() bool {
+		return failed() && slices.ContainsFunc(x.Log(), func(e LogEntry) bool {
+			return strings.Contains(e.Text, "cannot be moved")
+		})
+	})
+	for _, dir := range []string{out, to} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("in %s: %v, %v", dir, left, err)
+		}
+	}
+	if err := errors.Join(os.Remove(out), os.Rename(away, out), x.Resume(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the data that is back", x.Done())
+	if p := x.Progress(); p.Err != nil || p.Fetched > 1<<20 {
+		t.Errorf("%+v", p)
+	}
+	if err := errors.Join(n.Close(), os.RemoveAll(out)); err != nil {
+		t.Fatal(err)
+	}
+	n = openService(t, state, out)
+	x = torrent(t, n, src)
+	eventually(t, "the second failure", failed)
+	if err := x.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second download", func() bool { return x.Progress().Phase == client.Complete })
+	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 }
 
 // Two torrents have the same file. It stays as long as one of them holds it, also if a process was

@@ -151,6 +151,20 @@ func IsComplete(
 	return err == nil && r.Complete(), err
 }
 
+// refuseGone returns an error if an earlier run had data, and there is no trace of it: its disk is
+// probably not mounted. The torrent would fetch everything again, onto another disk.
+func (t *Torrent) refuseGone() error {
+	t.mu.Lock()
+	o, had := t.options, t.last.Have > 0
+	t.mu.Unlock()
+	if !had || o.Storage.Complete || o.Storage.Recheck || o.Source.IsMagnet() || !o.stored().IsGone() {
+		return nil
+	}
+	return fmt.Errorf("none of the data of %s is in %s any more: is the disk mounted? Then resume "+
+		"the torrent. To fetch all data again, verify the torrent, or remove and add it",
+		o.title(), o.Storage.Dir)
+}
+
 // Of describes the data of a torrent on disk.
 func (s Storage) Of(src client.Source) storage.Stored {
 	return storage.Stored{Kind: s.Kind, Dir: s.Dir, Hash: src.InfoHash, Layout: src.Layout}

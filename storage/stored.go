@@ -41,6 +41,17 @@ func (s Stored) Trusted() bool {
 	return true
 }
 
+// IsGone tells whether neither the record nor a file of the torrent is there, as if the disk were
+// not mounted.
+func (s Stored) IsGone() bool {
+	_, err := os.Lstat(filepath.Join(s.Dir, recordName(s.Hash, s.Kind)))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	now, err := stamps(s.Dir, countedFiles(s.Kind, s.Hash, s.Layout))
+	return err == nil && !slices.ContainsFunc(now, func(x stamp) bool { return x != noFile })
+}
+
 // Recorded returns which pieces the record vouches for, also while a download is using the
 // directory; nil if there is no record. Nothing is hashed.
 func (s Stored) Recorded() []bool {
