@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -257,6 +258,9 @@ func (p piece) ReadAt(b []byte, off int64) (int, error) {
 
 // unreadable is told why the piece could not be read, and returns the error for the engine.
 func (p piece) unreadable(err error) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return err // too many files are open, which says nothing of this one
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = io.ErrUnexpectedEOF // as if the file were too short
 	}
