@@ -95,10 +95,16 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 }
 
 // finishMove continues a move that an earlier process has begun.
-func (t *Torrent) finishMove(before State) {
+func (t *Torrent) finishMove() {
 	t.op.Lock()
 	defer t.op.Unlock()
-	if t.State() == Moving {
+	t.mu.Lock()
+	state, before := t.state, Queued
+	if t.reason != "" {
+		before = Served
+	}
+	t.mu.Unlock()
+	if state == Moving {
 		t.moveOn(before)
 	}
 }

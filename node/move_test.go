@@ -200,7 +200,7 @@ func TestResumeWhileMoving(t *testing.T) {
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x.finishMove(Paused)
+	x.finishMove()
 	eventually(t, "the torrent", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
 }
 

@@ -363,13 +363,6 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 	if err := n.register(t); err != nil {
 		return nil, failed(err)
 	}
-	if t.State() == Moving { // an earlier process has begun to move it
-		before := Queued
-		if t.reason != "" {
-			before = Served
-		}
-		n.background(func() { t.finishMove(before) })
-	}
 	if !n.service && t.State() == Starting {
 		t.op.Lock()
 		err := t.start(ctx)

@@ -202,16 +202,16 @@ func TestDiskIsAway(t *testing.T) {
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 }
 
-// Two torrents have the same file. It stays as long as one of them holds it, also if a process was
-// killed while it removed the other one.
+// Torrents have the same file. It stays as long as one of them holds it, also if a process was
+// killed while it removed another one, or just before a move would delete the old data.
 func TestRemoveSharedData(t *testing.T) {
 	t.Parallel()
-	data, state := t.TempDir(), t.TempDir()
+	data, state, to := t.TempDir(), t.TempDir(), t.TempDir()
 	file := filepath.Join(data, "file")
 	n := openService(t, state, data)
 	var all []*Torrent
 	src := create(t, data, "file", 1<<20)
-	for _, length := range []int64{64 << 10, 128 << 10, 256 << 10} {
+	for _, length := range []int64{64 << 10, 128 << 10, 256 << 10, 512 << 10} {
 		c, err := client.Create(t.Context(), file, client.CreateOptions{PieceLength: length})
 		if err != nil {
 			t.Fatal(err)
@@ -224,15 +224,20 @@ func TestRemoveSharedData(t *testing.T) {
 		t.Fatal(err)
 	}
 	all[1].setRemoving(true)
-	if err := errors.Join(all[1].keep(), n.Close()); err != nil {
+	all[2].mu.Lock()
+	all[2].options.Storage.Dir, all[2].leaving = to, data
+	all[2].mu.Unlock()
+	if err := errors.Join(all[1].keep(), all[2].keep(), n.Close()); err != nil {
 		t.Fatal(err)
 	}
 	n = openService(t, state, data)
 	x := torrent(t, n, src)
 	wait(t, "the check, again", x.Done())
-	if len(n.Torrents()) != 1 {
+	if _, err := n.Torrent(all[1].InfoHash()); err == nil {
 		t.Error("a removed torrent is back")
 	}
+	moved := torrent(t, n, all[2].Options().Source)
+	eventually(t, "the end of the move", func() bool { return moved.State() != Moving })
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}

@@ -214,6 +214,12 @@ func (n *Node) Restore(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
 		}
 	}
+	// Only now it is known which files the torrents share.
+	for _, t := range n.Torrents() {
+		if t.State() == Moving {
+			n.background(t.finishMove)
+		}
+	}
 	for _, t := range removing { // the last process has ended before it was removed
 		err := t.deleteData(ctx)
 		if ctx.Err() == nil { // otherwise the next process deletes it
