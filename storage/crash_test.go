@@ -882,7 +882,8 @@ func thinDisk(t *testing.T, at string) {
 		}
 		if i%3 == 0 {
 			t.Cleanup(func() {
-				if err := exec.Command("umount", c[len(c)-1]).Run(); err != nil { //nolint:noctx // the test's context has ended
+				umount := exec.Command("umount", c[len(c)-1]) //nolint:noctx // the test's context has ended
+				if err := umount.Run(); err != nil {
 					t.Error("umount:", err)
 				}
 			})

@@ -132,8 +132,8 @@ func (c *copier) refuseForeign(name string) error {
 	return fmt.Errorf("%s: %w, and is not the torrent's: move it away", name, fs.ErrExist)
 }
 
-// refuseSameName returns an error if the two places have not two names of a file but one: there, the
-// file's directory is a symbolic link to the one here, for example. The file would be deleted.
+// refuseSameName returns an error if the two places have not two names of a file but one: there,
+// the file's directory is a symbolic link to the one here, for example. The file would be deleted.
 func (c *copier) refuseSameName(local string) error {
 	dir := filepath.Dir(local)
 	there, err1 := c.to.Stat(dir)
