@@ -90,13 +90,17 @@ type Fetched struct {
 	Type           string         // the media type, without parameters
 	At             *url.URL       // after redirects; on SCION its host is made up
 	Scope          scionnet.Scope // of the server
+	Magnet         string         // the link to which the server redirects; there is no body then
 }
 
 // IsPage tells whether the answer is a web page.
 func (f Fetched) IsPage() bool { return f.Type == "text/html" }
 
-// Source reads the answer as a .torrent file.
+// Source reads the answer as a .torrent file or, after a redirect, as a magnet link.
 func (f Fetched) Source() (Source, error) {
+	if f.Magnet != "" {
+		return ParseMagnet(f.Magnet)
+	}
 	if f.IsPage() && !bytes.HasPrefix(f.Body, []byte("d")) { // some servers call all files pages
 		return Source{}, fmt.Errorf("get torrent from %s: the server sends a web page, "+
 			"not a torrent; the link may need a login", f.At.Host)
@@ -182,6 +186,14 @@ func (f Fetch) get(ctx context.Context, u *url.URL, client *http.Client) (got Fe
 			header.Set(name, value) // net/http sends no cookies to another host after a redirect
 		}
 	}
+	follow := client.CheckRedirect
+	client.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+		if r.URL.Scheme != "magnet" {
+			return follow(r, via)
+		}
+		got.Magnet = r.URL.String()
+		return http.ErrUseLastResponse
+	}
 	req := http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header}
 	res, err := client.Do(req.WithContext(ctx))
 	if err != nil {
@@ -189,6 +201,9 @@ func (f Fetch) get(ctx context.Context, u *url.URL, client *http.Client) (got Fe
 	}
 	defer res.Body.Close()
 	got.At = res.Request.URL
+	if got.Magnet != "" {
+		return got, nil
+	}
 	got.ETag, got.Modified = res.Header.Get("ETag"), res.Header.Get("Last-Modified")
 	if len(got.ETag)+len(got.Modified) > maxValidator {
 		got.ETag, got.Modified = "", ""

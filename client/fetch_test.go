@@ -55,6 +55,10 @@ func TestFetchTorrent(t *testing.T) {
 	nearMux.Handle("/there", http.RedirectHandler("/file.torrent", http.StatusFound))
 	nearMux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
 	nearMux.Handle("/ftp", http.RedirectHandler("ftp://"+near+"/KEY", http.StatusFound))
+	nearMux.Handle("/magnet", http.RedirectHandler("Magnet:?xt=urn:btih:"+c.Source.InfoHash.HexString()+"&tr.1=udp://KEY", http.StatusFound))
+	nearMux.Handle("/nomagnet", http.RedirectHandler("magnet:?dn=x", http.StatusFound))
+	farMux.Handle("/tomagnet", http.RedirectHandler("http://"+far+"/magnet", http.StatusFound))
+	farMux.Handle("/magnet", http.RedirectHandler(c.Source.Magnet(), http.StatusSeeOther))
 	nearMux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>log in</html>") })
 	nearMux.HandleFunc("/nonsense", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "nonsense") })
 	nearMux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
@@ -73,6 +77,9 @@ func TestFetchTorrent(t *testing.T) {
 		{"http://" + near + "/there", ""},
 		{"http://" + near + "/script", ""},
 		{"http://" + near + "/outward", ""},
+		{"http://" + near + "/magnet", ""},
+		{"http://" + far + "/tomagnet", ""},
+		{"http://" + near + "/nomagnet?key=KEY", "want magnet:?xt=urn:btih:HASH"},
 		{"http://" + far + "/inward?key=KEY", "redirect to a loopback address is not followed"},
 		{"http://" + near + "/loop?key=KEY", "too many redirects"},
 		{"http://" + near + "/ftp?key=KEY", "redirect from http to ftp"},
