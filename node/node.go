@@ -206,6 +206,7 @@ func (n *Node) openSources(ctx context.Context, cfg Config) (err error) {
 		if n.http, err = n.host.OpenHTTP(ctx, 0); err != nil {
 			return fmt.Errorf("open a port for SCION trackers: %w", err)
 		}
+		n.http.SetPolicy(cfg.Client.Policy)
 	}
 	if n.dht, err = cfg.openDHT(ctx, n.host, n.Listening()); err != nil {
 		return err

@@ -201,6 +201,9 @@ func (n *Node) Change(change func(*Settings) error) error {
 		}
 		p.Chosen = n.chosen
 		n.session.SetPolicy(p)
+		if n.http != nil {
+			n.http.SetPolicy(p)
+		}
 	}
 	n.session.SetPEX(!s.NoPEX)
 	if n.nearby != nil && s.LSD != old.LSD {

@@ -36,6 +36,7 @@ type HTTP struct {
 
 	mu      sync.Mutex
 	dialled map[*quic.Conn]struct{}
+	policy  pathsel.Policy
 }
 
 const (
@@ -101,6 +102,14 @@ func (p *HTTP) keep(c *quic.Conn) {
 		delete(p.dialled, c)
 		p.mu.Unlock()
 	})
+}
+
+// SetPolicy says over which paths clients connect from now on. ClientOver is exempt, since its
+// caller chooses the path.
+func (p *HTTP) SetPolicy(policy pathsel.Policy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.policy = policy
 }
 
 // mustVerify tells whether a newcomer must first prove that it receives at its address.
@@ -322,13 +331,21 @@ func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Tran
 // them is down.
 const pathsTried = 4
 
-// dial tries the best path first, and then those that share the fewest interfaces with failed ones.
+// dial tries the best allowed path first, and then those that share the fewest interfaces with
+// failed ones.
 func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn, error) {
 	paths, err := p.host.Paths(ctx, server.IA)
 	if err != nil {
 		return nil, fmt.Errorf("find paths to %s: %w", server.IA, err)
 	}
+	p.mu.Lock()
+	paths, refused := p.policy.Apply(paths)
+	p.mu.Unlock()
 	err = fmt.Errorf("no path to %s is known", server.IA)
+	if len(refused) > 0 {
+		err = fmt.Errorf("none of the %d paths to %s is allowed: %s",
+			len(refused), server.IA, pathsel.Summary(refused))
+	}
 	var failed []pathsel.Interface
 	shared := func(path pathsel.Path) (n int) {
 		for _, i := range failed {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -245,4 +246,34 @@ func TestHTTPAvoidsBrokenLink(t *testing.T) {
 	}
 	cancel()
 	<-failed
+}
+
+// A client uses no path that the policy forbids, and says why there is none.
+func TestHTTPObeysPolicy(t *testing.T) {
+	h := oneAS(t)
+	client := openHTTP(t, h)
+	var paths []found
+	for i := range 2 {
+		f := found{path: pathsel.Path{Src: h.ia, Dst: peerIA, MTU: 500 + i, Expiry: time.Now().Add(time.Hour)}} // fails at once
+		f.path.Interfaces = []pathsel.Interface{{IA: h.ia, ID: uint64(41 + i)}, {IA: peerIA, ID: 81}}
+		f.trail = trailOf(f.path.Interfaces)
+		f.way = &way{raw: rawPath(t, false, segment{true, false, 1000, [][2]uint16{{0, 41}, {81, 0}}}), expiry: f.path.Expiry}
+		paths = append(paths, f)
+	}
+	h.lookup.add(peerIA, paths)
+	server := Addr{peerIA, h.localIP, 1024}
+	for acl, want := range map[string]string{
+		fmt.Sprintf("- %s#41, +", h.ia):      "packets of 501",
+		fmt.Sprintf("- %s#42, +", h.ia):      "packets of 500",
+		fmt.Sprintf("- %s#81, +", server.IA): fmt.Sprintf("connect to %s: none of the 2 paths to %s is allowed: 2 by acl", server, server.IA),
+	} {
+		parsed, err := pathsel.ParseACL(acl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.SetPolicy(pathsel.Policy{ACL: parsed})
+		if _, err := client.dial(t.Context(), server, client.tls()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", acl, err, want)
+		}
+	}
 }

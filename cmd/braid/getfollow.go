@@ -101,6 +101,7 @@ func (t *task) openAsker(ctx context.Context, l send.Line) (*send.Asker, error) 
 		if a.SCION, err = host.OpenGroupHTTP(ctx, 0, id); err != nil {
 			return nil, err
 		}
+		a.SCION.SetPolicy(cfg.Client.Policy)
 		t.atEnd(a.SCION.Close)
 	}
 	first, later := inTurn(l.Peers, host != nil, cfg.Client.IP != client.NoIP)
