@@ -101,7 +101,8 @@ type torrent struct {
 	complete bool
 	// contacts are with the fellows, in the order of Gateway.fellows.
 	contacts []contact
-	removed  bool // it is no longer allowed, and leaves
+	removed  bool   // it is no longer allowed, and leaves
+	trouble  string // why it could not be left at the last try, which the next one may repeat
 }
 
 // state says whether the gateway has joined a torrent. Joining and leaving take a moment; the
@@ -324,7 +325,11 @@ func (g *Gateway) leave(n *node.Node, t *torrent, drop bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err != nil {
+	before := t.trouble
+	if t.trouble = ""; err != nil {
+		t.trouble = err.Error()
+	}
+	if err != nil && t.trouble != before { // sweep tries again every second
 		g.log.Error("a torrent cannot be left", "torrent", t.Source.Name, "error", err)
 	}
 	t.state, t.kept = away, !drop || err != nil

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func seeded(t *testing.T, dir, name string, size int) (client.Source, wire.Addr)
 // opened is a gateway that runs until the end of the test, with its tracker's memory.
 func opened(t *testing.T, cfg Config, sources ...client.Source) (*Gateway, swarm.Store, *node.Node) {
 	t.Helper()
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	g, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -338,6 +339,38 @@ func TestAllowWhileLeaving(t *testing.T) {
 	g.sweep(time.Now().Add(2 * g.cfg.Idle))
 	for !isAway(g, src) {
 		g.Allow(allowed(src))
+	}
+}
+
+// Data that cannot be deleted is reported once, not at each try.
+func TestUndeletableData(t *testing.T) {
+	t.Parallel()
+	src, _ := seeded(t, t.TempDir(), "file", 1000)
+	cache := filepath.Join(t.TempDir(), "cache")
+	var said bytes.Buffer
+	g, s, _ := opened(t, Config{Dir: cache, Size: 1 << 20, Idle: time.Hour, Logger: slog.New(slog.NewTextHandler(&said, nil))}, src)
+	if _, err := asks(t, s, src, clientAt(1), false); err != nil {
+		t.Fatal(err)
+	}
+	leaves(t, g, src)
+	if err := errors.Join(os.Rename(cache, cache+"2"), os.WriteFile(cache, nil, 0o600)); err != nil { // not even root can delete below a file
+		t.Fatal(err)
+	}
+	g.Allow(nil)
+	for range 3 {
+		g.sweep(time.Now())
+		g.workers.Wait()
+	}
+	if n := strings.Count(said.String(), "a torrent cannot be left"); n != 1 {
+		t.Errorf("%d reports: %s", n, &said)
+	}
+	if err := errors.Join(os.Remove(cache), os.Rename(cache+"2", cache)); err != nil {
+		t.Fatal(err)
+	}
+	g.sweep(time.Now())
+	g.workers.Wait()
+	if n := diskUsed(t, cache); n != 0 {
+		t.Errorf("%d bytes are left", n)
 	}
 }
 
