@@ -28,6 +28,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -134,6 +135,10 @@ var (
 		Reason:  "all room of this gateway is taken by other torrents; try again later",
 		RetryIn: time.Minute,
 	}
+	errNotJoined = &wire.Failure{
+		Reason:  "this gateway could not join the torrent; try again later",
+		RetryIn: time.Minute,
+	}
 )
 
 // New makes a gateway that may join no torrent yet. The directory is created if it is missing.
@@ -189,7 +194,9 @@ func (g *Gateway) Allow(all []Allowed) {
 		if t == nil {
 			t = &torrent{hash: hash}
 		}
+		before := t.Trackers
 		t.Allowed, t.removed = a, false
+		g.updateTrackers(t, before)
 		next[hash] = t
 	}
 	for hash, t := range g.torrents {
@@ -199,6 +206,24 @@ func (g *Gateway) Allow(all []Allowed) {
 		}
 	}
 	g.torrents = next
+}
+
+// updateTrackers gives a joined torrent the trackers of the list, if they are not those from
+// before. The caller holds the lock.
+func (g *Gateway) updateTrackers(t *torrent, before [][]tracker.URL) {
+	if g.node == nil || t.state != here || reflect.DeepEqual(t.Trackers, before) {
+		return
+	}
+	n, a := g.node, t.Allowed
+	g.workers.Go(func() { // without the lock, which the torrent's searches take
+		x, err := n.Torrent(a.Source.InfoHash.HexString())
+		if err == nil {
+			err = x.Change(func(o *node.Options) error { o.Trackers = a.Trackers; return nil })
+		}
+		if err != nil && !errors.Is(err, node.ErrUnknown) { // it was left
+			g.log.Error("the trackers of a torrent stay", "torrent", a.Source.Name, "error", err)
+		}
+	})
 }
 
 // Open lets the gateway join torrents with the node, which was opened with the gateway as a source.
@@ -305,6 +330,7 @@ func (g *Gateway) join(n *node.Node, t *torrent, a Allowed, evicted []*torrent) 
 	if t.state = here; err != nil {
 		t.state = away
 	}
+	g.updateTrackers(t, a.Trackers)
 }
 
 // leave ends a torrent, whose state is leaving. If it has to make room, its data is deleted.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"braid/node/web/webtest"
 	"braid/scionnet"
 	"braid/storage"
+	"braid/tracker"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
@@ -339,6 +341,65 @@ func TestAllowWhileLeaving(t *testing.T) {
 	g.sweep(time.Now().Add(2 * g.cfg.Idle))
 	for !isAway(g, src) {
 		g.Allow(allowed(src))
+	}
+}
+
+// A client is not sent to a gateway that could not join the torrent.
+func TestFailedJoin(t *testing.T) {
+	t.Parallel()
+	src, _ := seeded(t, t.TempDir(), "file", 1000)
+	g, s, _ := opened(t, Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour}, src)
+	running(t, g)
+	if err := os.WriteFile(g.dirOf(wire.InfoHash(src.InfoHash)), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := asks(t, s, src, clientAt(1), false); !errors.Is(err, errNotJoined) {
+		t.Errorf("%v, %v", p, err)
+	}
+	if err := os.Remove(g.dirOf(wire.InfoHash(src.InfoHash))); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := asks(t, s, src, clientAt(1), false); err != nil || len(p) != 1 {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// A new list changes the trackers of torrents that the gateway has joined, or is about to.
+func TestAllowOtherTrackers(t *testing.T) {
+	t.Parallel()
+	src, _ := seeded(t, t.TempDir(), "file", 1000)
+	g, s, n := opened(t, Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour}, src)
+	running(t, g)
+	allow := func(url string) [][]tracker.URL {
+		u, err := tracker.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := Allowed{Source: src, Trackers: [][]tracker.URL{{u}}}
+		g.Allow([]Allowed{a})
+		return a.Trackers
+	}
+	asksTracker := func(want [][]tracker.URL) {
+		t.Helper()
+		eventually(t, "the torrent has the trackers of the list", func() bool {
+			x, err := n.Torrent(src.InfoHash.HexString())
+			return err == nil && reflect.DeepEqual(x.Options().Trackers, want)
+		})
+	}
+	for range startsAtOnce {
+		g.starts <- struct{}{}
+	}
+	if _, err := g.ask(wire.InfoHash(src.InfoHash), "a", false, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	want := allow("http://127.0.0.1:1/announce")
+	for range startsAtOnce {
+		<-g.starts
+	}
+	asksTracker(want)
+	asksTracker(allow("http://127.0.0.1:2/announce"))
+	if _, err := asks(t, s, src, clientAt(1), false); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -83,6 +83,10 @@ func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) 
 		}
 		patience, cancel := context.WithTimeout(ctx, joinPatience)
 		await(patience, joined)
+		if g.hasFailed(v.InfoHash) {
+			cancel()
+			return swarm.View{}, errNotJoined
+		}
 		if !v.Fellow {
 			named = append(named, g.living(patience, v.InfoHash)...)
 		}
@@ -126,6 +130,14 @@ func (g *Gateway) allows(hash wire.InfoHash) bool {
 	defer g.mu.Unlock()
 	t := g.torrents[hash]
 	return t != nil && !t.removed
+}
+
+// hasFailed tells whether the gateway is not in a torrent after a client has asked for it.
+func (g *Gateway) hasFailed(hash wire.InfoHash) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.torrents[hash]
+	return t == nil || t.state == away
 }
 
 // await waits until a channel is closed or the context ends.
