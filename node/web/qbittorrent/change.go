@@ -313,11 +313,11 @@ func (c *call) addTrackers() error {
 	if len(urls) > maxSources {
 		c.wrong("more than %d trackers in one call", maxSources)
 	}
-	t := c.torrent()
+	all := c.torrentsOfHash()
 	if c.err != nil {
 		return c.err
 	}
-	return t.Change(func(o *node.Options) error {
+	add := func(o *node.Options) error {
 		tiers := slices.Clone(o.Trackers)
 		for _, text := range urls {
 			u, err := node.Options{Trackers: tiers}.Tracker(text)
@@ -330,7 +330,8 @@ func (c *call) addTrackers() error {
 		}
 		o.Trackers = tiers
 		return nil
-	})
+	}
+	return foreign.Each(all, func(t *node.Torrent) error { return t.Change(add) })
 }
 
 // changeTrackers changes the tiers of trackers by a function, which may change them in place.
@@ -354,6 +355,9 @@ func (c *call) editTracker() error {
 	to, t := c.needed("newUrl"), c.torrent()
 	if c.err != nil {
 		return c.err
+	}
+	if from == to {
+		return nil
 	}
 	u, err := tracker.ParseURL(to)
 	if err != nil {
@@ -379,11 +383,11 @@ func (c *call) editTracker() error {
 }
 
 func (c *call) removeTrackers() error {
-	urls, t := split(c.needed("urls"), "|"), c.torrent()
+	urls, all := split(c.needed("urls"), "|"), c.torrentsOfHash()
 	if c.err != nil {
 		return c.err
 	}
-	return changeTrackers(t, func(tiers [][]tracker.URL) error {
+	remove := func(tiers [][]tracker.URL) error {
 		found := false
 		for i := range tiers {
 			tiers[i] = slices.DeleteFunc(tiers[i], func(u tracker.URL) bool {
@@ -392,11 +396,12 @@ func (c *call) removeTrackers() error {
 				return gone
 			})
 		}
-		if !found {
+		if !found && len(all) == 1 {
 			return fail(http.StatusConflict, "the torrent has none of these trackers")
 		}
 		return nil
-	})
+	}
+	return foreign.Each(all, func(t *node.Torrent) error { return changeTrackers(t, remove) })
 }
 
 func (c *call) addPeers() (any, error) {

@@ -156,10 +156,10 @@ var preferences = slices.Concat(
 			}),
 		typed("save_path", func(s *node.Settings) string { return foreign.Final(*s) },
 			func(s *node.Settings, v string) {
-				if s.CompleteDir != "" {
+				if s.CompleteDir != "" && v != "" {
 					s.CompleteDir = v
 				} else {
-					s.Dir = v
+					s.Dir = v // setPreferences refuses an empty one
 				}
 			}),
 		typed("temp_path", func(s *node.Settings) string { return s.Dir },
@@ -241,12 +241,16 @@ func (c *call) setPreferences() error {
 		return c.err
 	}
 	return c.node.Change(func(s *node.Settings) error {
+		before := s.Dir
 		for _, p := range preferences {
 			if raw, ok := wanted[p.name]; ok {
 				if err := p.put(s, raw); err != nil {
 					return err
 				}
 			}
+		}
+		if s.Dir == "" && before != "" { // qBittorrent has a default, braid has none
+			return fail(http.StatusBadRequest, "save_path, temp_path: want absolute paths")
 		}
 		for name, v := range c.fixedPreferences() {
 			if raw, ok := wanted[name]; ok && !same(raw, v) {

@@ -412,6 +412,50 @@ func TestLabelsFile(t *testing.T) {
 	}
 }
 
+// Trackers can be changed in one torrent, in several or in all, as in qBittorrent.
+func TestChangeTrackers(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	one, _, _ := s.torrent("one")
+	two, _, _ := s.torrent("two")
+	s.add(one.Torrent, "paused", "true")
+	s.add(two.Torrent, "paused", "true")
+	a, b := one.Source.InfoHash.HexString(), two.Source.InfoHash.HexString()
+	is := func(hash, want string) {
+		t.Helper()
+		x, err := s.node.Torrent(hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(x.Options().Trackers); got != want {
+			t.Errorf("%s: %s, want %s", x.Source().Name, got, want)
+		}
+	}
+	s.must("torrents/addTrackers", "hash", "*", "urls", "http://a/announce")
+	s.must("torrents/addTrackers", "hash", strings.ToUpper(a)+"|"+b, "urls", "http://b/announce")
+	s.must("torrents/addTrackers", "hash", b, "urls", "http://c/announce")
+	is(a, "[[http://a/announce] [http://b/announce]]")
+	is(b, "[[http://a/announce] [http://b/announce] [http://c/announce]]")
+	s.must("torrents/editTracker", "hash", a, "origUrl", "http://a/announce", "newUrl", "http://a/announce")
+	s.must("torrents/editTracker", "hash", a, "origUrl", "http://a/announce", "newUrl", "http://d/announce")
+	is(a, "[[http://d/announce] [http://b/announce]]")
+	s.must("torrents/removeTrackers", "hash", "*", "urls", "http://b/announce|http://c/announce")
+	is(a, "[[http://d/announce]]")
+	is(b, "[[http://a/announce]]")
+	for call, want := range map[string]int{
+		"addTrackers urls http://e/announce hash " + a + "|" + strings.Repeat("0", 40):                   http.StatusNotFound,
+		"removeTrackers urls http://e/announce hash " + a:                                                http.StatusConflict,
+		"editTracker origUrl http://d/announce newUrl http://d/announce hash " + strings.Repeat("0", 40): http.StatusNotFound,
+		"editTracker origUrl http://e/announce newUrl http://f/announce hash " + a:                       http.StatusConflict,
+	} {
+		words := strings.Fields(call)
+		if code, said := s.post("torrents/"+words[0], words[1:]...); code != want {
+			t.Errorf("%s: %d %s", call, code, said)
+		}
+	}
+	is(a, "[[http://d/announce]]")
+}
+
 func TestPreferences(t *testing.T) {
 	t.Parallel()
 	s := in(t)
@@ -442,6 +486,9 @@ func TestPreferences(t *testing.T) {
 	if code, said := set(string(b)); code != http.StatusOK {
 		t.Errorf("what was read is not accepted: %s", said)
 	}
+	if code, _ := set(`{"save_path":""}`); code != http.StatusBadRequest {
+		t.Errorf("an empty directory: %d", code)
+	}
 	// A directory for incomplete data, and the switch of a limit, hold with what comes along with
 	// them.
 	if code, said := set(`{"temp_path_enabled":true,"temp_path":"/incomplete","max_ratio_enabled":false,"max_ratio":4}`); code != http.StatusOK {
@@ -450,6 +497,11 @@ func TestPreferences(t *testing.T) {
 	got = get[map[string]any](s, "app/preferences")
 	if got["temp_path"] != "/incomplete" || got["save_path"] != "/data" || got["max_ratio"] != -1.0 || got["max_ratio_enabled"] != false {
 		t.Errorf("%v, %v, %v, %v", got["temp_path"], got["save_path"], got["max_ratio"], got["max_ratio_enabled"])
+	}
+	for _, empty := range []string{"save_path", "temp_path"} {
+		if code, _ := set(`{"` + empty + `":""}`); code != http.StatusBadRequest {
+			t.Errorf("an empty %s: %d", empty, code)
+		}
 	}
 	// Times are whole minutes, and are not changed by a client that sends back what it has read.
 	seconds := node.Goal{Time: 90 * time.Second, Idle: time.Second}

@@ -356,6 +356,22 @@ func (c *call) torrent() *node.Torrent {
 	return t
 }
 
+// torrentsOfHash returns the torrents that the argument hash names: * for all, or a list with bars.
+func (c *call) torrentsOfHash() (out []*node.Torrent) {
+	hash := c.needed("hash")
+	if hash == "*" || hash == "all" {
+		return c.node.Torrents()
+	}
+	for _, h := range split(strings.ToLower(hash), "|") {
+		t, err := c.node.Torrent(h)
+		if err != nil && c.err == nil {
+			c.err = fail(http.StatusNotFound, "there is no torrent %s", h)
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
 // torrents returns the torrents that the argument hashes names: all, or a list with bars. It
 // returns each torrent once, and ignores unknown ones, as qBittorrent does.
 func (c *call) torrents() (out []*node.Torrent) {
