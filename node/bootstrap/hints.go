@@ -74,18 +74,13 @@ func (n Network) Find(ctx context.Context, log *slog.Logger) []Hint {
 		func() ([]Hint, error) { return n.askDNS(ctx) },
 		func() ([]Hint, error) { return askMDNS(ctx, n.MDNS) },
 	}
-	found := make([][]Hint, len(ways))
-	var all sync.WaitGroup
-	for i, way := range ways {
-		all.Go(func() {
-			var err error
-			if found[i], err = way(); err != nil {
-				log.Debug("no discovery server found",
-					"way", []string{"DHCP", "DNS", "mDNS"}[i], "error", err)
-			}
-		})
+	found, errs := atOnce(ways)
+	for i, err := range errs {
+		if err != nil {
+			log.Debug("no discovery server found",
+				"way", []string{"DHCP", "DNS", "mDNS"}[i], "error", err)
+		}
 	}
-	all.Wait()
 	var out []Hint
 	for _, h := range slices.Concat(found...) {
 		isSame := func(o Hint) bool { return o.Server == h.Server }
@@ -94,6 +89,18 @@ func (n Network) Find(ctx context.Context, log *slog.Logger) []Hint {
 		}
 	}
 	return out
+}
+
+// atOnce asks in all ways at once, since a silent one must not take the time of others. It returns
+// the answers in the order of the ways.
+func atOnce(ways []func() ([]Hint, error)) ([][]Hint, []error) {
+	found, errs := make([][]Hint, len(ways)), make([]error, len(ways))
+	var all sync.WaitGroup
+	for i, way := range ways {
+		all.Go(func() { found[i], errs[i] = way() })
+	}
+	all.Wait()
+	return found, errs
 }
 
 // askDNS asks for SRV, DNS-SD and NAPTR records in each search domain.

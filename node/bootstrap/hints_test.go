@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/miekg/dns"
 	"github.com/scionproto/scion/pkg/scrypto"
@@ -46,6 +48,21 @@ func nameserver(t *testing.T, zone string) (at string) {
 	go func() { defer close(ended); _ = s.ActivateAndServe() }()
 	t.Cleanup(func() { c.Close(); <-ended })
 	return c.LocalAddr().String()
+}
+
+// Silent ways, such as interfaces without a DHCP server, take no time of others.
+func TestAskedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		silent := func() ([]Hint, error) { time.Sleep(time.Second); return nil, errDHCP }
+		found, errs := atOnce([]func() ([]Hint, error){silent, silent, silent, func() ([]Hint, error) {
+			time.Sleep(time.Second / 2)
+			return []Hint{{"192.0.2.1:8041", "DHCP"}}, nil
+		}})
+		if took := time.Since(began); took != time.Second || len(found[3]) != 1 || errs[3] != nil || errs[0] == nil {
+			t.Errorf("%v, %v after %v", found, errs, took)
+		}
+	})
 }
 
 // Every kind of record that SCION's bootstrapping knows leads to a server.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -15,15 +16,15 @@ import (
 )
 
 // informAll asks the DHCP server behind each interface with an IPv4 address.
-func informAll(ctx context.Context) (out []Hint, err error) {
+func informAll(ctx context.Context) ([]Hint, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
-	asked := 0
+	var asks []func() ([]Hint, error)
 	for _, i := range interfaces {
 		const kind = net.FlagUp | net.FlagLoopback | net.FlagBroadcast
-		if i.Flags&kind != net.FlagUp|net.FlagBroadcast || asked == maxInterfaces {
+		if i.Flags&kind != net.FlagUp|net.FlagBroadcast || len(asks) == maxInterfaces {
 			continue
 		}
 		addrs, _ := i.Addrs()
@@ -32,20 +33,21 @@ func informAll(ctx context.Context) (out []Hint, err error) {
 			if e != nil || !p.Addr().Is4() {
 				continue
 			}
-			asked++
-			hints, e := inform(ctx, i, p.Addr())
-			if e != nil {
-				err = errors.Join(err, fmt.Errorf("DHCP on %s: %w", i.Name, e))
-			}
-			out = append(out, hints...)
+			asks = append(asks, func() ([]Hint, error) {
+				hints, err := inform(ctx, i, p.Addr())
+				if err != nil {
+					err = fmt.Errorf("DHCP on %s: %w", i.Name, err)
+				}
+				return hints, err
+			})
 			break
 		}
 	}
-	return out, err
+	found, errs := atOnce(asks)
+	return slices.Concat(found...), errors.Join(errs...)
 }
 
-// maxInterfaces bounds the interfaces that are asked, one after the other. informPatience is how
-// long each may take.
+// maxInterfaces bounds the interfaces that are asked. informPatience is how long each may take.
 const (
 	maxInterfaces  = 4
 	informPatience = time.Second
