@@ -350,7 +350,7 @@ func ReplaceSecret(name string, b []byte) error { return replaceFile(name, b, 0o
 func replaceFile(name string, b []byte, mode os.FileMode, lasting bool) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return writeError(name, err)
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(b)
@@ -365,9 +365,19 @@ func replaceFile(name string, b []byte, mode os.FileMode, lasting bool) error {
 		err = syncDir(filepath.Dir(name))
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return writeError(name, err)
 	}
 	return nil
+}
+
+// writeError names the file instead of the temporary one in err.
+func writeError(name string, err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		err = e.Err
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("write %s: %w", name, err)
 }
 
 // syncDir waits until the names in a directory are on disk.

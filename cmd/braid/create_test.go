@@ -56,6 +56,8 @@ func TestCreateAndInfo(t *testing.T) {
 	want(2, "", "--tracker", "create", "set", "--tracker", "udp://127.0.0.1:1,gopher://x")
 	want(2, "", "--exclude", "create", "set", "--exclude", "/")
 	want(1, "", "no data", "create", "set", "--exclude", "a*", "--exclude", "b*")
+	want(1, "", "braid: write none/t.torrent: no such file or directory\n", "create", "set", "-o", "none/t.torrent")
+	want(1, "", "braid: write set: file exists\n", "create", "set", "-o", "set")
 	// The torrent replaces no file of its own data. It may replace an older torrent.
 	want(2, "", "set/a belongs to the data", "create", "set", "-o", "set/a")
 	want(2, "", "set/a belongs to the data", "create", "set/a", "-o", "set/a")
