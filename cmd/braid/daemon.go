@@ -142,6 +142,12 @@ func stateDir(flag string, getenv func(string) string) (string, error) {
 
 // openService opens the node of a daemon.
 func (t *task) openService(ctx context.Context, state string) (*node.Node, error) {
+	t.check("api", func(address string) error {
+		if strings.HasPrefix(address, "unix:") {
+			return nil
+		}
+		return checkHostPort(address)
+	})
 	cfg := t.node(t.log)
 	cfg.State, cfg.Service, cfg.DHT = state, true, t.dht()
 	if t.err != nil {

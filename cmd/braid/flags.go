@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -145,6 +147,18 @@ func (f *flags) check(name string, check func(string) error) {
 			f.wrong("--%s: %w", name, err)
 		}
 	}
+}
+
+// checkHostPort is an error unless text is HOST:PORT. The port may have a name, such as http.
+func checkHostPort(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("address %q: want HOST:PORT, such as 127.0.0.1:8080", text)
+	}
+	return nil
 }
 
 // isOn reads a flag that is on or off.

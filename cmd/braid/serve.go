@@ -139,13 +139,19 @@ func (f *flags) filesOnSCION() (out []scionnet.Addr) {
 		if !files.IsSCION(text) {
 			continue
 		}
-		a, err := scionnet.ParseAddr(text)
-		if err != nil {
-			f.wrong("--http: %w", err)
-		}
+		a, _ := scionnet.ParseAddr(text) // checkFilesAddress has found no error
 		out = append(out, a)
 	}
 	return out
+}
+
+// checkFilesAddress is an error unless files can be served at such an address.
+func checkFilesAddress(text string) error {
+	if files.IsSCION(text) {
+		_, err := scionnet.ParseAddr(text)
+		return err
+	}
+	return checkHostPort(text)
 }
 
 // webSeedFlag names servers with the data.

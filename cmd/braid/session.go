@@ -157,6 +157,7 @@ func (f *flags) node(log *slog.Logger) node.Config {
 		cfg.Knowledge = f.knowledge()
 		cfg.Settings.NoPEX, cfg.Settings.LSD = !f.isOn("pex"), f.isOn("lsd")
 	}
+	f.check("http", checkFilesAddress)
 	over := f.transports()
 	f.want(!cfg.Settings.LSD || over.ip != client.NoIP,
 		"--lsd on sends packets on IP, which --transport scion forbids")
@@ -206,10 +207,7 @@ func openLocal(
 			at = append(at, a)
 		}
 	}
-	f := &flags{Command: cmd}
-	if at = append(at, f.filesOnSCION()...); f.err != nil {
-		return nil, f.err
-	}
+	at = append(at, (&flags{Command: cmd}).filesOnSCION()...)
 	return openHost(ctx, cmd, log, at...)
 }
 

@@ -233,25 +233,25 @@ func (l *trackerListeners) serve(ctx context.Context, all *errgroup.Group) {
 func (l *trackerListeners) open(ctx context.Context, text string) error {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return errors.New("want http://, udp://, ws://, scion:// or stats://, host and port")
+		return usageErrorf("want http://, udp://, ws://, scion:// or stats://, host and port")
 	}
 	rest = strings.TrimSuffix(strings.TrimSuffix(rest, "/announce"), "/")
 	if slices.Contains([]string{"http", "udp", "ws", "stats"}, scheme) {
-		if _, port, err := net.SplitHostPort(rest); err != nil {
-			return err
-		} else if port == "" {
-			return errors.New("the port is missing; 0 stands for any free port")
+		if err := checkHostPort(rest); err != nil {
+			return usageErrorf("%w", err)
+		} else if strings.HasSuffix(rest, ":") {
+			return usageErrorf("the port is missing; 0 stands for any free port")
 		}
 	}
 	switch scheme {
 	case "scion":
 		return l.openSCION(ctx, rest)
 	case "wss":
-		return errors.New("braid serves no TLS: listen on ws://, " +
+		return usageErrorf("braid serves no TLS: listen on ws://, " +
 			"and let a reverse proxy with a certificate pass wss:// on to it")
 	case "http", "ws", "stats":
 		if _, err := url.Parse(text); err != nil {
-			return errors.Unwrap(err)
+			return usageErrorf("%w", errors.Unwrap(err))
 		}
 		return l.openTCP(ctx, scheme, rest)
 	case "udp":
@@ -268,7 +268,7 @@ func (l *trackerListeners) open(ctx context.Context, text string) error {
 		})
 		return nil
 	}
-	return fmt.Errorf("scheme %q: want http, udp, ws, scion or stats", scheme)
+	return usageErrorf("scheme %q: want http, udp, ws, scion or stats", scheme)
 }
 
 func (l *trackerListeners) openTCP(ctx context.Context, scheme, at string) error {
@@ -297,7 +297,7 @@ func (l *trackerListeners) openTCP(ctx context.Context, scheme, at string) error
 func (l *trackerListeners) openSCION(ctx context.Context, text string) error {
 	addr, err := scionnet.ParseAddr(text)
 	if err != nil {
-		return err
+		return usageErrorf("%w", err)
 	}
 	if l.host == nil {
 		if l.host, err = openHost(ctx, l.Command, l.log, addr); err != nil {

@@ -45,11 +45,13 @@ func TestTrackerFlags(t *testing.T) {
 		{2, "interval", []string{"--listen", "http://127.0.0.1:0", "--interval", "1ms"}},
 		{1, "no such file", []string{"--config", "nothing"}},
 		{2, "no such file", []string{"--listen", "http://127.0.0.1:0", "--deny", "nothing"}},
-		{1, "gopher", []string{"--listen", "gopher://127.0.0.1:0"}},
-		{1, "want http://", []string{"--listen", "127.0.0.1:0"}},
-		{1, "missing port", []string{"--listen", "http://"}},
-		{1, "missing port", []string{"--listen", "udp://127.0.0.1"}},
-		{1, "port is missing", []string{"--listen", "http://127.0.0.1:"}},
+		{2, "gopher", []string{"--listen", "gopher://127.0.0.1:0"}},
+		{2, "want http://", []string{"--listen", "127.0.0.1:0"}},
+		{2, "want HOST:PORT", []string{"--listen", "http://"}},
+		{2, "want HOST:PORT", []string{"--listen", "udp://127.0.0.1"}},
+		{2, "want HOST:PORT", []string{"--listen", "stats://127.0.0.1:66000"}},
+		{2, "want ISD-AS", []string{"--listen", "scion://127.0.0.1:0"}},
+		{2, "port is missing", []string{"--listen", "http://127.0.0.1:"}},
 		{1, "topology.json", []string{"--listen", "scion://1-ff00:0:110,[127.0.0.1]:0", "--config-dir", dir}},
 	} {
 		if code, _, said := ends(t, dir, append([]string{"tracker"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {
