@@ -47,8 +47,19 @@ type Access struct {
 
 type session struct{ made, used time.Time }
 
-// cookies are the names of the cookies with a session.
-var cookies = []string{cookieName, qbittorrent.Cookie}
+// ownCookie is the name of the cookie with a session. It has the port that the client uses:
+// browsers send a cookie to all ports of a host, and another daemon may listen there.
+func ownCookie(r *http.Request) string {
+	if _, port, err := net.SplitHostPort(r.Host); err == nil {
+		return cookieName + "-" + port
+	}
+	return cookieName
+}
+
+// cookies are the names of all cookies that may have a session.
+func cookies(r *http.Request) []string {
+	return []string{ownCookie(r), cookieName, qbittorrent.Cookie}
+}
 
 // failing is a network of clients that have sent wrong passwords.
 type failing struct {
@@ -136,8 +147,8 @@ func (a *Access) HasPassword() bool {
 	return a.password != nil
 }
 
-// Login begins a session if the password is right, and sets its cookie. The name of the cookie is
-// braid if it is empty. The errors are ErrPassword and ErrTooOften.
+// Login begins a session if the password is right, and sets its cookie. If the name of the cookie
+// is empty, it is braid-PORT. The errors are ErrPassword and ErrTooOften.
 func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password string) error {
 	if err := a.verify(r, password); err != nil {
 		return err
@@ -151,7 +162,7 @@ func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password 
 	a.sessions[token] = session{now, now}
 	a.mu.Unlock()
 	http.SetCookie(w, &http.Cookie{
-		Name:     cmp.Or(cookie, cookieName),
+		Name:     cmp.Or(cookie, ownCookie(r)),
 		Value:    token,
 		Path:     "/",
 		HttpOnly: true,
@@ -164,7 +175,7 @@ func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password 
 
 // Logout ends the session of a request.
 func (a *Access) Logout(w http.ResponseWriter, r *http.Request) {
-	for _, name := range cookies {
+	for _, name := range cookies(r) {
 		c, err := r.Cookie(name)
 		if err != nil {
 			continue
@@ -204,7 +215,7 @@ func (a *Access) inSession(r *http.Request) bool {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, name := range cookies {
+	for _, name := range cookies(r) {
 		c, err := r.Cookie(name)
 		if err != nil {
 			continue

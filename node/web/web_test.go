@@ -247,13 +247,17 @@ func TestPassword(t *testing.T) {
 			t.Errorf("password %.10q: %s, want %d", password, r.Status, want)
 		}
 	}
-	r, body := ask(t, s, "POST", "/login", "", "Password: secret")
+	const at = "Host: 127.0.0.1:9091"
+	r, body := ask(t, s, "POST", "/login", "", at, "Password: secret")
 	c := r.Cookies()
 	if r.StatusCode != 200 || len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode || c[0].Path != "/" {
 		t.Fatalf("login: %s %s %v", r.Status, body, c)
 	}
+	if c[0].Name != "braid-9091" {
+		t.Errorf("a daemon on another port would replace the cookie %s", c[0].Name)
+	}
 	cookie := "Cookie: " + c[0].Name + "=" + c[0].Value
-	if r, _ := ask(t, s, "POST", "/x", "", cookie); r.StatusCode != 200 {
+	if r, _ := ask(t, s, "POST", "/x", "", at, cookie); r.StatusCode != 200 {
 		t.Errorf("in a session: %s", r.Status)
 	}
 	if r, _ := ask(t, s, "GET", "/x", "", "Cookie: braid=guess"); r.StatusCode != 401 {
@@ -263,7 +267,7 @@ func TestPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range []string{cookie, "Basic: x:secret"} {
-		if r, _ := ask(t, s, "GET", "/x", "", h); r.StatusCode != 401 {
+		if r, _ := ask(t, s, "GET", "/x", "", at, h); r.StatusCode != 401 {
 			t.Errorf("after another password was set, %s: %s", h, r.Status)
 		}
 	}
