@@ -424,6 +424,40 @@ func TestLimitsThatAreOff(t *testing.T) {
 	}
 }
 
+// Saving the program for complete torrents that was read keeps one that is off.
+func TestScriptThatIsOff(t *testing.T) {
+	d := start(t)
+	off := func(s *node.Settings) error { s.Script, s.ScriptOff = "/bin/true", true; return nil }
+	if err := d.node.Change(off); err != nil {
+		t.Fatal(err)
+	}
+	read := must[v1.Settings](t)(d.Settings(t.Context())).Script
+	if _, err := d.SetSettings(t.Context(), v1.ChangeSettings{Script: &read}); err != nil {
+		t.Fatal(err)
+	}
+	if s := d.node.Settings(); read != "" || s.Script != "/bin/true" || !s.ScriptOff {
+		t.Errorf("read %q; now the settings have %q, off: %v", read, s.Script, s.ScriptOff)
+	}
+	other := "/bin/false"
+	if got := must[v1.Settings](t)(d.SetSettings(t.Context(), v1.ChangeSettings{Script: &other})).Script; got != other {
+		t.Errorf("the program is %q, want %q", got, other)
+	}
+	none := ""
+	if _, err := d.SetSettings(t.Context(), v1.ChangeSettings{Script: &none}); err != nil || d.node.Settings().Script != "" {
+		t.Errorf("the program stays: %+v, %v", d.node.Settings().Script, err)
+	}
+}
+
+// A torrent that does not run takes no peers, and says so.
+func TestPeersOfPausedTorrent(t *testing.T) {
+	d := start(t)
+	hash := must[v1.Added](t)(d.Add(t.Context(), v1.AddTorrent{Torrent: create(t, t.TempDir(), "file", 1000).Torrent(), Paused: true})).InfoHash
+	err := d.AddPeers(t.Context(), hash, v1.AddPeers{Peers: []string{"127.0.0.1:1"}})
+	if err == nil || !strings.Contains(err.Error(), "it is paused, and only a running torrent takes peers") {
+		t.Error(err)
+	}
+}
+
 // A preview says what forbidding an interface comes to, and changes nothing.
 func TestPolicy(t *testing.T) {
 	d := start(t)

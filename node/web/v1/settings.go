@@ -308,6 +308,7 @@ func (in ChangeSettings) apply(s *node.Settings) (err error) {
 			return err
 		}
 	}
+	script := s.Script
 	for _, x := range []struct {
 		from, to *string
 		name     string
@@ -322,7 +323,9 @@ func (in ChangeSettings) apply(s *node.Settings) (err error) {
 			return wrong("%s %q: want an absolute path", x.name, *x.from)
 		}
 	}
-	if in.Script != nil {
+	if s.ScriptOff && s.Script == "" { // the client has read that there is none
+		s.Script = script
+	} else if in.Script != nil {
 		s.ScriptOff = false
 	}
 	set(&s.Watch.Then, in.Watched)

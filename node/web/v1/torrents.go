@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime"
@@ -342,6 +343,10 @@ func (a *API) addPeers(t *node.Torrent, in AddPeers) (none, error) {
 	peers, err := parseAll("peers", in.Peers, client.ParsePeer)
 	if err != nil {
 		return none{}, err
+	}
+	if state := t.State(); state != node.Running { // otherwise they would be forgotten
+		return none{}, fmt.Errorf("add peers to torrent %s: it is %s, and only a running torrent "+
+			"takes peers", t.InfoHash(), state)
 	}
 	t.AddPeers(peers...)
 	return none{}, nil
