@@ -197,6 +197,7 @@ func (t target) cause() (Cause, bool) {
 		c.Peer = t.Name
 		return c, true
 	}
+	refused, forbidden := errors.AsType[*pathsel.RefusedError](t.Err)
 	switch {
 	case t.Banned:
 		return of(PeerRefuses, "%s is banned: it has sent wrong data", name)
@@ -211,14 +212,16 @@ func (t target) cause() (Cause, bool) {
 			return of(kind, "%s does not answer: %s", name, short(t.Err))
 		}
 		return of(kind, "%s has not answered yet", name)
+	case t.Tracker && forbidden:
+		return of(NotAllowed, "the path policy keeps braid from %s: %v", name, refused)
 	case !t.Examined:
 		return Cause{}, false
 	case t.Control != nil:
 		return of(ControlUnreachable, "paths to %s cannot be looked up: %v", ia, t.Control)
 	case len(t.Paths) == 0 && t.Err == nil:
 		return of(ASUnknown, "the control service has not told any path to AS %s yet", ia)
-	case len(t.Paths) == 0 && errors.As(t.Err, new(errNoneAllowed)):
-		return of(NotAllowed, "the path policy leaves no path to AS %s: %v", ia, t.Err)
+	case len(t.Paths) == 0 && forbidden:
+		return of(NotAllowed, "the path policy leaves no path: %v", refused)
 	case len(t.Paths) == 0:
 		return of(ASUnknown, "the control service knows no path to AS %s: "+
 			"there is no such AS, or it is cut off", ia)
@@ -326,13 +329,6 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// errNoneAllowed says that the policy refuses all paths; it is their number.
-type errNoneAllowed int
-
-func (n errNoneAllowed) Error() string {
-	return fmt.Sprintf("none of the %d paths is allowed", int(n))
 }
 
 const fullMessage = "the disk is full: make room; the download goes on by itself, " +

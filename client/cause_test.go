@@ -33,6 +33,7 @@ func TestDiagnose(t *testing.T) {
 		change(&x)
 		return x
 	}
+	policy := &pathsel.RefusedError{To: there, Refused: make([]pathsel.Refusal, 2)}
 	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for _, tt := range []struct {
 		name string
@@ -47,7 +48,8 @@ func TestDiagnose(t *testing.T) {
 		{"nearest to a connection", evidence{Targets: []target{cut, same, same}}, PeerSilent, "(and 1 more)"},
 		{"not examined", evidence{Targets: []target{peer(func(x *target) { x.Examined = false })}}, "", ""},
 		{"refuses", evidence{Targets: []target{peer(func(x *target) { x.Refused = true })}}, PeerRefuses, "may not have this torrent"},
-		{"policy", evidence{Targets: []target{peer(func(x *target) { x.Paths, x.Err = nil, fmt.Errorf("%w: x", errNoneAllowed(2)) })}}, NotAllowed, "none of the 2"},
+		{"policy", evidence{Targets: []target{peer(func(x *target) { x.Paths, x.Err = nil, policy })}}, NotAllowed, "none of the 2"},
+		{"policy and a tracker", evidence{Targets: []target{peer(func(x *target) { x.Tracker, x.Err = true, fmt.Errorf("announce: %w", policy) })}}, NotAllowed, "keeps braid from the tracker"},
 		{"no AS", evidence{Targets: []target{peer(func(x *target) { x.Paths, x.Err = nil, scionnet.ErrNoPath })}}, ASUnknown, "no path to AS 1-ff00:0:110"},
 		{"no answer about the AS", evidence{Targets: []target{peer(func(x *target) {
 			x.Paths, x.Err = nil, fmt.Errorf("%w: %w", scionnet.ErrNoPath, scionnet.ErrNoControl)

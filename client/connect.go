@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -458,7 +457,7 @@ func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path 
 	p.missing = missing
 	var err error
 	if len(allowed) == 0 && len(paths) > 0 {
-		err = fmt.Errorf("%w: %s", errNoneAllowed(len(paths)), pathsel.Summary(refused))
+		err = &pathsel.RefusedError{To: a.IA, Refused: refused}
 		if p.err == nil || p.err.Error() != err.Error() {
 			c.log.Warn("no path to peer is allowed; waiting for one that is",
 				"peer", p.peer, "paths", len(paths), "refused", pathsel.Summary(refused))

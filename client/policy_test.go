@@ -123,7 +123,7 @@ func TestPolicyThatLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, tr, "said", func(p Progress) bool {
-		return len(p.Paths) == 1 && p.Paths[0].Err != nil && strings.Contains(p.Paths[0].Err.Error(), "none of the 1 paths is allowed: 1 by min-mtu (MTU of 1280 is below 1300)")
+		return len(p.Paths) == 1 && p.Paths[0].Err != nil && strings.Contains(p.Paths[0].Err.Error(), "none of the 1 paths to 1-ff00:0:110 is allowed: 1 by min-mtu (MTU of 1280 is below 1300)")
 	})
 	path.MTU = 1400
 	world.set(path)

@@ -123,8 +123,7 @@ func (c Config) fitPolicy(
 		}
 		allowed, refused := policy.Apply(paths)
 		if len(allowed) == 0 {
-			none = append(none, fmt.Errorf("none of the %d paths to %s is allowed: %s",
-				len(refused), to, pathsel.Summary(refused)))
+			none = append(none, &pathsel.RefusedError{To: to, Refused: refused})
 			continue
 		}
 		if n := policy.Unjudged(allowed); n > 0 {

@@ -49,6 +49,17 @@ type Refusal struct {
 	Reason string
 }
 
+// RefusedError says that the policy forbids all known paths to an AS.
+type RefusedError struct {
+	To      IA
+	Refused []Refusal
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("none of the %d paths to %s is allowed: %s",
+		len(e.Refused), e.To, Summary(e.Refused))
+}
+
 // Apply returns the allowed paths in order of preference, and the forbidden paths. It does not
 // change its argument.
 func (p Policy) Apply(paths []Path) (allowed []Path, refused []Refusal) {

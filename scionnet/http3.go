@@ -343,8 +343,7 @@ func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn
 	p.mu.Unlock()
 	err = fmt.Errorf("no path to %s is known", server.IA)
 	if len(refused) > 0 {
-		err = fmt.Errorf("none of the %d paths to %s is allowed: %s",
-			len(refused), server.IA, pathsel.Summary(refused))
+		err = &pathsel.RefusedError{To: server.IA, Refused: refused}
 	}
 	var failed []pathsel.Interface
 	shared := func(path pathsel.Path) (n int) {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -83,6 +84,28 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%v: %v: %s", tt.cmd.Args[1:], err, said.String())
 		}
 	}
+
+	// A tracker that the policy keeps braid from is not asked, and the download says why.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	asking := exec.CommandContext(ctx, braid, append([]string{"download", torrent, "-o", t.TempDir(), "--json", "--dht", "off",
+		"--identity", filepath.Join(t.TempDir(), "identity.pem"), "--tracker", fmt.Sprintf("scion://%s,[127.0.0.1]:9/announce", from), "--acl", "-"}, where...)...)
+	events, err := asking.StdoutPipe()
+	if err == nil {
+		err = asking.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := false
+	for lines := bufio.NewScanner(events); !said && lines.Scan(); {
+		said = strings.Contains(lines.Text(), "no-path-allowed") && strings.Contains(lines.Text(), "none of the 2 paths to 1-ff00:0:110 is allowed: 2 by acl")
+	}
+	if !said {
+		t.Error("the download does not say that the policy keeps it from the tracker")
+	}
+	_ = asking.Process.Kill()
+	_ = asking.Wait()
 
 	cmd := download("--interactive")
 	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "no terminal") {
