@@ -3,6 +3,7 @@ package scionnet
 import (
 	"bytes"
 	"encoding/binary"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -27,6 +28,14 @@ func epicWay(t testing.TB) *way {
 		t.Fatal(err)
 	}
 	return &way{raw: raw, epic: keys}
+}
+
+// quicLike is a payload that is not a frame.
+func quicLike(n int, seed byte) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{seed}).Read(b)
+	b[0] |= 0x40
+	return b
 }
 
 // Scionproto's routers accept what both packet connections write, and nothing that was changed.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"runtime"
@@ -72,14 +71,6 @@ func readAll(t testing.TB, c *fastConn, bytes int) (packets [][]byte, from net.A
 		}
 	}
 	return packets, from
-}
-
-// quicLike is a payload that is not a frame.
-func quicLike(n int, seed byte) []byte {
-	b := make([]byte, n)
-	rand.NewChaCha8([32]byte{seed}).Read(b)
-	b[0] |= 0x40
-	return b
 }
 
 func TestBatch(t *testing.T) {
