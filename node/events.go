@@ -88,10 +88,10 @@ func newCauseChange(s client.Source, c *client.Cause, since time.Duration) event
 }
 
 // newPathStep is a step in the life of a path-level peer.
-func newPathStep(s client.Source, e client.PathEvent) event.PathStep {
+func newPathStep(s client.Source, e client.PathEvent, now time.Time) event.PathStep {
 	return event.PathStep{
 		Event: e.Name, InfoHash: s.InfoHash.HexString(), T: e.Since.Seconds(),
-		Peer: e.Key.Peer, Fingerprint: e.Key.Path, Reason: e.Reason,
+		Peer: e.Key.Peer, Fingerprint: e.Key.Path, Reason: e.Reason, Time: now,
 	}
 }
 

@@ -205,9 +205,10 @@ func (t *Torrent) transferOptions(o Options, offset time.Duration) (out client.O
 		Limiter:      t.limiter,
 		Logger:       t.logger(),
 		Decided: func(e client.PathEvent) {
-			t.history.note(e, time.Now())
+			now := time.Now()
+			t.history.note(e, now)
 			e.Since += offset
-			s.publish(newPathStep(o.Source, e))
+			s.publish(newPathStep(o.Source, e, now))
 		},
 		Caused: func(c *client.Cause, since time.Duration) {
 			s.publish(newCauseChange(o.Source, c, offset+since))

@@ -124,8 +124,9 @@ type PathStep struct {
 	Peer        pathsel.PeerID      `json:"peer"`
 	Fingerprint pathsel.Fingerprint `json:"fingerprint"`
 	// Conn is always 0: braid opens one connection on a path.
-	Conn   int    `json:"conn,omitempty"`
-	Reason string `json:"reason"`
+	Conn   int       `json:"conn,omitempty"`
+	Reason string    `json:"reason"`
+	Time   time.Time `json:"-"` // of the step
 }
 
 // Piece says that a piece was verified.

@@ -36,9 +36,17 @@ func TestFunctions(t *testing.T) {
 
 		{"a step of the scale", "lane", `[0, 0.3, 1, 1.1, 49, 51, 1000].map(m.niceMaximum).join() === "1,0.5,1,2,50,100,1000"`},
 		{"the history forgets", "history", `(h => { for (let t = 0; t < 700; t++) h.add(t, Array.from({length: 3}, (_, i) => ({id: String(i), hops: [], down_mbit_s: t, up_mbit_s: 0})));
-			for (let i = 0; i < 600; i++) h.decide({path_id: "0", time: "2026-01-01T00:00:00Z", event: "path-opened", reason: "", peer: ""});
+			for (let i = 0; i < 600; i++) h.decide({path_id: "0", time: "2026-01-01T00:00:00Z", event: "path-opened", reason: String(i), peer: ""});
 			for (let i = 0; i < 500; i++) h.add(1000 + i, [{id: "p" + i, hops: [], down_mbit_s: 0, up_mbit_s: 0}]);
 			return h.samples("0").length <= 600 && h.decisions.length === 500 && h.samples("p499").length === 1 && h.samples("0").length === 0 })(new m.History())`},
+		{"each decision once, in its order, whether it comes in an answer or as an event", "history", `(h => {
+			const d = (n) => ({path_id: "0", time: "2026-01-01T00:00:0" + n + "Z", event: "path-opened", reason: String(n), peer: ""});
+			h.decide(d(2)); h.decide(d(3)); // before the answer, which was made between them
+			h.fill({end: "2026-01-01T00:00:02Z", step_s: 1, paths: [], decisions: [d(1), d(2)]});
+			h.decide(d(2)); h.decide(d(4));
+			return h.decisions.map(x => x.reason).join() === "4,3,2,1" && h.marks("0").length === 4 })(new m.History())`},
+		{"times are those of the server's clock", "history", `(h => { h.fill({end: "2001-01-01T00:00:00Z", step_s: 1, paths: []});
+			return Math.abs(h.now() - Date.parse("2001-01-01T00:00:00Z")) < 3600000 })(new m.History())`},
 
 		{"an interface is allowed again", "policy", `m.without({acl: "- 1-ff00:0:110#2, - 2, +", limits: [{pattern: "1-ff00:0:110#2", mbit_s: 3}]}, "1-ff00:0:110#2").acl === "- 2, +"`},
 		{"its limit goes, too", "policy", `m.without({acl: "", limits: [{pattern: "a", mbit_s: 3}, {pattern: "b", mbit_s: 3}]}, "a").limits.length === 1`},

@@ -278,9 +278,9 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 	return h
 }
 
-func newDecision(e event.PathStep, now time.Time) Decision {
+func newDecision(e event.PathStep) Decision {
 	return Decision{
-		Time:        now,
+		Time:        e.Time,
 		Event:       e.Event,
 		InfoHash:    e.InfoHash,
 		PathID:      pathID(string(e.Peer), e.Fingerprint),

@@ -132,7 +132,7 @@ func (h *hub) take(e any) {
 	log := h.api.Journal.add
 	switch e := e.(type) {
 	case event.PathStep:
-		h.put("decision", newDecision(e, time.Now()))
+		h.put("decision", newDecision(e))
 	case event.Done:
 		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s is complete: %d bytes received in %.0f s",
 			e.Torrent, e.Fetched, e.Seconds)))

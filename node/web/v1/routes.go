@@ -134,7 +134,7 @@ var routes = []route{
 	of("POST", "/announce", "Ask the trackers of a torrent now.", (*API).announce),
 	of("POST", "/move", "Move a torrent to another directory, in the background.", (*API).move),
 	of("POST", "/rename", "Rename a file or directory of a torrent, also on disk.", (*API).rename),
-	of("POST", "/peers", "Give a torrent addresses of peers.", (*API).addPeers),
+	of("POST", "/peers", "Give a running torrent addresses of peers.", (*API).addPeers),
 	of("GET", "/files", "List the files of a torrent.", (*API).files),
 	of("GET", "/pieces", "Say which pieces of a torrent are there.", (*API).pieces),
 	of("GET", "/peers", "List the connected peers of a torrent.", (*API).peers),

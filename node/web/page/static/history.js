@@ -8,11 +8,15 @@ const PATHS = 400;
 export class History {
   #paths = new Map(); // id -> {samples: [[time, Mbit/s]], marks: [{time, kind, reason}], name, peer, route, seen}
   #number = 0;
+  #known = new Map(); // key -> decision as the server sends it
+  #ahead = 0; // of the server's clock before ours, in milliseconds
   decisions = []; // newest first: {number, time, kind, reason, name, peer, route}
 
-  /** fill replaces everything by the server's History. */
+  /** fill replaces the samples by those of the server's History, and adds its decisions. */
   fill(h) {
+    const decisions = [...(h.decisions ?? []), ...this.#known.values()]; // an event may be newer than the answer
     this.#paths.clear();
+    this.#known.clear();
     this.decisions = [];
     const end = Date.parse(h.end);
     for (const p of h.paths ?? []) {
@@ -21,7 +25,13 @@ export class History {
       of.samples = p.down_mbit_s.map((down, i) => [end - (n - 1 - i) * h.step_s * 1000, down + (p.up_mbit_s[i] ?? 0)]).slice(-SAMPLES);
       of.seen = end;
     }
-    for (const d of h.decisions ?? []) this.decide(d);
+    for (const d of decisions.sort((a, b) => Date.parse(a.time) - Date.parse(b.time))) this.decide(d);
+    this.#ahead = end - Date.now();
+  }
+
+  /** now is the time by the server's clock, from which all times here are. */
+  now() {
+    return Date.now() + this.#ahead;
   }
 
   /** add takes the current paths. */
@@ -37,8 +47,13 @@ export class History {
     for (const [id] of oldest) this.#paths.delete(id);
   }
 
-  /** decide takes a decision of the server. */
+  /** decide takes a decision of the server, which may come twice: in the answer, and as an event. */
   decide(d) {
+    const key = [d.time, d.path_id, d.event, d.reason].join();
+    if (this.#known.has(key)) return;
+    this.#known.set(key, d);
+    if (this.#known.size > DECISIONS) this.#known.delete(this.#known.keys().next().value);
+    this.#ahead = Math.max(this.#ahead, Date.parse(d.time) - Date.now()); // h.end is in whole seconds
     const of = this.#of(d.path_id, d);
     const mark = { time: Date.parse(d.time), kind: d.event, reason: d.reason };
     of.marks.push(mark);

@@ -24,6 +24,8 @@ export class List {
     this.selected = new Set();
     this.current = -1;
     this.anchor = null; // key of the item where a selection with Shift begins
+    this.heads = head ? 1 : 0; // rows of titles, which count
+    if (head) setAttr(head, "aria-rowindex", 1);
     this.rows = new Map(); // number of the item -> element
     this.free = [];
     this.inner = el("div", { class: "list-inner", role: "rowgroup" });
@@ -53,7 +55,7 @@ export class List {
       for (const k of gone) this.selected.delete(k);
       if (gone.length > 0) this.chosen?.(this.selected);
     }
-    setAttr(this.root, "aria-rowcount", items.length);
+    setAttr(this.root, "aria-rowcount", items.length + this.heads);
     this.stale = true;
     this.render();
   }
@@ -100,7 +102,7 @@ export class List {
         row.place = n * h;
         row.style.transform = `translateY(${n * h}px)`;
         row.id = `${this.id}-${n}`;
-        setAttr(row, "aria-rowindex", n + 1);
+        setAttr(row, "aria-rowindex", n + 1 + this.heads);
       }
       row.hidden = false;
       const item = this.items[n];

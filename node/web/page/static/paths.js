@@ -41,7 +41,7 @@ export function pathsTab(signal, hash) {
   const list = new List(signal, {
     label: "Paths", key: (p) => p.id, make: makeRow,
     height: [178, 336],
-    update: (row, p) => showPath(row, p, { history, top, paint, to: Date.now(), minutes: chosen.minutes }),
+    update: (row, p) => showPath(row, p, { history, top, paint, to: history.now(), minutes: chosen.minutes }),
   });
   const decisions = decisionList(signal, history);
   const choice = (label, options, value, set) => el("select", { "aria-label": label, on: { change: (e) => set(e.target.value) } },
@@ -50,7 +50,7 @@ export function pathsTab(signal, hash) {
 
   const refresh = later(() => {
     const shown = paths.filter(SHOWN[chosen.shown][1]).sort((a, b) => SORTS[chosen.sort][1](a, b) || (a.id < b.id ? -1 : 1));
-    top = niceMaximum(history.highest(Date.now() - chosen.minutes * 60000));
+    top = niceMaximum(history.highest(history.now() - chosen.minutes * 60000));
     list.set(shown);
     decisions.refresh();
     const active = paths.filter((p) => p.down_mbit_s + p.up_mbit_s > 0.001);
@@ -69,7 +69,7 @@ export function pathsTab(signal, hash) {
   live.addEventListener("snapshot", load, { signal });
   poll(signal, `torrents/${hash}/paths`, (now) => {
     paths = now;
-    history.add(Date.now(), paths);
+    history.add(history.now(), paths);
     refresh();
   }, 1000);
   live.addEventListener("decision", ({ detail }) => {
@@ -99,7 +99,7 @@ const FIGURES = {
   up: ["Up", (p) => format.rate(p.up_mbit_s), "what we send"],
   rtt: ["Round trip", (p) => (p.rtt_ms > 0 ? `${format.milliseconds(p.rtt_ms)}, least ${format.milliseconds(p.min_rtt_ms)}` : "–"), "of QUIC, smoothed"],
   loss: ["Loss", (p) => (p.packets_sent > 0 ? (p.loss > 0 ? format.percent(p.loss, 1) : "none") : "–"), "part of our packets that got lost"],
-  expiry: ["Expires", (p) => expiry(p), "the path is refreshed before"],
+  expiry: ["Expires", expiry, "the path is refreshed before"],
   mtu: ["MTU", (p) => (p.mtu_bytes > 0 ? `${p.mtu_bytes} B` : "–"), "largest SCION packet, as announced"],
   latency: ["Latency", (p) => pair(latency(p), format.milliseconds(p.measured_latency_ms)), "one way: as the ASes announce it, and half of the least round trip"],
   bandwidth: ["Bandwidth", (p) => pair(format.rate(p.announced_bandwidth_mbit_s), format.rate(p.measured_bandwidth_mbit_s)), "as the ASes announce it, and the payload that the path carried"],
@@ -113,9 +113,9 @@ function pair(announced, measured) {
 }
 const latency = (p) => (p.announced_latency_ms > 0 && !p.announced_latency_known ? `≥ ${format.milliseconds(p.announced_latency_ms)}` : format.milliseconds(p.announced_latency_ms));
 
-function expiry(p) {
+function expiry(p, now) {
   if (!p.expiry) return "–";
-  const left = (Date.parse(p.expiry) - Date.now()) / 1000;
+  const left = (Date.parse(p.expiry) - now) / 1000;
   return left > 0 ? `in ${format.span(left)}` : "expired";
 }
 
@@ -151,7 +151,7 @@ function showPath(row, p, view) {
   const wide = `${(p.share * 100).toFixed(1)}%`;
   if (row.wide !== wide) row.share.style.width = row.wide = wide;
   setText(row.portion, format.percent(p.share, 1));
-  for (const [k, [, text]] of Object.entries(FIGURES)) setText(row.figures[k], text(p));
+  for (const [k, [, text]] of Object.entries(FIGURES)) setText(row.figures[k], text(p, view.to));
   drawRow(row);
 }
 

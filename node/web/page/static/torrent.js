@@ -9,7 +9,7 @@ import { overviewTab } from "./overview.js";
 import { pathsTab } from "./paths.js";
 import { badge, showState } from "./states.js";
 import { logTab, peersTab, trackersTab } from "./tables.js";
-import { each, removeTorrents } from "./torrents.js";
+import { each, removeTorrents, resumeTorrents } from "./torrents.js";
 
 const TABS = {
   paths: ["Paths", pathsTab], overview: ["Overview", overviewTab], files: ["Files", filesTab],
@@ -25,7 +25,7 @@ export function torrentView(signal, hash, tab) {
   const line = el("p", { class: "line" });
   const trouble = el("p", { class: "trouble", role: "status" });
   const button = (text, drawing, act, cls) => el("button", { type: "button", class: cls, on: { click: act } }, icon(drawing), text);
-  const resume = button("Resume", "play", () => each([hash], (h) => post(`torrents/${h}/resume`, { now: live.torrents.get(h)?.state === "queued" }), "resumed"));
+  const resume = button("Resume", "play", () => resumeTorrents([hash]));
   const pause = button("Pause", "pause", () => each([hash], (h) => post(`torrents/${h}/pause`), "paused"));
   const gone = button("Remove", "remove", async () => {
     if ((await removeTorrents([hash])) > 0) location.hash = "#/";

@@ -81,7 +81,7 @@ export function torrentsView(signal) {
     refresh();
   });
   root.addEventListener("keydown", (e) => {
-    if (e.key === "Delete" && e.target === list.root && list.selected.size > 0) removeTorrents(list.selected);
+    if (e.key === "Delete" && (e.target === list.root || e.target === all) && list.selected.size > 0) removeTorrents(list.selected);
   });
 
   function sortBy(column) {
@@ -186,7 +186,7 @@ function actionBar(selected) {
   });
   return el("div", { class: "bar actions", role: "toolbar", "aria-label": "Actions for the selected torrents", hidden: true },
     el("span", { class: "count" }),
-    button("Resume", "play", (s) => each(s, (h) => post(`torrents/${h}/resume`, {}), "resumed")),
+    button("Resume", "play", resumeTorrents),
     button("Pause", "pause", (s) => each(s, (h) => post(`torrents/${h}/pause`), "paused")),
     button("Verify", "verify", (s) => each(s, (h) => post(`torrents/${h}/verify`), "being verified")),
     button("Announce", "ask", (s) => each(s, (h) => post(`torrents/${h}/announce`), "announced")),
@@ -202,6 +202,14 @@ export async function each(hashes, act, done) {
   if (n > 0) say(`${format.plural(n, "torrent")} ${done}.`);
   if (errors.length > 0) say(errors[0] + (errors.length > 1 ? ` (and ${format.plural(errors.length - 1, "more error")})` : ""), { bad: true });
   return n;
+}
+
+/** resumeTorrents starts torrents. Those in the queue keep their turn, unless the user has chosen no others. */
+export function resumeTorrents(hashes) {
+  const all = [...hashes];
+  const queued = (h) => live.torrents.get(h)?.state === "queued";
+  const now = all.every(queued);
+  return each(now ? all : all.filter((h) => !queued(h)), (h) => post(`torrents/${h}/resume`, { now }), "resumed");
 }
 
 /** removeTorrents asks, and removes torrents, with their data if the user wants that. */
