@@ -1,7 +1,9 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -92,8 +94,9 @@ func (n *Node) saveCounters() error {
 	if n.state == "" {
 		return nil
 	}
+	s := savedCounters{Torrents: n.unrestoredCounters()} // first: see register
 	totals, torrents := n.sums()
-	s := savedCounters{Totals: totals, Torrents: map[string]counters{}}
+	s.Totals = totals
 	now := time.Now()
 	for _, t := range torrents {
 		p := t.Progress()
@@ -110,15 +113,26 @@ func (n *Node) saveCounters() error {
 	return n.write(countersFile, s)
 }
 
-func (n *Node) loadCounters() (map[string]counters, error) {
+// loadCounters reads the counters of earlier processes, when the node is opened.
+func (n *Node) loadCounters() {
 	var s savedCounters
 	if err := n.read(countersFile, &s); err != nil {
-		return nil, fmt.Errorf("restore the counters: %w", err)
+		n.log.Error("the counters of all torrents begin at 0: they cannot be read", "error", err)
 	}
+	maps.DeleteFunc(s.Torrents, func(infoHash string, _ counters) bool { // it was removed
+		_, err := os.Stat(n.stateFile(infoHash, ".json"))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	n.totals, n.before, n.unrestored = s.Totals, s.Totals, s.Torrents
+}
+
+// unrestoredCounters returns the counters of saved torrents that the node does not have.
+func (n *Node) unrestoredCounters() map[string]counters {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.totals, n.before = s.Totals, s.Totals
-	return s.Torrents, nil
+	out := map[string]counters{}
+	maps.Copy(out, n.unrestored)
+	return out
 }
 
 // saveOrder keeps the order of the torrents.

@@ -113,6 +113,9 @@ type Node struct {
 	totals   Totals         // of earlier processes and of torrents that were removed
 	before   Totals         // of earlier processes, with the bytes of the restored torrents
 	closed   bool
+	// unrestored are the counters of saved torrents that are not restored yet, or cannot be
+	// restored now. They must not be lost.
+	unrestored map[string]counters
 }
 
 var (
@@ -139,6 +142,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		if err := os.MkdirAll(n.state, 0o700); err != nil {
 			return nil, fmt.Errorf("open the state directory: %w", err)
 		}
+		n.loadCounters()
 	}
 	cfg.Adjustable = cfg.Adjustable || cfg.Service
 	if cfg.Group != nil {
@@ -407,6 +411,7 @@ func (n *Node) forget(t *Torrent) {
 	p := t.Progress()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	delete(n.unrestored, t.InfoHash())
 	n.totals.Fetched, n.totals.Sent = n.totals.Fetched+p.Fetched, n.totals.Sent+p.Sent
 	n.torrents = slices.DeleteFunc(n.torrents, func(o *Torrent) bool { return o == t })
 }

@@ -355,3 +355,37 @@ func TestRemovalAfterCancel(t *testing.T) {
 		t.Errorf("the data: %v, %d torrents", err, len(n.Torrents()))
 	}
 }
+
+// Counters survive a process that ends before Restore, and one in which a torrent cannot be
+// restored.
+func TestCountersWithoutRestore(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: src, Paused: true})
+	x.past.Sent = 7
+	n.totals.Sent = 5
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, Config{Service: true, State: state}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := n.stateFile(x.InfoHash(), ".torrent")
+	if err := errors.Join(os.Rename(file, file+".away"), os.Mkdir(file, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, Config{Service: true, State: state})
+	if err := n.Restore(t.Context()); err == nil {
+		t.Fatal("a torrent without its description was restored")
+	}
+	err := errors.Join(n.Close(), os.Remove(file), os.Rename(file+".away", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = openService(t, state, data)
+	if sent := torrent(t, n, src).Progress().Sent; sent != 7 || n.Totals().Sent != 12 {
+		t.Errorf("the torrent has sent %d bytes, all have sent %d", sent, n.Totals().Sent)
+	}
+}

@@ -172,8 +172,7 @@ func (n *Node) Restore(ctx context.Context) error {
 	}
 	var errs []error
 	var all, removing []*Torrent
-	known, err := n.loadCounters()
-	errs = append(errs, err)
+	known := n.unrestoredCounters()
 	for _, e := range entries {
 		if !isTorrentState(e.Name()) {
 			continue
