@@ -389,3 +389,38 @@ func TestCountersWithoutRestore(t *testing.T) {
 		t.Errorf("the torrent has sent %d bytes, all have sent %d", sent, n.Totals().Sent)
 	}
 }
+
+// A restart does not save torrents again, whether they run or not: with thousands of them that would
+// take minutes, and on a full disk they would be left out.
+func TestRestartSavesNothing(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: create(t, data, "file", 1<<20), Labels: []string{"a"}})
+	y := add(t, n, Options{Source: createMany(t, data, "set"), Paused: true, Goal: Goal{Ratio: 2}})
+	wait(t, "the data", x.Done())
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look := func() (out []os.FileInfo) {
+		for _, x := range []*Torrent{x, y} {
+			info, err := os.Stat(n.stateFile(x.InfoHash(), ".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, info)
+		}
+		return out
+	}
+	before := look()
+	n = openService(t, state, data)
+	wait(t, "the data, again", torrent(t, n, x.Source()).Done())
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, now := range look() {
+		if !os.SameFile(before[i], now) || !now.ModTime().Equal(before[i].ModTime()) {
+			t.Errorf("torrent %d was saved again", i)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,7 +85,8 @@ func (t *Torrent) save() {
 	}
 }
 
-// keep writes the torrent's files.
+// keep writes the torrent's files, if they have changed: each write waits for the disk, which may be
+// full. So thousands of torrents need no minutes when a node is opened or closed.
 func (t *Torrent) keep() error {
 	if t.node.state == "" {
 		return nil
@@ -102,7 +104,20 @@ func (t *Torrent) keep() error {
 		}
 		t.kept = true
 	}
-	return t.node.write(t.InfoHash()+".json", t.saved())
+	b, err := json.Marshal(t.saved())
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(b)
+	if sum == t.onDisk {
+		return nil
+	}
+	t.onDisk = [sha256.Size]byte{} // after an error nobody knows what the file says
+	if err := ReplaceFile(t.node.stateFile(t.InfoHash(), ".json"), b, true); err != nil {
+		return err
+	}
+	t.onDisk = sum
+	return nil
 }
 
 func (t *Torrent) saved() saved {
@@ -233,9 +248,12 @@ func (n *Node) Restore(ctx context.Context) error {
 
 // restored reads a HASH.json.
 func (n *Node) restored(name string) (*Torrent, error) {
-	var s saved
-	err := ReadJSON(name, &s)
+	b, err := os.ReadFile(name)
 	if err != nil {
+		return nil, err
+	}
+	var s saved
+	if err := json.Unmarshal(b, &s); err != nil {
 		return nil, err
 	}
 	o := s.Options
@@ -282,6 +300,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	}
 	t.renaming = s.Renaming
 	t.deliverers = n.loadPeers(t.InfoHash())
+	t.onDisk = sha256.Sum256(b)
 	return t, nil
 }
 

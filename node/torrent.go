@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"slices"
@@ -125,8 +126,10 @@ type Torrent struct {
 	complete   bool          // it is complete, and an event has said so
 	ended      chan struct{} // closed when it is Served or Removed
 
-	saving   sync.Mutex
-	kept     bool        // its .torrent file is saved
+	saving sync.Mutex
+	kept   bool              // its .torrent file is saved
+	onDisk [sha256.Size]byte // sum of its HASH.json
+
 	deciding atomic.Bool // decide is starting or stopping it
 }
 
