@@ -292,6 +292,7 @@ func (t *Torrent) tellDone(r *run) {
 	moves := s.CompleteDir != "" && p.Fetched > 0 && isSameDir(o.Storage.Dir, s.Dir)
 	t.mu.Lock()
 	told, done := t.complete, t.done
+	again := !t.completed.IsZero() && r.transfer.Progress().Fetched == 0
 	if t.complete = p.Err == nil; t.complete && t.completed.IsZero() {
 		t.completed = time.Now()
 		t.arriving = moves && !o.Storage.Complete
@@ -304,7 +305,9 @@ func (t *Torrent) tellDone(r *run) {
 	if p.Err != nil {
 		t.node.stream.publish(NewFailed(p.Name, t.InfoHash(), p.Err))
 	} else {
-		t.node.stream.publish(newDone(o.Source, p))
+		e := newDone(o.Source, p)
+		e.Again = again
+		t.node.stream.publish(e)
 	}
 	if !isClosed(done) {
 		close(done)

@@ -9,7 +9,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"braid/node"
 	"braid/node/event"
@@ -23,13 +22,12 @@ type Daemon struct {
 	node   *node.Node
 	log    *slog.Logger
 	events *node.Subscription
-	began  time.Time
 }
 
 // Open makes a daemon that hears of all that happens to the node from now on. Open it before
 // torrents are added or restored, and call Run: a torrent may become complete in between.
 func Open(n *node.Node, log *slog.Logger) *Daemon {
-	return &Daemon{node: n, log: log, began: time.Now(), events: n.Subscribe(maxBehind)}
+	return &Daemon{node: n, log: log, events: n.Subscribe(maxBehind)}
 }
 
 // Run works until the context ends. Programs that run then are ended. A daemon runs once.
@@ -54,6 +52,6 @@ func (d *Daemon) Run(ctx context.Context) {
 			default:
 			}
 		}
-		s.hear(n, e, d.began)
+		s.hear(n, e)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/node/event"
 )
 
 func open(t *testing.T) *node.Node { return openIn(t, t.TempDir()) }
@@ -244,14 +245,48 @@ func TestScriptAfterRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	added, _ := heard.Next(t.Context())
-	s.hear(n, added, time.Now())
+	s.hear(n, added)
 	s.due[hash] = true // it is complete, and moves
 	if err := n.Remove(hash, false); err != nil {
 		t.Fatal(err)
 	}
 	removed, _ := heard.Next(t.Context())
-	if s.hear(n, removed, time.Now()); s.due[hash] {
+	if s.hear(n, removed); s.due[hash] {
 		t.Errorf("%+v, but the program is still due", removed)
+	}
+}
+
+// The program is run once for a torrent, also if its complete data is checked again.
+func TestScriptOnce(t *testing.T) {
+	t.Parallel()
+	n := open(t)
+	if err := n.Change(func(s *node.Settings) error { s.Script = "true"; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	s := newScripts(ended, slog.New(slog.DiscardHandler)) // programs stay in the queue
+	defer s.wait()
+	heard := n.Subscribe(100)
+	defer heard.Close()
+	x, err := n.Add(t.Context(), node.Options{Source: create(t, n.Dir(), "file")})
+	for range 2 {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for done := false; !done; {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			e, err := heard.Next(ctx)
+			if cancel(); err != nil {
+				t.Fatal(err)
+			}
+			s.hear(n, e)
+			_, done = e.(event.Done)
+		}
+		if len(s.queue) != 1 {
+			t.Errorf("%d programs", len(s.queue))
+		}
+		err = x.Verify()
 	}
 }
 

@@ -71,22 +71,15 @@ func (s *scripts) wait() {
 
 // hear takes the node's events. Every change of a torrent counts, its removal too: a torrent that
 // is added again is not complete yet.
-func (s *scripts) hear(n *node.Node, e any, began time.Time) {
+func (s *scripts) hear(n *node.Node, e any) {
 	switch e := e.(type) {
 	case event.Changed:
 		s.arrived(n, e.InfoHash)
 	case event.Done:
-		s.completed(n, e.InfoHash, began)
-	}
-}
-
-// completed hears of a complete torrent. Its start also says so, even if it was complete long
-// before.
-func (s *scripts) completed(n *node.Node, infoHash string, began time.Time) {
-	t, err := n.Torrent(infoHash)
-	if err == nil && !t.Status().Completed.Before(began) && len(s.due) < maxWaiting {
-		s.due[infoHash] = true
-		s.arrived(n, infoHash)
+		if !e.Again && len(s.due) < maxWaiting {
+			s.due[e.InfoHash] = true
+			s.arrived(n, e.InfoHash)
+		}
 	}
 }
 

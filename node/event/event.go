@@ -79,6 +79,8 @@ type Done struct {
 	Wasted       int64   `json:"wasted_bytes"`
 	Dropped      int64   `json:"dropped_pieces"`
 	Paths        []Path  `json:"paths"`
+	// Again says that it was complete before, and that the last run has received nothing.
+	Again bool `json:"-"`
 }
 
 // CauseChange says why no data comes or, with a nil Cause, that data comes again.
