@@ -194,8 +194,10 @@ func (t *Torrent) carryOut(r *run, before, o Options) {
 	if before.IgnoreGlobal != o.IgnoreGlobal {
 		t.limiter.SetAlone(o.IgnoreGlobal)
 	}
+	more := wantsMore(o, before.Selection)
 	if r == nil {
 		t.mu.Lock()
+		t.complete = t.complete && !more
 		t.last.Total, _, t.last.Pieces = o.wanted()
 		t.last.Have, t.last.Done = min(t.last.Have, t.last.Total), min(t.last.Done, t.last.Pieces)
 		t.mu.Unlock()
@@ -205,16 +207,13 @@ func (t *Torrent) carryOut(r *run, before, o Options) {
 	if p, err := o.Policy.Parse(); err == nil && o.Policy != before.Policy {
 		r.transfer.SetPolicy(p)
 	}
-	again := before.SuperSeeding != o.SuperSeeding
-	if !reflect.DeepEqual(before.Selection, o.Selection) {
-		if wantsMore(o, before.Selection) {
-			again = true
-		} else if err := r.transfer.Select(o.Selection); err != nil {
+	if !more && !reflect.DeepEqual(before.Selection, o.Selection) {
+		if err := r.transfer.Select(o.Selection); err != nil {
 			t.node.log.Warn("the priorities of files take effect at the next start",
 				"torrent", o.title(), "error", err)
 		}
 	}
-	if again {
+	if more || before.SuperSeeding != o.SuperSeeding {
 		t.node.background(func() { t.restart(func(*Options) {}) })
 	} else if !reflect.DeepEqual(before.Trackers, o.Trackers) {
 		t.node.background(func() { t.searchAgain(r) })

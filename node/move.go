@@ -242,6 +242,7 @@ func (t *Torrent) verifyStopped() {
 	if err == nil {
 		t.options.Storage.Recheck = again // so that the next start corrects the record
 		t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
+		t.complete = t.complete && r.Complete()
 	}
 	t.mu.Unlock()
 	if err != nil {

@@ -424,3 +424,23 @@ func TestRestartSavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Files that are selected while a complete torrent is paused are missing afterwards: it is complete
+// again once they have come.
+func TestSelectMoreWhilePaused(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	src := createMany(t, data, "set")
+	seeder, _ := seedOf(t, src, data)
+	n := openService(t, t.TempDir(), out)
+	x := add(t, n, Options{Source: src, Peers: seeder.Listening(), Selection: client.Selection{Select: []string{"*/d/*"}}})
+	wait(t, "some of the files", x.Done())
+	if err := errors.Join(x.Pause(), set(x, func(o *Options) { o.Selection = client.Selection{} }), x.Resume(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the start", func() bool { return x.State() == Running })
+	wait(t, "all of the files", x.Done())
+	if p := x.Progress(); p.Have != src.Layout.Length || p.Phase != client.Complete {
+		t.Errorf("%+v", p)
+	}
+}

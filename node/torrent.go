@@ -190,7 +190,7 @@ func (t *Torrent) current() *run {
 }
 
 // Done returns a channel that is closed when the wanted data is complete or the torrent has failed:
-// see Progress. A failed torrent that is started again has a new channel.
+// see Progress. A torrent that is started again has a new channel if it has failed or lacks data.
 func (t *Torrent) Done() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
