@@ -81,6 +81,8 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 	t.mu.Lock()
 	reason := t.reason
 	t.mu.Unlock()
+	ctx, cancel := t.beginMove() // before the end of the run, which can take seconds
+	defer cancel()
 	t.end(Moving)
 	t.mu.Lock()
 	if state == Served {
@@ -91,7 +93,7 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 	}
 	t.mu.Unlock()
 	t.save()
-	t.moveOn(state)
+	t.moveOn(ctx, state)
 }
 
 // finishMove continues a move that an earlier process has begun.
@@ -105,17 +107,24 @@ func (t *Torrent) finishMove() {
 	}
 	t.mu.Unlock()
 	if state == Moving {
-		t.moveOn(before)
+		ctx, cancel := t.beginMove()
+		defer cancel()
+		t.moveOn(ctx, before)
 	}
 }
 
-// moveOn moves the data, and lets the torrent continue as before. The caller holds op.
-func (t *Torrent) moveOn(before State) {
+// beginMove makes the torrent Moving. From now on Pause and Resume hold for the time after the move,
+// and a removal cancels the context.
+func (t *Torrent) beginMove() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.node.ctx)
-	defer cancel()
 	t.mu.Lock()
-	t.abort, t.moving = cancel, true
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	t.state, t.abort, t.moving = Moving, cancel, true
+	return ctx, cancel
+}
+
+// moveOn moves the data, and lets the torrent continue as before. The caller holds op.
+func (t *Torrent) moveOn(ctx context.Context, before State) {
 	err := t.copyAway(ctx)
 	if t.node.ctx.Err() != nil && err != nil {
 		return // the next process continues

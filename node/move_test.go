@@ -252,7 +252,7 @@ func TestMoveServed(t *testing.T) {
 			if err := x.Resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			x.moveOn(Served)
+			x.moveOn(t.Context(), Served)
 			x.op.Unlock()
 			eventually(t, "the resumed torrent", func() bool { return x.State() == Running })
 			continue
@@ -415,4 +415,29 @@ func TestRestartLetsMove(t *testing.T) {
 	x.mu.Lock()
 	x.state, x.abort = Paused, nil
 	x.mu.Unlock()
+}
+
+// A torrent can be paused while a move ends its connections: the call does not wait until all data
+// is copied, and the torrent is paused afterwards.
+func TestPauseAtBeginOfMove(t *testing.T) {
+	t.Parallel()
+	data, other := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, t.TempDir(), data)
+	x := add(t, n, Options{Source: src})
+	wait(t, "the data", x.Done())
+	r := x.current()
+	r.sourcing.Lock() // the run does not end meanwhile
+	if err := x.Move(other, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the begin of the move", func() bool { return x.State() == Moving })
+	if err := x.Pause(); err != nil {
+		t.Error(err)
+	}
+	r.sourcing.Unlock()
+	eventually(t, "the end of the move", func() bool { return x.State() == Paused })
+	if _, err := os.Stat(filepath.Join(other, "file")); err != nil {
+		t.Error(err)
+	}
 }
