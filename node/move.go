@@ -246,20 +246,26 @@ func (t *Torrent) verifyStopped() {
 	for i, recorded := range o.stored().Recorded() {
 		again = again || err == nil && r.Good[i] && !recorded
 	}
-	t.mu.Lock()
-	t.state, t.abort, t.verifying, t.last.Checked = state, nil, false, 0
-	if err == nil {
-		t.options.Storage.Recheck = again // so that the next start corrects the record
-		t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
-		t.complete = t.complete && r.Complete()
-	}
-	t.mu.Unlock()
+	defer t.endVerify(state)
 	if err != nil {
 		t.logger().Error("the data cannot be verified", "error", err)
 		return
 	}
+	t.mu.Lock()
+	t.options.Storage.Recheck = again // so that the next start corrects the record
+	t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
+	t.complete = t.complete && r.Complete()
+	t.mu.Unlock()
 	t.logger().Info("verified", "complete", r.Complete(), "seconds", time.Since(began).Seconds())
 	t.save()
+}
+
+// endVerify lets a torrent continue as before, unless it was resumed meanwhile.
+func (t *Torrent) endVerify(before State) {
+	t.mu.Lock()
+	t.abort, t.verifying, t.last.Checked = nil, false, 0
+	t.mu.Unlock()
+	t.goOn(before)
 	t.changed("changed")
 }
 

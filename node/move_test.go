@@ -441,3 +441,27 @@ func TestPauseAtBeginOfMove(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A torrent that is resumed while its data is verified starts afterwards: the call does not wait.
+func TestResumeWhileVerifying(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, t.TempDir(), data)
+	x := add(t, n, Options{Source: src, Paused: true})
+	x.op.Lock() // as in the middle of verifyStopped
+	x.mu.Lock()
+	x.state, x.verifying = Starting, true
+	x.mu.Unlock()
+	resumed := make(chan struct{})
+	go func() {
+		defer close(resumed)
+		if err := x.Resume(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	wait(t, "the call", resumed)
+	x.endVerify(Paused)
+	x.op.Unlock()
+	wait(t, "the resumed torrent", x.Done())
+}

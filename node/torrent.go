@@ -276,8 +276,9 @@ func (t *Torrent) mayPause() error {
 }
 
 // Resume starts a torrent that is paused, has failed, or has reached its goal; in the last case it
-// soon stops again, unless the goal was changed. A torrent that is Moving starts afterwards. In a
-// service it waits for its turn in the queue. The context bounds Resume only.
+// soon stops again, unless the goal was changed. A torrent whose data is being moved or verified
+// starts afterwards. In a service it waits for its turn in the queue. The context bounds Resume
+// only.
 func (t *Torrent) Resume(ctx context.Context) error { return t.resume(ctx, false) }
 
 // ResumeNow starts a torrent without waiting for its turn in the queue.
@@ -285,13 +286,17 @@ func (t *Torrent) ResumeNow(ctx context.Context) error { return t.resume(ctx, tr
 
 func (t *Torrent) resume(ctx context.Context, now bool) error {
 	t.mu.Lock()
-	moving := t.state == Moving
-	if moving { // it starts afterwards
+	starting := t.state == Starting && !t.verifying
+	later := t.state == Moving || t.verifying || starting && now
+	if later { // it runs afterwards
 		t.options.Paused, t.forced, t.reason = false, now, ""
 	}
 	t.mu.Unlock()
-	if moving {
+	switch {
+	case later:
 		return t.keep()
+	case starting:
+		return fmt.Errorf("resume torrent %s: it is %s", t.Options().title(), Starting)
 	}
 	t.op.Lock()
 	defer t.op.Unlock()
