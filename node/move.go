@@ -113,8 +113,8 @@ func (t *Torrent) finishMove() {
 	}
 }
 
-// beginMove makes the torrent Moving. From now on Pause and Resume hold for the time after the move,
-// and a removal cancels the context.
+// beginMove makes the torrent Moving. From now on Pause and Resume hold for the time after the
+// move, and a removal cancels the context.
 func (t *Torrent) beginMove() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.node.ctx)
 	t.mu.Lock()

@@ -92,8 +92,8 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 	if again {
 		r.offset = time.Since(t.added)
 	}
-	// Files that were left out since are left out from the beginning: complete data ends a transfer's
-	// selection for good.
+	// Files that were left out since are left out from the beginning: complete data ends a
+	// transfer's selection for good.
 	if now := t.Options(); !wantsMore(now, o.Selection) {
 		o.Selection = now.Selection
 	}
