@@ -12,7 +12,7 @@ import (
 // nearby opens a node that takes part in local discovery. Its addresses are on loopback, so its
 // announces stay there.
 func nearby(t *testing.T) *Node {
-	return open(t, Config{Settings: Settings{LSD: true}, Adjustable: true})
+	return open(t, Config{Settings: Settings{LSD: true}, Service: true})
 }
 
 // A download hears the announce of a seed of which it knows nothing, and dials it.

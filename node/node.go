@@ -62,15 +62,13 @@ type Config struct {
 	DHT *DHTConfig
 	// Sources find peers, in addition to trackers and DHTs.
 	Sources []Source
-	// Adjustable lets limits change while the node runs, at a small cost for each connection.
-	// Without it, the limits of Client hold until Close, and torrents have no limits of their own.
-	Adjustable bool
 	// State is a directory for the torrents (see Restore), the settings and the totals. Empty: they
 	// are not kept.
 	State string
 	// Service makes the node a service. Its torrents start in the background, as the queue allows:
 	// Add checks a torrent, saves it, and returns. If a start fails, the torrent becomes Failed.
-	// Service implies Adjustable, and SCION is used if it is Likely.
+	// Limits can change, at a small cost for each connection, and SCION is used if it is Likely.
+	// Without Service, the limits of Client hold until Close, and torrents have none of their own.
 	Service bool
 	// Settings hold until there are others in State. If they have no limits or no policy, those of
 	// Client hold.
@@ -144,7 +142,6 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		}
 		n.loadCounters()
 	}
-	cfg.Adjustable = cfg.Adjustable || cfg.Service
 	if cfg.Group != nil {
 		if err := cfg.checkGroup(); err != nil {
 			return nil, err
@@ -176,7 +173,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		}
 	}
 	n.chosen = cfg.Client.Policy.Chosen
-	if cfg.Adjustable {
+	if n.service {
 		n.limiter = &client.Limiter{}
 		n.applyRates(time.Now())
 		cfg.Client.Limiter = n.limiter

@@ -119,7 +119,7 @@ func TestPauseAndResume(t *testing.T) {
 	data, out := t.TempDir(), t.TempDir()
 	src := create(t, data, "file", 4<<20)
 	seeder, _ := seedOf(t, src, data)
-	n := open(t, Config{Adjustable: true})
+	n := open(t, Config{Service: true})
 	// The rate leaves half a minute for the pause. It holds until then only.
 	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Rates: Rates{Download: 1e6}})
 	eventually(t, "a part of the data", func() bool { return x.Progress().Fetched > 128<<10 })
@@ -619,9 +619,9 @@ func TestLimits(t *testing.T) {
 	seeder, _ := seedOf(t, src, data)
 	add(t, seeder, Options{Source: other, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
 	if err := seeder.Change(func(s *Settings) error { *s = Settings{Rates: Rates{Upload: 1e6}}; return nil }); err == nil {
-		t.Error("limits of a node that is not adjustable were changed")
+		t.Error("limits of a node that is no service were changed")
 	}
-	n := open(t, Config{Adjustable: true, State: state})
+	n := open(t, Config{Service: true, State: state})
 	slow := Rates{Download: 1e6, Upload: 1e6} // half a minute, which ends with the limit
 	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Rates: slow})
 	y := add(t, n, Options{Source: other, Storage: fileIn(out), Peers: seeder.Listening()})
@@ -635,7 +635,7 @@ func TestLimits(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n = open(t, Config{Adjustable: true, State: state})
+	n = open(t, Config{Service: true, State: state})
 	if err := n.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -719,7 +719,7 @@ func TestSearchAgainWhileStarting(t *testing.T) {
 // change.
 func TestReadWhileChanging(t *testing.T) {
 	t.Parallel()
-	n := open(t, Config{Adjustable: true})
+	n := open(t, Config{Service: true, Settings: Settings{Dir: t.TempDir()}})
 	src := create(t, t.TempDir(), "file", 1)
 	ended := make(chan struct{})
 	var readers sync.WaitGroup

@@ -303,7 +303,7 @@ func TestChangeWhileChecking(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	src := createMany(t, dir, "set")
-	n := open(t, Config{Adjustable: true})
+	n := open(t, Config{Service: true})
 	changed := false
 	x := add(t, n, Options{Source: src, Storage: fileIn(dir), Checking: func(int64) {
 		if changed {
@@ -317,6 +317,7 @@ func TestChangeWhileChecking(t *testing.T) {
 			t.Error(err)
 		}
 	}})
+	wait(t, "the data", x.Done())
 	if !changed {
 		t.Fatal("nothing was checked")
 	}

@@ -172,7 +172,7 @@ func (n *Node) Settings() Settings {
 
 // Change calls a function that changes some of the settings. It checks them, saves them and applies
 // them at once. No other change can come between. An error of the function is returned as it is,
-// and nothing changes. Change needs Config.Service or Config.Adjustable.
+// and nothing changes. Change needs Config.Service.
 func (n *Node) Change(change func(*Settings) error) error {
 	n.setting.Lock()
 	defer n.setting.Unlock()

@@ -34,7 +34,7 @@ type Options struct {
 	Selection    client.Selection    `json:"selection"`
 	SuperSeeding client.SuperSeeding `json:"super_seeding"`
 	Goal         Goal                `json:"goal"`
-	// Rates limit this torrent, in addition to the node's rates; see Config.Adjustable.
+	// Rates limit this torrent, in addition to the node's rates; see Config.Service.
 	Rates        Rates    `json:"rates"`
 	IgnoreGlobal bool     `json:"ignore_global,omitempty"` // the node's rates do not apply to it
 	Policy       Policy   `json:"policy"`                  // in addition to the node's
