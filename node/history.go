@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,11 @@ const (
 	maxSamples = 600 // for each path: ten minutes
 	maxMarks   = 100 // for each path
 	maxHistory = 64  // paths of a torrent
+
+	// forgetAfter is the time without a change after which an ended path is forgotten. Without it,
+	// thousands of seeds that run for months would remember hundreds of megabytes.
+	forgetAfter = 24 * time.Hour
+	sweepEvery  = time.Hour
 )
 
 // Sample is the rate of a path in one second. There is no sample for seconds without data.
@@ -44,6 +50,7 @@ type PathHistory struct {
 type history struct {
 	mu    sync.Mutex
 	paths map[pathsel.Key]*pathHistory
+	swept time.Time // when old paths were last forgotten
 }
 
 // pathHistory keeps samples in 12 bytes each.
@@ -91,10 +98,17 @@ func (h *history) note(e client.PathEvent, now time.Time) {
 	p.marks = appendNewest(p.marks, Mark{now, e.Name, e.Reason}, maxMarks)
 }
 
-// record records the rates of this second.
+// record records the rates of this second. paths are all present ones.
 func (h *history) record(paths []client.PathProgress, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if now.Sub(h.swept) >= sweepEvery {
+		h.swept = now
+		maps.DeleteFunc(h.paths, func(k pathsel.Key, p *pathHistory) bool {
+			isK := func(x client.PathProgress) bool { return keyOf(x) == k }
+			return now.Sub(p.changed) >= forgetAfter && !slices.ContainsFunc(paths, isK)
+		})
+	}
 	for _, x := range paths {
 		if x.ReadRate == 0 && x.WriteRate == 0 {
 			continue
