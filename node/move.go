@@ -34,17 +34,18 @@ func (t *Torrent) Move(dir string, data bool) error {
 	}
 	t.mu.Lock()
 	state, unknown := t.state, t.options.Source.IsMagnet() && t.options.Storage.Dir != ""
-	t.moves++
-	this := t.moves
 	var refused error
 	switch {
 	case state == Removed:
 		refused = fmt.Errorf("it is %s", state)
 	case unknown && data:
 		refused = errors.New("its files are not known yet")
-	case data: // set now, so that nobody who reads the status expects the data to stay
-		t.moving = true
+	default:
+		t.moves++
+		// Set now, so that nobody who reads the status expects the data to stay.
+		t.moving = t.moving || data
 	}
+	this := t.moves
 	t.mu.Unlock()
 	if refused != nil {
 		return failed(refused)
@@ -70,6 +71,7 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 	state := t.State()
 	t.mu.Lock()
 	superseded := this != t.moves
+	t.lastMove = max(t.lastMove, this)
 	t.mu.Unlock()
 	if state == Removed || superseded || t.node.ctx.Err() != nil {
 		return
@@ -142,7 +144,7 @@ func (t *Torrent) moveOn(ctx context.Context, before State) {
 // endMove resets the status of the move and publishes an event.
 func (t *Torrent) endMove(event string) {
 	t.mu.Lock()
-	t.moving, t.abort, t.arriving = false, nil, false
+	t.moving, t.abort, t.arriving = t.lastMove != t.moves, nil, false
 	t.mu.Unlock()
 	t.changed(event)
 }

@@ -465,3 +465,25 @@ func TestResumeWhileVerifying(t *testing.T) {
 	x.op.Unlock()
 	wait(t, "the resumed torrent", x.Done())
 }
+
+// A torrent that moves twice is moving until the second move has ended: nobody may use the data in
+// the first place.
+func TestMovesTwice(t *testing.T) {
+	t.Parallel()
+	data, second := t.TempDir(), t.TempDir()
+	n := openService(t, t.TempDir(), data)
+	x := add(t, n, Options{Source: create(t, data, "file", 1<<20), Paused: true})
+	x.op.Lock()
+	if err := errors.Join(x.Move(t.TempDir(), true), x.Move(second, true)); err != nil {
+		t.Fatal(err)
+	}
+	x.lastMove = 1 // as if the first had begun before the second call
+	if x.endMove("moved"); !x.Status().Moving {
+		t.Error("it does not move any more")
+	}
+	x.op.Unlock()
+	eventually(t, "the second move", func() bool { return !x.Status().Moving })
+	if dir := x.Options().Storage.Dir; dir != second {
+		t.Errorf("it is in %s", dir)
+	}
+}

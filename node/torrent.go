@@ -110,6 +110,7 @@ type Torrent struct {
 	arriving   bool               // it is complete, and must move to the directory for complete data
 	verifying  bool               // it is Starting only because its data is being verified
 	moves      int                // calls of Move in this process
+	lastMove   int                // the last of them that was carried out
 	moveTo     string             // its data is being copied there; empty: it is not
 	leaving    string             // where old data must be deleted; empty: nowhere
 	renaming   storage.Names      // a rename is under way, to these names; nil: none
