@@ -68,3 +68,19 @@ func seeds(n int) int {
 	}
 	return n
 }
+
+// Startup ends soon after it has made a queue of half the round trip: the path is full then.
+func TestStartEndsWithQueue(t *testing.T) {
+	for _, delay := range []time.Duration{5 * ms, 20 * ms, 60 * ms} {
+		s, w := newSim(1), wire{rate: 40 * mbit, delay: delay, queue: 8 * delay}
+		x := s.flow(New(Config{Seed: 1}), 0, delay, &w)
+		for s.now < 5*time.Second && x.percentile(1) < 3*delay+5*ms {
+			s.run(s.now + ms)
+		}
+		queued := s.now
+		s.run(queued + 8*delay) // two round trips, if the queue grows to a whole one
+		if !x.algorithm.(*bbr).start.filled {
+			t.Errorf("%v each way: it has not ended %v after the queue began", delay, s.now-queued)
+		}
+	}
+}

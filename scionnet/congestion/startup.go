@@ -28,6 +28,8 @@ const (
 	startupLoss = 0.2
 	fullLoss    = 0.1 // if the rate has not grown either
 	startupLost = 10  // packets, at least
+
+	backedUpPackets = 16 // show a queue in startup; fewer may be late by chance
 )
 
 // start is how a flow finds the bandwidth of its path: it doubles its rate until the path is full.
@@ -73,6 +75,13 @@ func (b *bbr) arrived() bool {
 		b.rounds.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt)
 }
 
+// backedUp says whether a queue of half the least round trip stands in this round: the path is full.
+// Going on would only make the queue longer, and take the places of other flows in it. Jitter does
+// not delay all of so many packets by so much.
+func (b *bbr) backedUp() bool {
+	return b.rounds.rtts >= backedUpPackets && b.rounds.minRTT > b.minRTT.rtt*3/2+emptyQueue
+}
+
 // stepStartup ends startup when the path is full, or carries what it is remembered to carry.
 func (b *bbr) stepStartup(e event, newRound bool) {
 	b.start.resume.check(e)
@@ -83,7 +92,7 @@ func (b *bbr) stepStartup(e event, newRound bool) {
 		b.fill(e, false)
 	} else if newRound {
 		b.checkFull(e)
-	} else if b.flooded(b.rounds.lost, e.prior, startupLoss) {
+	} else if b.flooded(b.rounds.lost, e.prior, startupLoss) || b.backedUp() {
 		b.fill(e, true)
 	}
 }
