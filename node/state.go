@@ -395,7 +395,7 @@ func writeError(name string, err error) error {
 	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
 		err = e.Err
 	}
-	return fmt.Errorf("write %s: %w", name, err)
+	return &os.PathError{Op: "write", Path: name, Err: err}
 }
 
 // syncDir waits until the names in a directory are on disk.
