@@ -69,18 +69,25 @@ func seeds(n int) int {
 	return n
 }
 
-// Startup ends soon after it has made a queue of half the round trip: the path is full then.
-func TestStartEndsWithQueue(t *testing.T) {
-	for _, delay := range []time.Duration{5 * ms, 20 * ms, 60 * ms} {
-		s, w := newSim(1), wire{rate: 40 * mbit, delay: delay, queue: 8 * delay}
-		x := s.flow(New(Config{Seed: 1}), 0, delay, &w)
-		for s.now < 5*time.Second && x.percentile(1) < 3*delay+5*ms {
-			s.run(s.now + ms)
-		}
-		queued := s.now
-		s.run(queued + 8*delay) // two round trips, if the queue grows to a whole one
-		if !x.algorithm.(*bbr).start.filled {
-			t.Errorf("%v each way: it has not ended %v after the queue began", delay, s.now-queued)
+// Startup ends soon after the queue overflows, and not because of a queue that jitter only feigns.
+func TestStartEnds(t *testing.T) {
+	for _, c := range []struct {
+		delay, jitter time.Duration
+		loss          float64
+		lost          int
+		least         float64 // of the link in eight seconds
+	}{
+		{delay: 20 * ms, lost: 45, least: 0.95}, {delay: 60 * ms, lost: 80, least: 0.9},
+		{delay: 20 * ms, jitter: 30 * ms, loss: 0.01, lost: 1e4, least: 0.8},
+	} {
+		for seed := range uint64(seeds(100)) {
+			w := wire{rate: 20 * mbit, delay: c.delay, queue: 8 * c.delay / 5, jitter: c.jitter, loss: c.loss}
+			s := newSim(seed)
+			x := s.flow(New(Config{Seed: seed}), 0, c.delay, &w)
+			s.run(8 * time.Second)
+			if got := x.rate(8*time.Second) / w.rate; x.lost > c.lost || got < c.least {
+				t.Errorf("%+v, seed %d: %d lost, %.3f of the rate", c, seed, x.lost, got)
+			}
 		}
 	}
 }

@@ -29,7 +29,11 @@ const (
 	fullLoss    = 0.1 // if the rate has not grown either
 	startupLost = 10  // packets, at least
 
-	backedUpPackets = 16 // show a queue in startup; fewer may be late by chance
+	// overflowLoss of a round, and overflowLost packets at least, end startup if half a round trip of
+	// queue stands. A path with jitter may show such a queue, but seldom loses as much meanwhile.
+	overflowLoss    = 0.05
+	overflowLost    = 3
+	overflowPackets = 16 // must have come; fewer may be late by chance
 )
 
 // start is how a flow finds the bandwidth of its path: it doubles its rate until the path is full.
@@ -75,11 +79,12 @@ func (b *bbr) arrived() bool {
 		b.rounds.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt)
 }
 
-// backedUp says whether a queue of half the least round trip stands in this round: the path is full.
-// Going on would only make the queue longer, and take the places of other flows in it. Jitter does
-// not delay all of so many packets by so much.
-func (b *bbr) backedUp() bool {
-	return b.rounds.rtts >= backedUpPackets && b.rounds.minRTT > b.minRTT.rtt*3/2+emptyQueue
+// overflows says whether a queue of half the least round trip stands in this round and loses packets:
+// the path is full. Going on would take the places of other flows in this queue.
+func (b *bbr) overflows() bool {
+	r := &b.rounds
+	return r.rtts >= overflowPackets && r.minRTT > b.minRTT.rtt*3/2+emptyQueue &&
+		r.lost >= overflowLost*b.packetSize && float64(r.lost) > overflowLoss*float64(r.delivered+r.lost)
 }
 
 // stepStartup ends startup when the path is full, or carries what it is remembered to carry.
@@ -92,7 +97,7 @@ func (b *bbr) stepStartup(e event, newRound bool) {
 		b.fill(e, false)
 	} else if newRound {
 		b.checkFull(e)
-	} else if b.flooded(b.rounds.lost, e.prior, startupLoss) || b.backedUp() {
+	} else if b.flooded(b.rounds.lost, e.prior, startupLoss) || b.overflows() {
 		b.fill(e, true)
 	}
 }
