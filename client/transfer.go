@@ -70,7 +70,7 @@ func (t *Transfer) TrackerState(s TrackerState) {
 	t.inbox.put(func() { t.loop.checkup.onTracker(s) })
 }
 
-// ForgetTrackers forgets what TrackerState has noted, since other trackers are asked from now on.
+// ForgetTrackers drops all tracker states. Call it when the list of trackers changes.
 func (t *Transfer) ForgetTrackers() { t.inbox.put(func() { t.loop.checkup.trackers = nil }) }
 
 // Done is closed when all wanted data is on disk and verified, or when the transfer has failed: see

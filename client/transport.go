@@ -19,8 +19,8 @@ type Transport interface {
 	Reaches(Peer) bool
 	// Paths are the paths to the peer, the best known first.
 	Paths(context.Context, Peer) ([]pathsel.Path, error)
-	// Watch returns a channel that gets a note whenever the paths to the peer change, until cancel;
-	// nil: they never change.
+	// Watch returns a channel that receives a value whenever the paths to the peer change. It ends
+	// with cancel. The channel is nil if the paths never change.
 	Watch(Peer) (changes <-chan struct{}, cancel func())
 	// Abandoned tells whether the peer's address is one of this host at which nothing listens.
 	Abandoned(Peer) bool

@@ -15,8 +15,8 @@ const (
 	// that names ever nearer nodes of its own costs no more.
 	maxAsked, maxAskedGroup = 120, 40
 	maxSearch               = 20 * time.Second
-	// maxSearches bounds the searches for followed torrents. Others, such as those for an item, are
-	// few and start at once.
+	// maxSearches bounds the searches for followed torrents. Searches for other things, such as an
+	// item, are few, and start at once.
 	maxSearches = 64
 	// maxKnown bounds the nodes of a branch, and maxNamed those taken from one answer.
 	maxKnown, maxNamed = 64, 16
@@ -221,8 +221,8 @@ func (n *Node) advance(now time.Time, s *search) {
 	}
 }
 
-// askMember asks a node. If too many queries are under way, it does nothing, and a later step of
-// the search tries again.
+// askMember sends the search's query to a node. If too many queries are under way, it does nothing,
+// and a later step of the search tries again.
 func (n *Node) askMember(now time.Time, s *search, c *candidate) {
 	m := &Message{Query: s.method, Target: s.target, Want: n.want()}
 	if n.ask(now, &query{to: c.Contact, m: m, search: s, member: c}) {

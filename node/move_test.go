@@ -442,7 +442,7 @@ func TestPauseAtBeginOfMove(t *testing.T) {
 	}
 }
 
-// A torrent that is resumed while its data is verified starts afterwards: the call does not wait.
+// Resume does not wait while data is verified. The torrent starts afterwards.
 func TestResumeWhileVerifying(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

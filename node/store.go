@@ -184,8 +184,8 @@ func (t *Torrent) deleteData(ctx context.Context) error {
 	return nil
 }
 
-// deleteIn deletes the torrent's data in a directory, except files that another torrent of the node
-// holds, too: two torrents may have the same data, or one a newer state of it.
+// deleteIn deletes the torrent's data in a directory. It keeps files that belong to another torrent
+// of the node as well, such as one with a newer state of the same data.
 func (t *Torrent) deleteIn(ctx context.Context, dir string) error {
 	o := t.Options()
 	o.Storage.Dir = dir

@@ -90,10 +90,9 @@ func isBelow(path, dir string) bool {
 	return path == dir || isRoot || strings.HasPrefix(path, dir+string(filepath.Separator))
 }
 
-// Stamp is a hash of the names, sizes, modification times and permissions of the files. While it
-// is the same, the torrent is the same. Permissions count since a file that could not be read may be
-// readable now. Other files below Root do not count, so that one of them that changes all the time
-// keeps nothing from being published.
+// Stamp is a hash of the names, sizes, modification times and permissions of the files. The torrent
+// changes only if the stamp changes. Permissions are part of it: a file may become readable. Other
+// files below Root are not, since one that changes all the time would prevent every publication.
 func (f Files) Stamp(ctx context.Context) (string, error) {
 	h := sha256.New()
 	err := client.EachFile(ctx, f.Root, client.CreateOptions{

@@ -80,8 +80,8 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
-// Members that start behind each other's queues find out how short the path is without them. The
-// queue that they keep is short as well.
+// Members that start one after the other see each other's queues. They still find the round trip
+// without a queue, and keep only a short queue.
 func TestSiblingsStartInQueue(t *testing.T) {
 	for _, n := range []int{4, 10} {
 		for seed := range uint64(seeds(5)) {

@@ -70,8 +70,8 @@ func crowded(peers []wire.Peer) bool {
 	return false
 }
 
-// draw says to draw n members of one kind of network. That network has all members in total, and
-// seeds of them are seeds.
+// draw asks for n random members of a swarm on one kind of network. The fields all and seeds are the
+// numbers of members and of seeds there.
 type draw struct {
 	keys          [2]string // of the seeds, of the other members
 	seeds, all, n int
