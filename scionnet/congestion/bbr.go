@@ -286,6 +286,9 @@ func (b *bbr) stepProbeRTT(e event, newRound bool) {
 		b.member.drains = 0
 		b.goDown()
 		b.enter(cruise)
+		if b.probe.stood > 0 {
+			b.probeSoon()
+		}
 	}
 }
 

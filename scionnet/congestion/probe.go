@@ -16,6 +16,9 @@ const (
 	// roomRounds is how long a queue has to stand before its end means that somebody has left. The
 	// queue of CUBIC comes and goes.
 	roomRounds = 8
+	// A flow that has emptied a queue of others waits for vacantTime and roomRounds before it looks
+	// for room. By then, others have taken the room if they want it.
+	vacantTime = 400 * time.Millisecond
 
 	// upQueue is the longest queue that a probe makes. It leaves room to see growth on all but
 	// intercontinental paths.
@@ -73,17 +76,26 @@ func (b *bbr) credible() float64 {
 }
 
 // noticeRoom starts a probe at once when a queue is empty that stood for many rounds, unless this
-// flow itself sends less: then somebody else has stopped.
+// flow itself sent less: then somebody else has stopped.
 func (b *bbr) noticeRoom() {
 	switch {
 	case b.phase == probeRTT || b.yield.active:
 	case b.queued():
 		b.probe.stood++
 	default:
-		if b.phase == cruise && b.yield.rounds == 0 && b.probe.stood > roomRounds {
+		gaveWay := b.yield.rounds > 0 && b.yield.rounds <= yieldRounds
+		if b.phase == cruise && !gaveWay && b.probe.stood > roomRounds {
 			b.probe.at = b.now
 		}
 		b.probe.stood = 0
+	}
+}
+
+// probeSoon brings the next probe forward, since this flow has emptied a queue. Flows with siblings
+// go back to their shares instead (giveWay): their probes would make the next queue.
+func (b *bbr) probeSoon() {
+	if b.company.part == 1 {
+		b.probe.at = min(b.probe.at, b.now+max(vacantTime, roomRounds*b.minRTT.rtt))
 	}
 }
 

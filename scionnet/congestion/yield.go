@@ -81,6 +81,9 @@ func (b *bbr) giveWay(limitedNow bool) {
 		y.futile, y.from = max(0, y.futile-1), 0
 	}
 	if y.active = b.standing(); !y.active {
+		if y.rounds > 0 && b.bandwidth.limit > 0 && b.empty() && b.company.lossy <= unyielding {
+			b.probeSoon()
+		}
 		if y.rounds > 0 && y.futile == 0 && b.bandwidth.limit > 0 && b.company.part < 1 && !b.queued() {
 			// They all gave way to a queue that was their own: it goes back to its share, and on.
 			b.bandwidth.limit = max(b.bandwidth.limit, y.share)
