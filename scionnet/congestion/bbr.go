@@ -56,10 +56,10 @@ type bbr struct {
 	ambient   ambient
 	trial     trial
 
-	start      start
-	probe      probe
-	probeRTTAt time.Duration // when "probe rtt" ends at the latest; 0: still draining
-	yield      yield
+	start    start
+	probe    probe
+	rttProbe rttProbe
+	yield    yield
 }
 
 type phase int
@@ -79,6 +79,11 @@ var phaseNames = [...]string{"startup", "drain", "down", "cruise", "refill", "up
 const (
 	probeRTTTime = 200 * time.Millisecond
 	probeRTTGain = 0.5
+	// standingTime is how long a queue stands before a flow drains what it has in flight to see
+	// whether the path is shorter than it thinks. Flows of many hosts that have started in each
+	// other's queues do not know. As soon as one drains, all see a lower round trip, and so they
+	// drain together the next time.
+	standingTime = 5 * time.Second
 
 	emptyQueue = 2 * time.Millisecond // jitter and timers make as much
 
@@ -140,6 +145,7 @@ func (b *bbr) onSent(now time.Duration, inflight int, appLimited bool) {
 		// on its way when the flow fell silent says nothing of ambient loss.
 		b.idle = true
 		b.minRTT.at = max(b.minRTT.at, now-minRTTWindow+2*b.minRTT.rtt) // silence is no queue
+		b.rttProbe.at = now
 		b.acks.since, b.acks.acked = now, 0
 		if b.phase == up || b.phase == refill {
 			b.now = now
@@ -172,16 +178,17 @@ func (b *bbr) onAck(e event) {
 	}
 	b.measure(e, newRound)
 	before := b.minRTT.rtt
-	expired := e.rtt > 0 && b.minRTT.add(e.now, e.rtt)
+	expired := e.rtt > 0 && b.addRTT(e)
 	if b.minRTT.rtt != before {
 		b.start.behind = b.behindQueue()
 	}
-	if b.start.filled && b.phase != probeRTT && (expired || b.member.drains > b.minRTT.at) {
-		if expired {
+	look := expired || b.company.part == 1 && b.standing() && e.now > max(b.minRTT.at, b.rttProbe.at)+standingTime
+	if b.start.filled && b.phase != probeRTT && (look || b.member.drains > b.minRTT.at) {
+		if look {
 			b.drainAll()
 		}
 		b.enter(probeRTT)
-		b.probeRTTAt = 0
+		b.rttProbe = rttProbe{at: e.now, forget: expired}
 	}
 	switch b.phase { // losses first: they may end a probe
 	case refill, up:
@@ -198,6 +205,19 @@ func (b *bbr) onAck(e event) {
 		}
 		b.start.cwnd = min(max(b.start.cwnd, b.room(b.start.resume.floor(b.now)))+float64(e.acked), maxWindow)
 	}
+}
+
+// addRTT adds a round trip, and returns whether the least one is too old. With jitter the exact
+// value may not come again, so a similar one confirms it. If many rounds lose packets, it has to be
+// almost the same: a full queue of many hosts would pass for the path.
+func (b *bbr) addRTT(e event) (expired bool) {
+	tolerance := time.Millisecond / 2
+	if b.company.lossy <= unyielding {
+		tolerance += b.minRTT.rtt / 32
+	}
+	expired = b.minRTT.expired(e.now)
+	b.minRTT.add(e.now, e.rtt, tolerance)
+	return expired
 }
 
 // measure updates the bandwidth and the ambient loss.
@@ -268,21 +288,36 @@ func (b *bbr) drainAll() {
 	}
 }
 
-// stepProbeRTT waits until little is in flight, and then until the round trips of one round agree:
-// no queue is left. With jitter they may never do, so it ends after probeRTTTime. A least round trip
-// that has not expired is kept unless a lower one comes: a sibling that starts may keep a queue.
+// rttProbe is what a flow sees in "probe rtt".
+type rttProbe struct {
+	at     time.Duration // when the phase began
+	forget bool          // the least round trip is too old
+	until  time.Duration // when the phase ends if the round trips do not agree; 0: too much is in flight
+	least  time.Duration // round trip of the last round
+	falls  bool          // it was clearly less than that of the round before
+}
+
+// stepProbeRTT waits until little is in flight, then until round trips no longer fall from round to
+// round, and until those of one round agree: no queue is left. With jitter they may never agree, so
+// that wait ends after probeRTTTime. A least round trip that has not expired is kept unless a lower
+// one comes: a sibling that starts may keep a queue.
 func (b *bbr) stepProbeRTT(e event, newRound bool) {
-	if b.probeRTTAt == 0 {
+	p := &b.rttProbe
+	if p.until == 0 {
 		if e.inflight <= b.window() {
-			b.probeRTTAt = e.now + max(probeRTTTime, b.last.minRTT)
-			if b.minRTT.expired(e.now) {
+			p.until, p.falls = e.now+max(probeRTTTime, b.last.minRTT), true
+			if p.forget {
 				b.minRTT = propagation{} // what is measured from now on
 			}
 		}
 		return
 	}
+	if newRound {
+		p.falls = p.least == 0 || b.last.minRTT < p.least-p.least/8
+		p.least = b.last.minRTT
+	}
 	agree := newRound && b.last.meanRTT() < b.minRTT.rtt+queueMargin(b.minRTT.rtt)/2
-	if (agree || e.now >= b.probeRTTAt) && b.minRTT.rtt > 0 {
+	if (agree || e.now >= p.until) && !p.falls && b.minRTT.rtt > 0 {
 		b.member.drains = 0
 		b.goDown()
 		b.enter(cruise)

@@ -93,6 +93,40 @@ func TestNewcomer(t *testing.T) {
 	}
 }
 
+// Flows of many hosts start in each other's queues. They still find out how short the path is, keep
+// only a short queue, and share the link.
+func TestManyHosts(t *testing.T) {
+	t.Parallel()
+	const d = 30 * time.Second
+	for _, hosts := range []int{2, 10} {
+		runs, least := seeds(12), 0.0
+		for seed := range uint64(runs) {
+			s, w := newSim(seed), wire{rate: 40 * mbit, delay: 5 * ms, queue: 200 * ms, jitter: 300 * time.Microsecond}
+			for i := range hosts {
+				s.flow(New(Config{Seed: seed*100 + uint64(i)}), time.Duration(i)*300*ms, w.delay, &w)
+			}
+			s.run(30 * time.Second)
+			for _, x := range s.flows {
+				x.begin()
+			}
+			s.run(30*time.Second + d)
+			smallest, trip := 1.0, time.Duration(0)
+			for _, x := range s.flows {
+				smallest = min(smallest, x.rate(d)/w.rate*float64(hosts))
+				trip = max(trip, x.percentile(0.5))
+			}
+			least += smallest / float64(runs)
+			if trip > 50*ms {
+				t.Errorf("%d hosts, seed %d: median round trip of %v on a path of 10 ms", hosts, seed, trip)
+			}
+		}
+		t.Logf("%d hosts: the least has %.2f of its share", hosts, least)
+		if least < 0.7 {
+			t.Error("too little")
+		}
+	}
+}
+
 // A flow that starts after one of the kernel's is pushed back at first, and recovers.
 func TestLatecomer(t *testing.T) {
 	t.Parallel()

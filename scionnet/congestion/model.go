@@ -40,7 +40,7 @@ func (b *bandwidth) clip(rate float64) {
 // empties shows after this time, when a flow drains what it has in flight to see (ProbeRTT).
 const minRTTWindow = 10 * time.Second
 
-// propagation is the least round trip of the last ten seconds.
+// propagation is the least round trip that counts.
 type propagation struct {
 	rtt time.Duration // 0: not measured
 	at  time.Duration // when it was last seen
@@ -50,17 +50,14 @@ func (p *propagation) expired(now time.Duration) bool {
 	return p.rtt > 0 && now > p.at+minRTTWindow
 }
 
-// add returns whether the old value had expired. A sample close to the least one confirms it: with
-// jitter the exact value may not come again.
-func (p *propagation) add(now, rtt time.Duration) (expired bool) {
-	expired = p.expired(now)
+// add takes a sample. One that is longer by at most the tolerance confirms the least one.
+func (p *propagation) add(now, rtt, tolerance time.Duration) {
 	switch {
 	case p.rtt == 0 || rtt < p.rtt:
 		p.rtt, p.at = rtt, now
-	case rtt <= p.rtt+p.rtt/32+time.Millisecond/2:
+	case rtt <= p.rtt+tolerance:
 		p.at = now
 	}
-	return expired
 }
 
 // aggregation is how much more than expected is acknowledged at once: links and receivers collect

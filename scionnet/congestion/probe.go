@@ -13,6 +13,11 @@ const (
 	// queue regardless of losses, as the kernel's BBR does. If the flow slowed down for such
 	// losses, the rival would take everything.
 	pressed = 0.05
+	// For crowdedTime after its start, a flow pushes into a queue that others keep full, to get a
+	// share beside the kernel's controllers. If flows of many hosts went on pushing, they would fill
+	// any queue.
+	crowdedTime = 5 * time.Second
+
 	// roomRounds is how long a queue has to stand before its end means that somebody has left. The
 	// queue of CUBIC comes and goes.
 	roomRounds = 8
@@ -38,7 +43,7 @@ type probe struct {
 	cruised float64       // bandwidth that the path gave before
 	ceiling float64       // most that the path took in flight without losses; 0: no loss yet
 	rising  bool          // the last one found more
-	crowded bool          // a queue of others stood when this one began, and the last one found more
+	crowded bool          // soon after the start, a queue of others stood, and the last one found more
 	failed  bool          // it ended in losses
 	stood   int           // rounds for which a queue has stood by now
 	vacated float64       // bandwidth with the part of a sibling that has gone; 0: none has
@@ -60,7 +65,7 @@ func (b *bbr) stepCruise(e event) {
 		m.begun = e.now
 	}
 	b.probe.cruised, b.bandwidth.limit, b.probe.failed = b.credible(), 0, false
-	b.probe.crowded = b.standing() && b.probe.rising
+	b.probe.crowded = b.standing() && b.probe.rising && b.now < b.start.ended+crowdedTime
 	b.enter(refill)
 }
 
@@ -173,7 +178,9 @@ func (b *bbr) endByLosses(e event) {
 	switch {
 	case e.lost > 0 && (b.overflown() && !b.probe.crowded || b.ambient.exceeded(lost, total, b.packetSize, sigmas)):
 		for m := range b.member.together {
-			m.failed = e.now
+			if m == b.member || !e.limitedNow { // what a flow loses when it stops is no probe
+				m.failed = e.now
+			}
 		}
 		if e.lostInflight > 0 {
 			inflight = e.lostInflight

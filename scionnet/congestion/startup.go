@@ -38,11 +38,12 @@ const (
 
 // start is how a flow finds the bandwidth of its path: it doubles its rate until the path is full.
 type start struct {
-	filled   bool     // the bandwidth of the path is known
-	full     float64  // bandwidth that growth is compared with
-	without  int      // rounds without growth
-	overshot overshot // what was delivered once losses had ended startup
-	cwnd     float64  // grows with what is acknowledged until the path is full
+	filled   bool          // the bandwidth of the path is known
+	ended    time.Duration // when it was found
+	full     float64       // bandwidth that growth is compared with
+	without  int           // rounds without growth
+	overshot overshot      // what was delivered once losses had ended startup
+	cwnd     float64       // grows with what is acknowledged until the path is full
 	resume   resume
 	behind   bool // its least round trip contains a queue of siblings
 	rivals   int  // of a jump, as of the last acknowledgement
@@ -91,7 +92,7 @@ func (b *bbr) overflows() bool {
 func (b *bbr) stepStartup(e event, newRound bool) {
 	b.start.resume.check(e)
 	if b.start.resume.reached(b.bandwidth.max()) {
-		b.start.filled, b.probe.cruised = true, b.bandwidth.max()
+		b.start.filled, b.start.ended, b.probe.cruised = true, b.now, b.bandwidth.max()
 		b.enter(refill) // and see whether it carries more
 	} else if b.arrived() {
 		b.fill(e, false)
@@ -133,7 +134,7 @@ func (b *bbr) fill(e event, lossy bool) {
 			b.bandwidth.clip(max(e.rate, b.rounds.rate()))
 		}
 	}
-	b.start.filled = true
+	b.start.filled, b.start.ended = true, b.now
 	b.enter(drain)
 }
 
