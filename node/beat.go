@@ -17,6 +17,8 @@ const (
 	// startsAtOnce is the number of torrents that a service starts at a time. Each may have to hash
 	// existing files, and more of them would only compete for the disk.
 	startsAtOnce = 4
+	// leastSleep keeps small corrections of the clock from being taken for a sleep of the host.
+	leastSleep = 30 * time.Second
 )
 
 // poke makes beat look at the queue now.
@@ -48,6 +50,21 @@ func (n *Node) announceMoves() {
 	n.searchAllAgain()
 }
 
+// announceAfterSleep announces all torrents again if the host has slept since the last look. Timers
+// stand still meanwhile, so trackers and the DHT may have forgotten this node long before its next
+// regular announces. A wall clock that was set forward looks the same.
+func (n *Node) announceAfterSleep(slept time.Duration) {
+	if slept < leastSleep {
+		return
+	}
+	n.log.Info("this host has slept, or its clock was set", "for", slept.Round(time.Second))
+	n.searchAllAgain()
+}
+
+// lead is how far the wall clock has run ahead of the monotonic clock, which stops while the host
+// sleeps.
+func lead(since time.Time) time.Duration { return time.Since(since.Round(0)) - time.Since(since) }
+
 // searchAllAgain begins the searches of all torrents anew, in the background.
 func (n *Node) searchAllAgain() {
 	for _, t := range n.Torrents() {
@@ -62,7 +79,7 @@ func (n *Node) beat() {
 
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	saved := time.Now()
+	saved, ahead := time.Now(), lead(n.opened)
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -71,6 +88,9 @@ func (n *Node) beat() {
 		case <-tick.C:
 			n.applyRates(time.Now())
 			n.announceMoves()
+			before := ahead
+			ahead = lead(n.opened)
+			n.announceAfterSleep(ahead - before)
 			for _, t := range n.Torrents() {
 				t.beat(time.Now())
 			}

@@ -715,6 +715,30 @@ func TestSearchAgainWhileStarting(t *testing.T) {
 	}
 }
 
+// After a sleep of the host all torrents are announced again, but not after a clock was corrected.
+func TestAnnouncesAfterSleep(t *testing.T) {
+	t.Parallel()
+	begin := make(chan struct{})
+	close(begin)
+	s := &slowSource{begin: begin}
+	n := open(t, Config{Sources: []Source{s}})
+	data := t.TempDir()
+	add(t, n, Options{Source: create(t, data, "file", 1), Storage: fileIn(data)})
+	for _, d := range []time.Duration{-time.Hour, time.Second, time.Hour} {
+		n.announceAfterSleep(d)
+	}
+	eventually(t, "the second search", func() bool { return s.started.Load() == 2 })
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, c := s.started.Load(), s.closed.Load(); s != 2 || c != s {
+		t.Errorf("%d searches have begun, %d have ended", s, c)
+	}
+	if d := lead(n.opened).Abs(); d >= leastSleep {
+		t.Errorf("without a sleep, the clocks differ by %v", d)
+	}
+}
+
 // The totals never shrink while a torrent is removed, and the status can be read while settings
 // change.
 func TestReadWhileChanging(t *testing.T) {
