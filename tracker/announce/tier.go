@@ -29,7 +29,7 @@ type source struct {
 	failures    int  // in a row
 	notBefore   time.Time
 	closed      time.Time // notBefore, if the tracker itself has asked for that
-	refused     bool      // it must not be asked again
+	refused     bool      // it must not be asked again, except when the user wants it
 	paths       reporting
 }
 
@@ -84,17 +84,15 @@ func (t *tier) run() {
 		if next.IsZero() {
 			a.log.Log(a.ctx, t.level(slog.LevelError), "all trackers of a tier have refused; not asking them again",
 				"torrent", hex.EncodeToString(a.cfg.InfoHash[:4]))
-			<-a.ctx.Done()
-			break
 		}
 		t.wait(s, next, soon, began.Add(max(answer.MinInterval, leastHungry)))
 	}
 	t.goodbye()
 }
 
-// wait returns when it is time for the next announce. That is the time next; or soon, while there
-// are too few peers; or least, if the user wants it; or now, once the download is complete. s is
-// the tracker that has answered; nil: none has.
+// wait returns when it is time for the next announce. That is the time next (zero: never); or soon,
+// while there are too few peers; or least, if the user wants it; or now, once the download is
+// complete. s is the tracker that has answered; nil: none has.
 func (t *tier) wait(s *source, next, soon, least time.Time) {
 	a := t.announcer
 	defer t.now.Store(false)
@@ -117,6 +115,9 @@ func (t *tier) wait(s *source, next, soon, least time.Time) {
 			return
 		}
 		timer := time.NewTimer(time.Until(until))
+		if until.IsZero() {
+			timer.Stop()
+		}
 		select {
 		case <-timer.C:
 			return
@@ -140,10 +141,11 @@ func (t *tier) wakeUp() {
 	}
 }
 
-// forgive allows announces to trackers that have failed, unless they have asked for a pause.
+// forgive allows announces to trackers that have failed, unless they have asked for a pause. A
+// tracker that has refused for good may have changed its mind: the user may know.
 func (t *tier) forgive() {
 	for _, s := range t.trackers {
-		s.notBefore = s.closed
+		s.notBefore, s.refused = s.closed, false
 	}
 }
 

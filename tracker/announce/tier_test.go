@@ -430,6 +430,30 @@ func TestAnnounceNow(t *testing.T) {
 	})
 }
 
+// The user can have a tracker asked that has refused for good, once each time.
+func TestAnnounceAfterRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, d := play(t, Config{}, map[string]script{"a": func(n int, x *wire.Announce) (wire.Answer, error) {
+			if n <= 2 {
+				return wire.Answer{}, &wire.Failure{Reason: "not in my list", RetryIn: wire.Never}
+			}
+			return answers(t)(n, x)
+		}})
+		for range 2 {
+			time.Sleep(24 * time.Hour)
+			a.Hungry(true)
+			a.Hungry(false)
+			d.expect(t, "a started")
+			a.Announce()
+		}
+		d.expect(t, "a started")
+		time.Sleep(31 * time.Minute)
+		d.expect(t, "a")
+		a.Close()
+		d.expect(t, "a stopped")
+	})
+}
+
 // The time of the next announce is reported; there is none to a tracker that has refused for good.
 func TestNextAnnounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
