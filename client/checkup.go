@@ -291,6 +291,7 @@ func (c *checkup) next(targets []target) (out []target) {
 				x.Paths = append(x.Paths, path)
 			}
 		}
+		x.Paths, _ = applyAll(c.policies(), x.Paths) // which may have changed since
 		x.Paths = x.Paths[:min(len(x.Paths), examinePaths)]
 		out = append(out, x)
 	}
@@ -312,6 +313,7 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 		return
 	}
 	c.examining = true
+	policies := c.policies()
 	c.workers.Go(func() {
 		found := map[string]examination{}
 		defer func() { c.inbox.put(func() { c.onExamined(found) }) }()
@@ -327,7 +329,9 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 		var mu sync.Mutex
 		for _, x := range next {
 			all.Go(func() {
-				way := x.examine(ctx, by)
+				x.Paths, x.Lookup = x.ways(ctx, by, policies)
+				way := by.examine(ctx, x.At, x.Paths)
+				way.Lookup = x.Lookup
 				mu.Lock()
 				defer mu.Unlock()
 				found[x.Name] = way
@@ -337,16 +341,19 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 	})
 }
 
-// examine examines the way to the target, over its paths. Those of a tracker are looked up first.
-func (t target) examine(ctx context.Context, by *scionTransport) examination {
-	paths, err := t.Paths, t.Lookup
-	if t.Tracker {
-		quick, cancel := context.WithTimeout(ctx, examineFor/3)
-		paths, err = by.Paths(quick, SCIONPeer(t.At))
-		cancel()
-		paths = paths[:min(len(paths), examinePaths)]
+// ways returns the paths to examine. Those of a tracker are looked up first.
+func (t target) ways(
+	ctx context.Context, by Transport, policies [2]pathsel.Policy,
+) ([]pathsel.Path, error) {
+	if !t.Tracker {
+		return t.Paths, t.Lookup
 	}
-	x := by.examine(ctx, t.At, paths)
-	x.Lookup = err
-	return x
+	ctx, cancel := context.WithTimeout(ctx, examineFor/3)
+	defer cancel()
+	paths, err := by.Paths(ctx, SCIONPeer(t.At))
+	paths, refused := applyAll(policies, paths)
+	if len(paths) == 0 && len(refused) > 0 {
+		err = &pathsel.RefusedError{To: t.At.IA, Refused: refused}
+	}
+	return paths[:min(len(paths), examinePaths)], err
 }

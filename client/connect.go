@@ -429,20 +429,17 @@ func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
 // on IP the network chooses the path.
 func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path {
 	a, ok := p.peer.SCION()
-	p.refused = nil
 	if !ok {
-		p.err = nil
+		p.err, p.refused = nil, nil
 		return paths
 	}
 	var missing []pathsel.Fingerprint
-	allowed := paths
-	for _, policy := range c.policies() {
+	policies := c.policies()
+	for _, policy := range policies {
 		missing = append(missing, policy.Missing(a.IA, paths)...)
-		var refused []pathsel.Refusal
-		allowed, refused = policy.Apply(allowed)
-		p.refused = append(p.refused, refused...)
 	}
-	refused := p.refused
+	allowed, refused := applyAll(policies, paths)
+	p.refused = refused
 	for _, f := range missing {
 		if !slices.Contains(p.missing, f) {
 			c.log.Warn("a chosen path is gone; it is used again when it is back",
@@ -468,6 +465,15 @@ func (c *connector) restrict(p *peerState, paths []pathsel.Path) []pathsel.Path 
 	}
 	p.err = err
 	return allowed
+}
+
+// applyAll returns the paths that both policies allow, and those that one of them forbids.
+func applyAll(
+	both [2]pathsel.Policy, paths []pathsel.Path,
+) (allowed []pathsel.Path, refused []pathsel.Refusal) {
+	allowed, refused = both[0].Apply(paths)
+	allowed, more := both[1].Apply(allowed)
+	return allowed, append(refused, more...)
 }
 
 // onPolicy applies a policy that has changed: connections over paths that it forbids end.

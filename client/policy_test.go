@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -227,5 +228,40 @@ func TestPolicyChanges(t *testing.T) {
 	}
 	if p := tr.Pieces(); len(p.State) != src.Layout.Pieces() || p.Peers[0] != 1 {
 		t.Errorf("pieces: %d, %d peers", len(p.State), p.Peers[0])
+	}
+}
+
+// Packets that examine the ways to peers and trackers take no forbidden path, also after a change
+// of the policy. A tracker whose paths are all forbidden is examined over none.
+func TestExaminationObeysPolicies(t *testing.T) {
+	at := mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7").scion
+	path := func(name string, mtu int) pathsel.Path {
+		return pathsel.Path{
+			Fingerprint: pathsel.Fingerprint(strings.Repeat(name, 64)), Dst: at.IA, MTU: mtu,
+			Interfaces: []pathsel.Interface{{IA: 1<<48 | 1, ID: 1}, {IA: at.IA, ID: 1}},
+		}
+	}
+	small, middle, large := path("a", 1280), path("b", 1400), path("c", 1472)
+	all := []pathsel.Path{small, middle, large}
+	c := &checkup{core: &core{common: &common{}, policy: pathsel.Policy{MinMTU: 1300}}}
+	c.common.policy.Store(&pathsel.Policy{Chosen: map[pathsel.IA][]pathsel.Fingerprint{
+		at.IA: {small.Fingerprint, middle.Fingerprint},
+	}})
+	isMiddle := func(paths []pathsel.Path) bool {
+		return len(paths) == 1 && paths[0].Fingerprint == middle.Fingerprint
+	}
+	next := c.next([]target{{Name: "peer", At: at, examination: examination{Paths: all}}})
+	if len(next) != 1 || !isMiddle(next[0].Paths) {
+		t.Errorf("examines %+v", next)
+	}
+	tracker, world := target{Tracker: true, At: at}, &atlas{paths: all}
+	if got, err := tracker.ways(t.Context(), world, c.policies()); err != nil || !isMiddle(got) {
+		t.Errorf("examines a tracker over %+v; %v", got, err)
+	}
+	c.policy.MinMTU = 1450
+	got, err := tracker.ways(t.Context(), world, c.policies())
+	e, ok := errors.AsType[*pathsel.RefusedError](err)
+	if !ok || len(e.Refused) != 3 || len(got) != 0 {
+		t.Errorf("examines a tracker that the policy forbids over %+v; %v", got, err)
 	}
 }
