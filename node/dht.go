@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"braid/client"
@@ -67,6 +68,7 @@ type DHT struct {
 	workers sync.WaitGroup
 	host    *scionnet.Host // nil: not on SCION
 	heard   chan dht.Addr  // addresses of nodes, from peers
+	policy  atomic.Pointer[pathsel.Policy]
 
 	mu   sync.Mutex
 	kept map[dht.ID]keptPeers
@@ -94,6 +96,7 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 		heard: make(chan dht.Addr, 16),
 		kept:  map[dht.ID]keptPeers{},
 	}
+	d.policy.Store(&cfg.Policy)
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	last := d.load()
 	for hash, k := range last.Peers {
@@ -114,7 +117,7 @@ func OpenDHT(ctx context.Context, cfg DHTConfig, host *scionnet.Host) (_ *DHT, e
 		}
 	}()
 	if cfg.SCION && host != nil {
-		s, err := openDHTPort(ctx, cfg, host, last)
+		s, err := d.openPort(ctx, cfg, last)
 		if err != nil {
 			return nil, fmt.Errorf("open a DHT node on SCION: %w", err)
 		}
@@ -160,22 +163,24 @@ func (d *DHT) ports() client.DHT {
 	return out
 }
 
-// openDHTPort opens the port of the last run if it can, so that others find the node again.
-func openDHTPort(
-	ctx context.Context, cfg DHTConfig, host *scionnet.Host, last dhtFile,
-) (dht.Socket, error) {
-	allow := func(paths []pathsel.Path) []pathsel.Path {
-		allowed, _ := cfg.Policy.Apply(paths)
-		return allowed
-	}
+// SetPolicy says over which paths the node on SCION sends queries from now on.
+func (d *DHT) SetPolicy(p pathsel.Policy) { d.policy.Store(&p) }
+
+func (d *DHT) allowed(paths []pathsel.Path) []pathsel.Path {
+	allowed, _ := d.policy.Load().Apply(paths)
+	return allowed
+}
+
+// openPort opens the port of the last run if it can, so that others find the node again.
+func (d *DHT) openPort(ctx context.Context, cfg DHTConfig, last dhtFile) (dht.Socket, error) {
 	for _, x := range last.Nodes {
-		if cfg.Port == 0 && x.Addr.IA == host.IA() && x.Addr.Host == host.LocalIP() {
-			if s, err := dht.ListenSCION(ctx, host, x.Addr.Port, allow); err == nil {
+		if cfg.Port == 0 && x.Addr.IA == d.host.IA() && x.Addr.Host == d.host.LocalIP() {
+			if s, err := dht.ListenSCION(ctx, d.host, x.Addr.Port, d.allowed); err == nil {
 				return s, nil
 			}
 		}
 	}
-	return dht.ListenSCION(ctx, host, cfg.Port, allow)
+	return dht.ListenSCION(ctx, d.host, cfg.Port, d.allowed)
 }
 
 // load reads the file. A file that cannot be read is ignored.

@@ -116,6 +116,21 @@ func TestPublishAfterClockWasAhead(t *testing.T) {
 	eventually(t, "a newer item", func() bool { return newest() > future.Seq })
 }
 
+// A node in the DHT obeys path rules that change while it runs.
+func TestDHTPolicyChanges(t *testing.T) {
+	n := open(t, Config{Service: true, DHT: &DHTConfig{OverIP: true}})
+	paths := []pathsel.Path{{MTU: 1472, Interfaces: make([]pathsel.Interface, 2)}}
+	for acl, want := range map[string]int{"-": 0, "+": 1} {
+		change := func(s *Settings) error { s.Policy.ACL = acl; return nil }
+		if err := n.Change(change); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.dht.allowed(paths); len(got) != want {
+			t.Errorf("the ACL %q allows %v", acl, got)
+		}
+	}
+}
+
 // A DHT hears nothing of a private torrent.
 func TestDHTLeavesPrivateTorrents(t *testing.T) {
 	n := open(t, Config{DHT: &DHTConfig{OverIP: true}})

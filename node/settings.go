@@ -204,6 +204,9 @@ func (n *Node) Change(change func(*Settings) error) error {
 		if n.http != nil {
 			n.http.SetPolicy(p)
 		}
+		if n.dht != nil {
+			n.dht.SetPolicy(p)
+		}
 	}
 	n.session.SetPEX(!s.NoPEX)
 	if n.nearby != nil && s.LSD != old.LSD {
