@@ -79,7 +79,7 @@ func Joint(members [][]Slot, since time.Time, n int) Estimate {
 	var seen [maxSlots]int
 	for _, slots := range members {
 		for i := len(slots) - 1; i >= 0 && !slots[i].Start.Before(since); i-- {
-			ago := last.Sub(slots[i].Start) / SlotLength
+			ago := (last.Sub(slots[i].Start) + SlotLength/2) / SlotLength
 			if ago < 0 || ago >= maxSlots {
 				continue // from before the clock was set back, or too old
 			}

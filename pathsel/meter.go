@@ -26,8 +26,8 @@ type Sample struct {
 
 // Slot is the measurement of a connection in one slot of time.
 type Slot struct {
-	// Start is a multiple of the slot's length since the zero time, so that slots of different
-	// connections can be added up.
+	// Start is a whole second, so that slots of different connections can be added up. It keeps the
+	// monotonic reading of the samples, which orders slots also if the clock is set back.
 	Start time.Time `json:"start"`
 	// Flow is the part of the slot in which data could flow: unchoked by the remote, with
 	// outstanding requests, and after slow start.
@@ -109,8 +109,8 @@ func (m Meter) Add(s Sample) Meter {
 	}
 
 	// The time between two samples belongs to the slot in which it began.
-	start := prev.At.Truncate(SlotLength)
-	if !start.Equal(m.current.Start) {
+	start := prev.At.Add(-time.Duration(prev.At.Nanosecond())) // Truncate drops the monotonic reading
+	if start.Sub(m.current.Start).Abs() >= SlotLength/2 {      // the two readings differ by some ns
 		m = m.endSlot(start)
 	}
 	m.current.MinRTT = m.minRTT

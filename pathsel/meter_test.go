@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 var t0 = time.Unix(1000, 0).UTC()
@@ -89,6 +90,39 @@ func TestEstimate(t *testing.T) {
 	if e := EstimateOf(nil, time.Time{}, 2); e != (Estimate{}) {
 		t.Errorf("%+v of nothing", e)
 	}
+}
+
+// Slots are in order, and are not older than a connection that is, if the clock is set back. Those
+// of several connections are still added up.
+func TestSlotsWhileTheClockIsSetBack(t *testing.T) {
+	began := time.Now()
+	all := make([]Meter, 2)
+	for i := range 200 {
+		at := began.Add(time.Duration(i) * 100 * time.Millisecond)
+		if i >= 100 {
+			at = setBack(at, time.Hour+300*time.Millisecond)
+		}
+		for k := range all {
+			at = at.Add(time.Duration(k) * time.Microsecond)
+			all[k] = all[k].Add(Sample{At: at, State: Active, Outstanding: 9, BytesRead: uint64(i) * 1e5, RTT: time.Millisecond})
+		}
+	}
+	late := EstimateOf(all[0].Slots, began.Add(11*time.Second), maxSlots)
+	if late.Slots < 7 || math.Abs(late.Rate-1e6) > 1e4 {
+		t.Errorf("the slots of the last seconds: %+v", late)
+	}
+	both := Joint([][]Slot{all[0].Slots, all[1].Slots}, began, maxSlots)
+	if both.Slots < 15 || math.Abs(both.Rate-2e6) > 2e4 {
+		t.Errorf("the slots of both connections: %+v", both)
+	}
+}
+
+// setBack returns the time as read from a clock that has been set back. The monotonic reading goes
+// on.
+func setBack(t time.Time, d time.Duration) time.Time {
+	t = t.Add(-d)
+	(*struct{ wall, monotonic int64 })(unsafe.Pointer(&t)).monotonic += int64(d)
+	return t
 }
 
 // A clock that is set back leaves slots of the future behind, which do not count.
