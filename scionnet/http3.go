@@ -36,7 +36,19 @@ type HTTP struct {
 
 	mu      sync.Mutex
 	dialled map[*quic.Conn]struct{}
+	shared  map[serverKey]*sharedClient // see ClientOf
 	policy  pathsel.Policy
+}
+
+// serverKey names a server: see ClientOf.
+type serverKey struct {
+	at   Addr
+	name string
+}
+
+type sharedClient struct {
+	*http3.Transport
+	users int
 }
 
 const (
@@ -73,8 +85,8 @@ func (h *Host) OpenGroupHTTP(ctx context.Context, port uint16, id *Identity) (*H
 		return nil, err
 	}
 	p := &HTTP{
-		dialled: map[*quic.Conn]struct{}{}, host: h, addr: h.addrOf(packets), packets: packets,
-		id: id, idle: httpIdle,
+		dialled: map[*quic.Conn]struct{}{}, shared: map[serverKey]*sharedClient{},
+		host: h, addr: h.addrOf(packets), packets: packets, id: id, idle: httpIdle,
 	}
 	p.places.limits = limits{maxHTTPConns, maxHTTPConns / 2, maxHTTPConns / 16, maxHTTPConns / 8}
 	p.quic = &quic.Transport{Conn: packets, ConnContext: p.admit, VerifySourceAddress: p.mustVerify}
@@ -110,6 +122,7 @@ func (p *HTTP) SetPolicy(policy pathsel.Policy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.policy = policy
+	clear(p.shared) // those connections end with their present clients
 }
 
 // mustVerify tells whether a newcomer must first prove that it receives at its address.
@@ -297,14 +310,46 @@ func (p *HTTP) ClientOver(server Addr, path pathsel.Path) HTTPClient {
 
 // ClientOf is a Client of the server with that name, which is looked up for every new connection;
 // of server only the port counts then. Of several addresses, the first that answers is used.
-// Without a name it is Client.
+// Without a name it is a Client of server. Clients of one server share a connection, which ends
+// with the last of them: servers have few places for connections of one host.
 func (p *HTTP) ClientOf(server Addr, name string) HTTPClient {
-	if name == "" {
-		return p.Client(server)
+	key := serverKey{server, name}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shared[key]
+	if s == nil {
+		s = &sharedClient{Transport: p.client(func(ctx context.Context) ([]Addr, error) {
+			if name == "" {
+				return []Addr{server}, nil
+			}
+			return p.host.names.Lookup(ctx, name, server.Port)
+		})}
+		p.shared[key] = s
 	}
-	return p.client(func(ctx context.Context) ([]Addr, error) {
-		return p.host.names.Lookup(ctx, name, server.Port)
-	})
+	s.users++
+	return share{s, sync.OnceValue(func() error { return p.leave(key, s) })}
+}
+
+// share is one of the clients that share a connection.
+type share struct {
+	http.RoundTripper
+	leave func() error
+}
+
+func (s share) Close() error { return s.leave() }
+
+func (p *HTTP) leave(key serverKey, s *sharedClient) error {
+	p.mu.Lock()
+	s.users--
+	last := s.users == 0
+	if last && p.shared[key] == s {
+		delete(p.shared, key)
+	}
+	p.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return s.Close()
 }
 
 func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Transport {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go/http3"
+	"golang.org/x/sync/errgroup"
 
 	"braid/pathsel"
 )
@@ -139,6 +140,62 @@ func TestHTTPSlowClients(t *testing.T) {
 	}
 	stop()
 	if err := errors.Join(<-served, tr.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Requests of many clients at the same time take one of the server's few places for connections.
+// The connection ends with the last client, and later ones make another.
+func TestClientsShareConnection(t *testing.T) {
+	h := oneAS(t)
+	server, client := openHTTP(t, h), openHTTP(t, h)
+	var arrived atomic.Int32
+	ctx, stop := context.WithCancel(t.Context())
+	all := make(chan struct{})
+	served := make(chan error, 1)
+	go func() {
+		served <- server.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if arrived.Add(1) == maxRequests { // as many as one connection takes at a time
+				close(all)
+			}
+			<-all
+			fmt.Fprint(w, "yes")
+		}), time.Second)
+	}()
+	get := func() error {
+		tr := client.ClientOf(server.Addr(), "")
+		defer tr.Close()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x/", nil)
+		if err != nil {
+			return err
+		}
+		res, err := tr.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		_, err = io.Copy(io.Discard, res.Body)
+		return err
+	}
+	var some errgroup.Group
+	for range 2 * maxRequests {
+		some.Go(get)
+	}
+	<-all
+	server.places.mu.Lock()
+	held := server.places.held
+	server.places.mu.Unlock()
+	if err := some.Wait(); err != nil || held != 1 {
+		t.Errorf("%d connections; %v", held, err)
+	}
+	if err := get(); err != nil {
+		t.Error(err)
+	}
+	if n := len(client.shared); n != 0 {
+		t.Errorf("%d connections are still shared", n)
+	}
+	stop()
+	if err := <-served; err != nil {
 		t.Error(err)
 	}
 }

@@ -37,13 +37,11 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 		if cfg.SCION == nil {
 			return nil, errors.New("it is on SCION, and this host has no connection to SCION")
 		}
-		o := &overSCION{url: u, at: scionnet.ScopePublic}
-		t := cfg.SCION.ClientOf(addr, u.Name())
+		o := &overSCION{url: u, http: cfg.SCION, addr: addr, at: scionnet.ScopePublic}
 		// In another AS the same address is another host.
 		if u.Name() == "" && addr.IA == cfg.SCION.Addr().IA {
 			o.at = scionnet.ScopeOf(addr.Host)
 		}
-		o.client, o.end = http.Client{Transport: t, CheckRedirect: noRedirect}, t.Close
 		return o, nil
 	}
 	o := &overIP{
@@ -59,19 +57,22 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 
 // overSCION is HTTP/3.
 type overSCION struct {
-	url    tracker.URL
-	client http.Client
-	at     scionnet.Scope // public if unknown
-	end    func() error
+	url  tracker.URL
+	http *scionnet.HTTP
+	addr scionnet.Addr
+	at   scionnet.Scope // public if unknown
 }
 
 func (o *overSCION) scope() scionnet.Scope { return o.at }
-func (o *overSCION) close()                { _ = o.end() }
+func (o *overSCION) close()                {}
 
 func (o *overSCION) announce(ctx context.Context, a *wire.Announce, reports []wire.PathReport) (wire.Answer, error) {
-	answer, err := exchange(ctx, &o.client, o.url.Request(a.Query()), reports)
-	// Announces are rare, and a tracker has few places for connections of one host and one AS.
-	o.client.CloseIdleConnections()
+	// Announces are rare, and a tracker has few places for connections of one host and one AS. So
+	// announces at the same time share a connection, and it ends with the last of them.
+	t := o.http.ClientOf(o.addr, o.url.Name())
+	defer t.Close()
+	client := http.Client{Transport: t, CheckRedirect: noRedirect}
+	answer, err := exchange(ctx, &client, o.url.Request(a.Query()), reports)
 	answer.Peers = allowed(answer.Peers, o.at)
 	return answer, err
 }
