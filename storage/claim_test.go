@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/anacrolix/torrent/metainfo"
@@ -79,7 +78,7 @@ func TestExistingFiles(t *testing.T) {
 		}
 	}
 	pipe := func(dir string) error {
-		return errors.Join(os.MkdirAll(filepath.Join(dir, "set/d0"), 0o755), syscall.Mkfifo(filepath.Join(dir, "set/d0/f0"), 0o644))
+		return errors.Join(os.MkdirAll(filepath.Join(dir, "set/d0"), 0o755), exec.Command("mkfifo", filepath.Join(dir, "set/d0/f0")).Run())
 	}
 	mkdir := func(dir string) error { return os.MkdirAll(filepath.Join(dir, "set/d0/f0/x"), 0o755) }
 	only := func(path string) func(metainfo.Hash, Layout) []bool {

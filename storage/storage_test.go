@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -442,7 +442,7 @@ func TestCheckPipe(t *testing.T) {
 	dir := t.TempDir()
 	_, l := dataset(t, dir, 8, map[string]string{"a": "0123456789"})
 	name := filepath.Join(dir, "set", "a")
-	if err := errors.Join(os.Remove(name), syscall.Mkfifo(name, 0o644)); err != nil {
+	if err := errors.Join(os.Remove(name), exec.Command("mkfifo", name).Run()); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Stored{Kind: KindFile, Dir: dir, Layout: l}.Check(t.Context(), nil)
