@@ -129,19 +129,30 @@ func createKey(name string) (ed25519.PrivateKey, error) {
 	// behind, and if two processes start at once, the second takes the identity of the first.
 	f, err := os.CreateTemp(filepath.Dir(name), ".identity-*")
 	if err != nil {
-		return nil, err
+		return nil, createError(err)
 	}
 	defer os.Remove(f.Name())
 	err = pem.Encode(f, &pem.Block{Type: pemType, Bytes: der})
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, err
+		return nil, createError(err)
 	}
 	if err := os.Link(f.Name(), name); errors.Is(err, fs.ErrExist) {
 		return readKey(name)
 	} else if err != nil {
-		return nil, err
+		return nil, createError(err)
 	}
 	return key, nil
+}
+
+// createError is a system's error without the name of the temporary file, which says nothing to a
+// user.
+func createError(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("create the file: %w", err)
 }
 
 // newIdentity makes an identity in a group or, with nil, in none. Its certificate is signed with

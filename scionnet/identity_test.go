@@ -84,6 +84,17 @@ func TestIdentityFileRefused(t *testing.T) {
 	}
 }
 
+func TestIdentityFileCannotBeWritten(t *testing.T) {
+	name := "/proc/identity.pem"
+	if _, err := os.Stat(filepath.Dir(name)); err != nil {
+		t.Skip("there is no directory in which nobody can create files")
+	}
+	want := "load identity /proc/identity.pem: create the file: no such file or directory"
+	if _, err := LoadIdentity(name); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestIdentityCreatedAtOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "identity")
 	keys := make([]PeerKey, 8)
