@@ -35,8 +35,8 @@ type HTTP struct {
 	places quota
 
 	mu      sync.Mutex
-	dialled map[*quic.Conn]struct{}
-	shared  map[serverKey]*sharedClient // see ClientOf
+	dialled map[*quic.Conn]*pathsel.Path // nil: the policy does not apply
+	shared  map[serverKey]*sharedClient  // see ClientOf
 	policy  pathsel.Policy
 }
 
@@ -85,7 +85,7 @@ func (h *Host) OpenGroupHTTP(ctx context.Context, port uint16, id *Identity) (*H
 		return nil, err
 	}
 	p := &HTTP{
-		dialled: map[*quic.Conn]struct{}{}, shared: map[serverKey]*sharedClient{},
+		dialled: map[*quic.Conn]*pathsel.Path{}, shared: map[serverKey]*sharedClient{},
 		host: h, addr: h.addrOf(packets), packets: packets, id: id, idle: httpIdle,
 	}
 	p.places.limits = limits{maxHTTPConns, maxHTTPConns / 2, maxHTTPConns / 16, maxHTTPConns / 8}
@@ -104,10 +104,11 @@ func (p *HTTP) endDialled() {
 	}
 }
 
-// keep notes a connection until it ends.
-func (p *HTTP) keep(c *quic.Conn) {
+// keep notes a connection until it ends. The policy may have changed since its path was chosen.
+func (p *HTTP) keep(c *quic.Conn, path *pathsel.Path) {
 	p.mu.Lock()
-	p.dialled[c] = struct{}{}
+	p.dialled[c] = path
+	p.endIfForbidden(c, path)
 	p.mu.Unlock()
 	context.AfterFunc(c.Context(), func() {
 		p.mu.Lock()
@@ -116,13 +117,25 @@ func (p *HTTP) keep(c *quic.Conn) {
 	})
 }
 
-// SetPolicy says over which paths clients connect from now on. ClientOver is exempt, since its
-// caller chooses the path.
+// SetPolicy says over which paths clients connect from now on. Connections over other paths end,
+// with their requests. ClientOver is exempt, since its caller chooses the path.
 func (p *HTTP) SetPolicy(policy pathsel.Policy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.policy = policy
-	clear(p.shared) // those connections end with their present clients
+	for c, path := range p.dialled {
+		p.endIfForbidden(c, path)
+	}
+}
+
+// endIfForbidden ends a connection whose path the policy forbids. The caller holds p.mu.
+func (p *HTTP) endIfForbidden(c *quic.Conn, path *pathsel.Path) {
+	if path == nil {
+		return
+	}
+	if allowed, _ := p.policy.Apply([]pathsel.Path{*path}); len(allowed) == 0 {
+		_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "the path is no longer allowed")
+	}
 }
 
 // mustVerify tells whether a newcomer must first prove that it receives at its address.
@@ -303,6 +316,7 @@ func (p *HTTP) ClientOver(server Addr, path pathsel.Path) HTTPClient {
 		if err != nil {
 			return nil, fmt.Errorf("connect to %s: %w", server, err)
 		}
+		p.keep(conn, nil)
 		return conn, nil
 	}
 	return t
@@ -402,6 +416,7 @@ func (p *HTTP) dial(ctx context.Context, server Addr, t *tls.Config) (*quic.Conn
 	for range min(len(paths), pathsTried) {
 		c, e := p.dialOver(ctx, server, paths[0], t)
 		if e == nil {
+			p.keep(c, &paths[0])
 			return c, nil
 		}
 		if err = e; ctx.Err() != nil {
@@ -429,7 +444,6 @@ func (p *HTTP) dialOver(ctx context.Context, server Addr, path pathsel.Path, t *
 		return nil, err
 	}
 	context.AfterFunc(c.Context(), func() { p.host.routes.unpin(r) })
-	p.keep(c)
 	return c, nil
 }
 

@@ -334,3 +334,42 @@ func TestHTTPObeysPolicy(t *testing.T) {
 		}
 	}
 }
+
+// A connection over a path that a new policy forbids ends, but not one whose path the caller chose.
+func TestHTTPPolicyEndsConnections(t *testing.T) {
+	h := oneAS(t)
+	server, client := openHTTP(t, h), openHTTP(t, h)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, http.NotFoundHandler(), 0) }()
+	free, chosen := client.Client(server.Addr()), client.ClientOver(server.Addr(), h.localPath())
+	get := func(c HTTPClient) error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
+		if err != nil {
+			return err
+		}
+		res, err := c.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		return res.Body.Close()
+	}
+	if err := errors.Join(get(free), get(chosen)); err != nil {
+		t.Fatal(err)
+	}
+	client.SetPolicy(pathsel.Policy{Chosen: map[pathsel.IA][]pathsel.Fingerprint{h.ia: nil}})
+	if err := get(free); !errors.As(err, new(*pathsel.RefusedError)) {
+		t.Errorf("%v, want that the path is refused", err)
+	}
+	if err := get(chosen); err != nil {
+		t.Error(err)
+	}
+	client.SetPolicy(pathsel.Policy{})
+	if err := errors.Join(get(free), free.Close(), chosen.Close()); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
