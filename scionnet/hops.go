@@ -2,6 +2,7 @@ package scionnet
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -77,7 +78,11 @@ func reverseHops(raw []byte) ([]byte, hops, error) {
 	if err := d.SerializeTo(back); err != nil {
 		return nil, hops{}, fmt.Errorf("dataplane path: %w", err)
 	}
-	return back, hops{trailOfPath(d), expiryOfPath(d)}, nil
+	h := hops{trailOfPath(d), expiryOfPath(d)}
+	if h.trail == "" {
+		return nil, hops{}, errors.New("dataplane path: it crosses no link") // nor is it the way inside the AS
+	}
+	return back, h, nil
 }
 
 func decodePath(raw []byte) (*scion.Decoded, error) {

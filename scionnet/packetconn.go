@@ -130,7 +130,8 @@ func (h *Host) parsePacket(p *snet.Packet, local Addr, from netip.AddrPort, scra
 	}
 	// A neighbour names the address at which it sees us, which is unknown here behind a NAT.
 	anyName := len(raw.Raw) == 0 && h.behindNAT.Load()
-	if p.Destination.IA != addr.IA(local.IA) ||
+	// A sender in another AS that has no path could name any address, and answers would go there.
+	if p.Destination.IA != addr.IA(local.IA) || len(raw.Raw) == 0 && p.Source.IA != p.Destination.IA ||
 		!anyName && (p.Destination.Host.IP().Unmap() != local.Host || udp.DstPort != local.Port) {
 		return nil, nil, scratch
 	}

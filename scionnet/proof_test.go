@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/scionproto/scion/pkg/snet"
+	snetpath "github.com/scionproto/scion/pkg/snet/path"
+
 	"braid/pathsel"
 )
 
@@ -232,4 +235,36 @@ func TestNeighboursClaim(t *testing.T) {
 			t.Errorf("%d questions", n)
 		}
 	})
+}
+
+// Answers to a neighbour go to the address from which it has sent, whatever it claims.
+func TestNeighbourIsWhereItSends(t *testing.T) {
+	var cp controlPlane
+	h, _, _ := hostWithPath(t, &cp)
+	us := Addr{usIA, h.localIP, 1000}
+	other := netip.MustParseAddr("10.0.0.3")
+	from := netip.MustParseAddrPort("10.0.0.66:7")
+	noLink := rawPath(t, true, segment{true, false, 1000, [][2]uint16{{0, 0}}})
+	for _, tt := range []struct {
+		name string
+		ia   pathsel.IA
+		path snet.DataplanePath
+		want Addr // zero: the packet is dropped
+	}{
+		{"of our AS", usIA, snetpath.Empty{}, Addr{usIA, from.Addr(), from.Port()}},
+		{"of another AS", peerIA, snetpath.Empty{}, Addr{}},
+		{"over a path without a link", usIA, snetpath.SCION{Raw: noLink}, Addr{}},
+	} {
+		p := snet.Packet{Bytes: packet(t, Addr{tt.ia, other, 2000}, us, tt.path, []byte("x"))}
+		if err := p.Decode(); err != nil {
+			t.Fatal(err)
+		}
+		var got Addr
+		if _, r, _ := h.parsePacket(&p, us, from, nil); r != nil {
+			got = r.remote
+		}
+		if got != tt.want {
+			t.Errorf("%s: the packet is from %s, want %s", tt.name, got, tt.want)
+		}
+	}
 }
