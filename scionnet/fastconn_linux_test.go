@@ -268,8 +268,12 @@ func TestNewWay(t *testing.T) {
 // FuzzFastReceive compares the fast parser with the slow one.
 func FuzzFastReceive(f *testing.F) {
 	us, peer := mustAddr(f, "1-1,[10.0.0.1]:1000"), mustAddr(f, "1-3,[10.0.0.3]:2000")
-	for _, p := range []snet.DataplanePath{snetpath.Empty{}, snetpath.SCION{Raw: rawPath(f, true, up, core)}, epicWay(f).dataplane(rawPath(f, true, up, core))} {
-		good := packet(f, peer, us, p, quicLike(40, 1))
+	near := mustAddr(f, "1-1,[10.0.0.3]:2000")
+	for _, good := range [][]byte{
+		packet(f, near, us, snetpath.Empty{}, quicLike(40, 1)),
+		packet(f, peer, us, snetpath.SCION{Raw: rawPath(f, true, up, core)}, quicLike(40, 1)),
+		packet(f, peer, us, epicWay(f).dataplane(rawPath(f, true, up, core)), quicLike(40, 1)),
+	} {
 		f.Add(good, good)
 		other := bytes.Clone(good)
 		other[len(other)-41] ^= 1
@@ -278,7 +282,7 @@ func FuzzFastReceive(f *testing.F) {
 	}
 	bundle := make([]byte, frameHeader+30)
 	putFrame(bundle, kindBundle, 20)
-	f.Add(packet(f, peer, us, snetpath.Empty{}, bundle), packet(f, peer, us, snetpath.Empty{}, bundle[:5]))
+	f.Add(packet(f, near, us, snetpath.Empty{}, bundle), packet(f, near, us, snetpath.Empty{}, bundle[:5]))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var cp controlPlane
 		h, _, _ := hostWithPath(t, &cp)
@@ -288,7 +292,7 @@ func FuzzFastReceive(f *testing.F) {
 			got, r := fast.parse(bytes.Clone(p))
 			slow := plainConn{raw: &rawConn{host: h, local: us}}
 			slow.in.Bytes = bytes.Clone(p)
-			slow.from = netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+			slow.from = fast.in.From()
 			if slow.in.Decode() != nil {
 				if r != nil {
 					t.Fatalf("the slow path does not take %x", p)

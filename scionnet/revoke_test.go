@@ -312,7 +312,7 @@ func FuzzPacket(f *testing.F) {
 		}
 		return false
 	}
-	f.Add(packet(f, peer, us, snetpath.Empty{}, []byte("hello")))
+	f.Add(packet(f, Addr{usIA, peer.Host, peer.Port}, us, snetpath.Empty{}, []byte("hello")))
 	f.Add(packet(f, peer, us, snetpath.SCION{Raw: rawPath(f, true, up, core)}, []byte("hello")))
 	f.Add(packet(f, peer, us, epicWay(f).dataplane(rawPath(f, true, up, core)), []byte("hello")))
 	for name, about := range map[string]func(q []byte) snet.Payload{
