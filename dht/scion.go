@@ -17,8 +17,7 @@ const (
 	// stranger can claim any AS in a query, and causes a lookup when we ask it something.
 	maxLookups, newASes = 16, 20
 	// maxASes bounds the ASes whose path is remembered.
-	maxASes        = 1024
-	lookupPatience = 3 * time.Second
+	maxASes = 1024
 )
 
 // scionSocket is a Socket on SCION, at a port of its own.
@@ -89,9 +88,7 @@ func (s *scionSocket) Send(b []byte, to Addr, again bool) {
 	// The first lookup takes some milliseconds, or seconds if the control service is busy.
 	go func() {
 		defer s.lookups.Done()
-		ctx, cancel := context.WithTimeout(s.ctx, lookupPatience)
-		defer cancel()
-		paths, err := s.host.PathsOnce(ctx, to.IA)
+		paths, err := s.host.PathsOnce(s.ctx, to.IA)
 		s.mu.Lock()
 		delete(s.asking, to.IA)
 		s.mu.Unlock()

@@ -5,18 +5,22 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/scionproto/scion/pkg/addr"
 	"github.com/scionproto/scion/pkg/daemon"
+	"github.com/scionproto/scion/pkg/daemon/private/engine"
 	"github.com/scionproto/scion/pkg/daemon/types"
 	"github.com/scionproto/scion/pkg/log"
 	"github.com/scionproto/scion/pkg/snet"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"braid/pathsel"
 )
 
 // answer is one answer of a daemon: a number of paths, and the failure that it writes to its log,
@@ -99,4 +103,38 @@ func TestDaemonIsBack(t *testing.T) {
 	if _, err := h.query(t.Context(), peerIA, false); status.Code(err) != codes.NotFound {
 		t.Errorf("error %v with a daemon", err)
 	}
+}
+
+// inProcess is scionproto's daemon in this process. It counts its questions to the control service.
+type inProcess struct {
+	daemon.Connector
+	engine engine.DaemonEngine
+	asked  atomic.Int64
+}
+
+func (p *inProcess) Paths(ctx context.Context, dst, src addr.IA, f types.PathReqFlags) ([]snet.Path, error) {
+	return p.engine.Paths(ctx, dst, src, f)
+}
+
+func (p *inProcess) GetPaths(context.Context, addr.IA, addr.IA, bool) ([]snet.Path, error) {
+	p.asked.Add(1)
+	return nil, nil
+}
+
+// A lookup asks the control service once.
+func TestDaemonAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &inProcess{}
+		p.engine.Fetcher = p
+		h := &Host{ia: usIA, connector: p, log: slog.New(slog.DiscardHandler)}
+		l := newLookup(h.query, func(pathsel.IA, []found) {}, nil, h.log)
+		if _, err := l.paths(t.Context(), peerIA); !errors.Is(err, ErrNoPath) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := p.asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		l.close()
+	})
 }

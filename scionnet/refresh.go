@@ -16,8 +16,9 @@ import (
 
 const (
 	// lookupTimeout bounds one question to the control plane, which answers within 25 ms or, under
-	// load, seconds.
-	lookupTimeout = 5 * time.Second
+	// load, seconds. If a question has at most five seconds, scionproto's daemon asks the control
+	// service twice, at the same time.
+	lookupTimeout = 6 * time.Second
 	// refreshEvery keeps the paths current: it is the longest time before a new path is used.
 	refreshEvery = 30 * time.Second
 	// retryFirst and retryMost are the pauses while there is no path. They are short at first,
