@@ -50,7 +50,11 @@ func (c *Conn) Proven() bool {
 // its two ends and an empty fingerprint. The path inside one AS has an empty fingerprint, too.
 func (c *Conn) Path() pathsel.Path {
 	if p := c.path.Load(); p != nil {
-		return *p
+		now := *p
+		if e := c.route.way.Load().expiry; !e.IsZero() { // hop fields may have been renewed
+			now.Expiry = e
+		}
+		return now
 	}
 	h := c.endpoint.host
 	remote := c.route.remote.IA

@@ -218,9 +218,10 @@ func (h *Host) Refresh(ctx context.Context, dst pathsel.IA) error {
 	return nil
 }
 
-// Subscribe returns a channel that receives a value when the set of paths to dst changes or one of
-// them is revoked. Several changes may give one value. The paths are kept fresh until cancel is
-// called.
+// Subscribe returns a channel that receives a value when the set of paths to dst or their announced
+// properties change, when one of them is revoked, and when the paths of the last value are about to
+// expire but were renewed. Several changes may give one value. The paths are kept fresh until cancel
+// is called.
 func (h *Host) Subscribe(dst pathsel.IA) (changes <-chan struct{}, cancel func()) {
 	c := make(chan struct{}, 1)
 	if dst == h.ia {

@@ -450,6 +450,42 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
+// A path is renewed every minute. A watcher hears of that before the path that it knows expires, and
+// of another announced MTU.
+func TestWatchersKnowRenewedPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c controlPlane
+		l := c.start(t)
+		changes, cancel := (&Host{ia: 1, lookup: l}).Subscribe(dst)
+		defer cancel()
+		var known []found
+		notes := 0
+		step := func(mtu int) {
+			f := to(dst, 1, time.Hour)
+			f.path.MTU = mtu
+			c.say(nil, f)
+			time.Sleep(time.Minute)
+			select {
+			case <-changes:
+				notes++
+				known, _ = l.paths(t.Context(), dst)
+			default:
+			}
+		}
+		for range 5 * 60 {
+			if step(1400); len(unexpired(known, time.Now())) != 1 {
+				t.Fatalf("a watcher knows %v", known)
+			}
+		}
+		if notes > 7 {
+			t.Errorf("%d notes in five hours", notes)
+		}
+		if step(1300); known[0].path.MTU != 1300 {
+			t.Error("no note of another MTU")
+		}
+	})
+}
+
 // TestProvenDuringLookup has a peer prove its AS while the first lookup for a watcher is open. The
 // answer to the lookup is no news then.
 func TestProvenDuringLookup(t *testing.T) {

@@ -71,6 +71,10 @@ func TestPathOfPeerThatComesBack(t *testing.T) {
 			if got := accepted.Path(); !slices.Equal(got.Interfaces, f.path.Interfaces) {
 				t.Errorf("path %+v, want %+v", got, f.path)
 			}
+			later := &way{expiry: time.Now().Add(24 * time.Hour)}
+			if h.routes.learn(peerIA, []found{{trail: f.trail, way: later}}); accepted.Path().Expiry != later.expiry {
+				t.Errorf("the path expires at %v after new hop fields", accepted.Path().Expiry)
+			}
 			h.routes.unpin(g.as.route)
 			time.Sleep(2 * forgetAfter)
 		}

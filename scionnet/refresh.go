@@ -78,6 +78,7 @@ type destination struct {
 	refresh   bool          // the current lookup bypasses the control plane's cache
 	err       error         // of the last lookup, if it has found no path
 	watchers  map[chan struct{}]struct{}
+	told      []found // the paths when watchers were last told of a change
 }
 
 // glance is the answer about an AS that gets single messages.
@@ -332,9 +333,7 @@ func (l *lookup) ask(dst pathsel.IA, d *destination, refresh bool) {
 			d.due = until // the path may be back then
 		}
 	}
-	if changed {
-		d.notify()
-	}
+	d.tell(now)
 	paths, failures := d.paths, d.failures
 	l.mu.Unlock()
 
@@ -429,6 +428,20 @@ func uses(paths []found, i pathsel.Interface) bool {
 	return slices.ContainsFunc(paths, func(f found) bool { return slices.Contains(f.path.Interfaces, i) })
 }
 
+// tell notifies the watchers if their paths are outdated: there are others, announced properties
+// have changed, or the expiry that they know is near. The caller holds lookup.mu.
+func (d *destination) tell(now time.Time) {
+	if !slices.EqualFunc(d.told, d.paths, func(old, f found) bool {
+		x, y := old.path, f.path
+		return old.trail == f.trail && x.MTU == y.MTU && x.Bandwidth == y.Bandwidth &&
+			x.Latency == y.Latency && x.LatencyKnown == y.LatencyKnown &&
+			(x.Expiry.Equal(y.Expiry) || now.Before(x.Expiry.Add(-refreshBefore)))
+	}) {
+		d.told = d.paths
+		d.notify()
+	}
+}
+
 // notify tells each watcher that something has changed. The caller holds lookup.mu.
 func (d *destination) notify() {
 	for w := range d.watchers {
@@ -478,7 +491,7 @@ func (l *lookup) add(dst pathsel.IA, answer []found) {
 		d.paths = merge(d.paths, answer, true, now, l.isDown)
 		d.links = linksOf(d.paths)
 		d.changed, d.due = now, now.Add(retryFirst) // the first answer may lack paths
-		d.notify()
+		d.tell(now)
 		l.mu.Unlock()
 		l.wakeUp()
 	}
