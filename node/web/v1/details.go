@@ -183,7 +183,7 @@ func newPath(p client.PathProgress, read uint64) Path {
 	if read > 0 {
 		out.Share = float64(p.BytesRead) / float64(read)
 	}
-	if e := p.Path.Expiry; !e.IsZero() {
+	if e := p.Path.Expiry; !e.IsZero() && p.Path.Hops() > 0 {
 		out.Expiry = &e
 	}
 	if p.Err != nil {

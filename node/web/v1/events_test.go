@@ -159,3 +159,15 @@ func TestSwitchThatHasEnded(t *testing.T) {
 		t.Error("the schedule has begun and ended since the switch")
 	}
 }
+
+// The path inside one AS has no hop fields, so it has no expiry.
+func TestExpiryOfPaths(t *testing.T) {
+	between := pathOf(t, "1-1#5 1-2#6")
+	between.Expiry = time.Now()
+	inside := pathsel.Path{Expiry: time.Now()}
+	for _, p := range []pathsel.Path{between, inside} {
+		if got := newPath(client.PathProgress{Path: p}, 0).Expiry; (got != nil) != (p.Hops() > 0) {
+			t.Errorf("path of %d hops: expiry %v", p.Hops(), got)
+		}
+	}
+}

@@ -293,7 +293,8 @@ type Path struct {
 	MTUBytes    int     `json:"mtu_bytes"` // of SCION packets, as announced; 0: unknown
 	// Share of the bytes that all connections of the torrent have read, from 0 to 1.
 	Share float64 `json:"share"`
-	// Expiry is when the path expires; it is refreshed before. Absent if unknown.
+	// Expiry is when the path expires; it is refreshed before. Absent if unknown, and for the path
+	// inside one AS, which never expires.
 	Expiry *time.Time `json:"expiry,omitempty"`
 	// AnnouncedLatencyMs is the sum of the announced one-way latencies. It is a lower bound unless
 	// AnnouncedLatencyKnown.
