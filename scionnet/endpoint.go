@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	epicpath "github.com/scionproto/scion/pkg/slayers/path/epic"
+
 	"braid/pathsel"
 	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
@@ -262,10 +264,14 @@ func (e *Endpoint) config(packetSize int) *quic.Config {
 }
 
 // answerSize is the size of QUIC packets to a dialler: that of its first packet, if our own links
-// carry it.
+// carry it. With EPIC it leaves room, since a connection that we dial later along the route adds
+// EPIC's fields to the packets of all.
 func (h *Host) answerSize(local Addr, r *route) int {
-	most := min(mostPacket, h.mtuTo(r)-r.headerLen(local))
-	return max(leastPacket, min(most, int(r.initial.Load())))
+	theirs := int(r.initial.Load())
+	if h.epic {
+		theirs -= epicpath.MetadataLen
+	}
+	return max(leastPacket, min(mostPacket, h.mtuTo(r)-r.headerLen(local), theirs))
 }
 
 func (e *Endpoint) greet(ctx context.Context, qc *quic.Conn, a *admission, handshake time.Duration) (*Conn, error) {

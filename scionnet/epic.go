@@ -21,10 +21,12 @@ import (
 // the last two ASes check them, so that only who was told of the path can send along it. Answers
 // come along the reversed ordinary path.
 //
-// Only connections that this host opens use EPIC: the size of QUIC's packets is the dialler's
-// choice, and the one who accepts could not take 16 bytes away from it. The routers drop packets
-// that are older than 3 s or come from more than 1 s ahead, and send no SCMP message: a wrong clock
-// looks like a silent path.
+// A host sends with EPIC along the routes that it has dialled; accepted connections along the same
+// route share its header. A host that has only accepted sends without EPIC, since the dialler has
+// chosen the size of QUIC's packets and may have left no room for 16 bytes.
+//
+// The routers drop packets that are older than 3 s or come from more than 1 s ahead, and send no SCMP
+// message: a wrong clock looks like a silent path.
 
 // epicKeys make the fields of EPIC for packets along one way.
 type epicKeys struct {

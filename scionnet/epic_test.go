@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -159,6 +160,35 @@ func TestEPICRoutes(t *testing.T) {
 		if now := r.way.Load(); now.expiry != renewed.expiry || (now.epic != nil) != dialled {
 			t.Errorf("opened with EPIC: %v; after the renewal: %v, until %v", dialled, now.epic != nil, now.expiry)
 		}
+	}
+}
+
+// A peer has connected, and then we connect to it with EPIC along the same path. Packets of both
+// connections fit the path.
+func TestEPICBesideAnAcceptedConnection(t *testing.T) {
+	var cp controlPlane
+	h, _, f := hostWithPath(t, &cp)
+	h.epic, h.mtu = true, 9000
+	us, peer := Addr{usIA, h.localIP, 1000}, Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
+	r := h.routes.mustArrive(t, peer, oneTrail(t, 1000), router)
+	first := make([]byte, 1300)
+	first[0] = 0xc0
+	r.noteInitial(first)
+	const bundle = 8000
+	r.large.limit.Store(bundle)
+	size, mtu, large := h.answerSize(us, r), len(first)+r.headerLen(us), bundle+r.headerLen(us)
+	keys, err := newEPIC(f.way.raw, testAuths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.routes.dial(peer, f.trail, &way{raw: f.way.raw, epic: keys}) != r || r.way.Load().epic == nil {
+		t.Fatal("not along the same route with EPIC")
+	}
+	if got := size + r.headerLen(us); got > mtu {
+		t.Errorf("packets of %d bytes on a path for %d", got, mtu)
+	}
+	if got := int(r.large.limit.Load()) + r.headerLen(us); got > large {
+		t.Errorf("large packets of %d bytes on a path for %d", got, large)
 	}
 }
 

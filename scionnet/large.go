@@ -168,6 +168,17 @@ func (l *largePackets) limitTo(payload int) {
 	}
 }
 
+// shrink takes room from all payloads, since headers have become longer.
+func (l *largePackets) shrink(by int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.sent)
+	l.target = max(l.target-by, 0)
+	if limit := int(l.limit.Load()); limit != 0 {
+		l.limit.Store(int32(max(limit-by, 1)))
+	}
+}
+
 func (l *largePackets) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

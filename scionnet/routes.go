@@ -165,7 +165,11 @@ func (t *routes) dial(remote Addr, tr trail, w *way) *route {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.getOrAdd(routeKey{remote, tr}, w)
-	if w.epic != nil && r.epic.CompareAndSwap(false, true) || w.beats(r.way.Load(), time.Now()) {
+	begins := w.epic != nil && r.epic.CompareAndSwap(false, true)
+	if begins {
+		r.large.shrink(epicpath.MetadataLen)
+	}
+	if begins || w.beats(r.way.Load(), time.Now()) {
 		r.setWay(w)
 	}
 	r.proven.Store(true)
