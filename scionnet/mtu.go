@@ -225,8 +225,8 @@ func (t *tally) add(s congestion.Snapshot, now time.Time) (d delivery, ok bool) 
 	}, !last.at.IsZero()
 }
 
-// watch records the delivery rate of the path, tells the congestion controller the links, and
-// checks the packet size.
+// watch records the delivery rate of the path, tells the congestion controller the links, replaces
+// expired hop fields, and checks the packet size.
 func (c *Conn) watch() {
 	e, o := c.endpoint, &c.loss
 	s := c.control.Snapshot()
@@ -239,6 +239,7 @@ func (c *Conn) watch() {
 		}
 	}
 	e.couple(c.control, c.route)
+	e.host.routes.renew(c.route, now)
 	q := statsOf(c.quic, s)
 	roundTrip := q.SmoothedRTT + 4*q.MeanDeviation // the longest, as QUIC sees it (RFC 9002, section 6.2.1)
 	if now.Sub(o.seenAt) >= roundTrip {

@@ -274,6 +274,7 @@ func (h *Host) newInbound(ctx context.Context, pseudo net.Addr) (*inbound, error
 		return nil, errRouteDropped
 	}
 	r = h.routes.pin(r)
+	h.routes.renew(r, time.Now())
 	return newInbound(ctx, hostKey{r.remote.IA, r.remote.Host}, h.remoteAS(r)), nil
 }
 

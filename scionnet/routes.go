@@ -49,6 +49,7 @@ type route struct {
 	// do not move.
 	proven atomic.Bool
 
+	spare     *way          // of the peer's packets, for when the current one expires; guarded by routes.mu
 	pins      int           // number of connections that use it; guarded by routes.mu
 	idle      *list.Element // its place in routes.idle if pins is 0; guarded by routes.mu
 	replyKeys []string      // its keys in routes.byReplyKey; guarded by routes.mu
@@ -239,6 +240,8 @@ func (t *routes) addReplyRoute(src Addr, raw []byte, from netip.AddrPort, key st
 		r.setWay(w)
 	} else if w.source > fromRouter && w.source > v.source {
 		return r, nil
+	} else if w.source == fromRouter && (r.spare == nil || w.outlasts(r.spare)) {
+		r.spare = w
 	}
 	if len(r.replyKeys) == maxReplyKeys {
 		delete(t.byReplyKey, r.replyKeys[0])
@@ -268,6 +271,15 @@ func (t *routes) learn(ia pathsel.IA, paths []found) {
 			r.proven.Store(true)
 		}
 	})
+}
+
+// renew makes the spare way the current one if that has expired.
+func (t *routes) renew(r *route, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.spare != nil && r.spare.beats(r.way.Load(), now) {
+		r.setWay(r.spare)
+	}
 }
 
 // inUse tells whether there is a connection to ia.

@@ -213,3 +213,26 @@ func TestTheControlPlaneWins(t *testing.T) {
 		}
 	}
 }
+
+// The peer's last new hop fields arrive before the control plane's expire.
+func TestThePeersHopFieldsOutlast(t *testing.T) {
+	raw := rawPath(t, true, segment{true, false, uint32(time.Now().Unix()), [][2]uint16{{0, 81}, {61, 51}, {41, 0}}})
+	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
+	for _, by := range []netip.AddrPort{netip.MustParseAddrPort("10.0.0.66:6666"), router} {
+		rs := testRoutes()
+		back, hops, err := reverseHops(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offer := &way{raw: back, nextHop: router, expiry: time.Now().Add(time.Minute)}
+		r := rs.dial(peer, hops.trail, offer)
+		rs.mustArrive(t, peer, raw, by)
+		if rs.renew(r, time.Now()); r.way.Load() != offer {
+			t.Errorf("by %s: they replace the control plane's", by)
+		}
+		rs.mustArrive(t, peer, raw, by)
+		if rs.renew(r, offer.expiry); r.way.Load() == offer != (by != router) {
+			t.Errorf("by %s: used after the end of the control plane's: %t", by, r.way.Load() != offer)
+		}
+	}
+}
