@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,13 +110,15 @@ func (m *Mirror) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var wanted []Offer
+	var wanted, others []Offer
 	for _, o := range m.source.asked.Offers {
 		if o.Hash != "" && o.Hash != m.offered[o.Link].Hash {
 			delete(m.offered, o.Link) // the link now leads to another torrent
 		}
 		if m.Filter.Wants(o.Title) {
 			wanted = append(wanted, o)
+		} else {
+			others = append(others, o)
 		}
 	}
 	m.ready = map[string]client.Source{}
@@ -124,6 +127,12 @@ func (m *Mirror) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	held := m.held()
+	kept, open, err := m.keep(ctx, others, held, offered)
+	if err != nil {
+		return err
+	}
+	offered, unknown = append(offered, kept...), unknown+open
 	m.forget()
 	m.say("", event.Mirror{
 		Action: "looked",
@@ -135,21 +144,61 @@ func (m *Mirror) look(ctx context.Context) error {
 		m.Logger.Warn("the free space is not known, so it is not limited",
 			"directory", m.Dir, "error", err)
 	}
-	// The filter decides what is added, not what is kept: an offered torrent that this node has
-	// stays, even if the filter does not want it any more.
-	for _, o := range m.source.asked.Offers {
-		if t, ok := m.offered[o.Link]; ok && !m.Filter.Wants(o.Title) && m.holds(t.Hash) {
-			offered = append(offered, t)
-		}
-	}
 	unsure := unknown > 0 || m.source.asked.Cut
-	for _, s := range Plan(offered, m.held(), unsure, free, m.Limits) {
+	for _, s := range Plan(offered, held, unsure, free, m.Limits) {
 		if err := m.carryOut(ctx, s); err != nil {
 			return err
 		}
 	}
 	m.retry(ctx)
 	return m.save()
+}
+
+// keep returns the held torrents among the offers that the filter does not want. The filter decides
+// what is added, not what is kept. Before torrents are removed, keep reads the offers that it does
+// not know: one of them may be a held torrent under a new link. unknown counts the offers that it
+// could not read.
+func (m *Mirror) keep(
+	ctx context.Context, others []Offer, held, offered []Torrent,
+) (kept []Torrent, unknown int, err error) {
+	gone := map[string]Torrent{} // by info hash
+	for _, t := range held {
+		gone[t.Hash] = t
+	}
+	for _, t := range offered {
+		delete(gone, t.Hash)
+	}
+	take := func(hash string) {
+		if t, ok := gone[hash]; ok {
+			delete(gone, hash)
+			kept = append(kept, t)
+		}
+	}
+	var open []Offer
+	for _, o := range others {
+		if hash := m.hashOf(o); hash != "" {
+			take(hash)
+		} else {
+			open = append(open, o)
+		}
+	}
+	if len(gone) == 0 || !m.Limits.Delete {
+		return kept, 0, nil
+	}
+	read, unknown, err := m.resolve(ctx, open)
+	for _, t := range read {
+		take(t.Hash)
+	}
+	return kept, unknown, err
+}
+
+// hashOf returns the info hash of an offer, or "" if it is not known.
+func (m *Mirror) hashOf(o Offer) string {
+	hash := cmp.Or(m.offered[o.Link].Hash, o.Hash)
+	if src, err := client.ParseMagnet(o.Link); err == nil && hash == "" {
+		hash = src.InfoHash.HexString()
+	}
+	return hash
 }
 
 // found describes the list for the event.
@@ -265,11 +314,6 @@ func (m *Mirror) forget() {
 			delete(m.reported, key)
 		}
 	}
-}
-
-func (m *Mirror) holds(hash string) bool {
-	_, err := m.Node.Torrent(hash)
-	return err == nil
 }
 
 // held returns the torrents of the node.

@@ -174,6 +174,38 @@ func TestMirror(t *testing.T) {
 	}
 }
 
+// A filter that wants fewer torrents removes none that is still offered, even under a new link.
+func TestMirrorWithNarrowedFilter(t *testing.T) {
+	t.Parallel()
+	s, data, out, state := openSite(t), t.TempDir(), t.TempDir(), t.TempDir()
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s.torrents[name+".torrent"] = webtest.Torrent(t, data, name, webtest.File{Size: 10}).Torrent
+	}
+	cfg := Config{Source: s.URL + "/feed", Dir: out, Limits: Limits{Delete: true}}
+	m := openMirror(t, cfg, state, nil)
+	s.offer("a", "b", "c")
+	if got := m.look(t); got != "added a, added b, added c" {
+		t.Error(got)
+	}
+	if err := m.Node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.torrents["new-b.torrent"] = s.torrents["b.torrent"]
+	s.offer("a", "new-b", "d", "missing")
+	cfg.Filter.Include = []string{"a"}
+	m = openMirror(t, cfg, state, nil)
+	if got := m.look(t); got != "failed missing, kept c" {
+		t.Error(got)
+	}
+	s.offer("a", "new-b", "d")
+	if got := m.look(t); got != "removed c" {
+		t.Error(got)
+	}
+	if asked := s.asked["d.torrent"]; asked != 1 {
+		t.Errorf("d was fetched %d times", asked)
+	}
+}
+
 // Another torrent with the same name lies apart. A magnet link is asked for its size first.
 func TestMirrorOfDirectory(t *testing.T) {
 	t.Parallel()
