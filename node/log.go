@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,9 +12,14 @@ import (
 
 // maxLog bounds the entries in a torrent's log, and maxEntry the bytes of each. Without the bounds
 // the log would grow without end: strangers cause entries, and a service runs for months.
+//
+// maxLogs bounds the entries of all torrents together, of which each keeps at least leastLog.
+// Otherwise the logs of ten thousand seeds would need hundreds of megabytes.
 const (
 	maxLog   = 200
 	maxEntry = 500
+	maxLogs  = 100_000
+	leastLog = 20
 )
 
 // LogEntry is a line of a torrent's log.
@@ -29,11 +35,19 @@ type torrentLog struct {
 	entries []LogEntry
 }
 
-func (l *torrentLog) add(e LogEntry) {
-	e.Text = strings.ToValidUTF8(e.Text[:min(len(e.Text), maxEntry)], "")
+// add adds an entry to the log of one of so many torrents.
+func (l *torrentLog) add(e LogEntry, torrents int) {
+	text := strings.ToValidUTF8(e.Text[:min(len(e.Text), maxEntry)], "")
+	if len(text) < len(e.Text) { // a copy, or all of the long text would stay in memory
+		e.Text = strings.Clone(text)
+	}
+	most := min(maxLog, max(leastLog, maxLogs/max(1, torrents)))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries = appendNewest(l.entries, e, maxLog)
+	if over := len(l.entries) - most; over > 0 { // there are more torrents now
+		l.entries = slices.Clone(l.entries[over:])
+	}
+	l.entries = appendNewest(l.entries, e, most)
 }
 
 // appendNewest appends x, and drops the oldest elements if there are more than most.
@@ -60,7 +74,8 @@ func (t *Torrent) logger() *slog.Logger {
 		}
 		return fmt.Sprintf(" %s=%v", a.Key, a.Value)
 	}
-	own := LogHandler{Keep: t.events.add, Text: text}
+	keep := func(e LogEntry) { t.events.add(e, int(t.node.count.Load())) }
+	own := LogHandler{Keep: keep, Text: text}
 	return slog.New(slog.NewMultiHandler(t.node.log.Handler(), own))
 }
 

@@ -34,6 +34,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"braid/client"
@@ -96,6 +97,7 @@ type Node struct {
 	workers  sync.WaitGroup
 	opened   time.Time
 	listened []client.Peer // the addresses that were announced last; only for beat
+	count    atomic.Int64  // of the torrents, for logs, which must not wait for mu
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -400,6 +402,7 @@ func (n *Node) register(t *Torrent) error {
 	n.numbered++
 	t.number = n.numbered
 	n.torrents = append(n.torrents, t)
+	n.count.Store(int64(len(n.torrents)))
 	n.before.Fetched, n.before.Sent = n.before.Fetched+t.past.Fetched, n.before.Sent+t.past.Sent
 	return nil
 }
@@ -411,6 +414,7 @@ func (n *Node) forget(t *Torrent) {
 	delete(n.unrestored, t.InfoHash())
 	n.totals.Fetched, n.totals.Sent = n.totals.Fetched+p.Fetched, n.totals.Sent+p.Sent
 	n.torrents = slices.DeleteFunc(n.torrents, func(o *Torrent) bool { return o == t })
+	n.count.Store(int64(len(n.torrents)))
 }
 
 // Torrents returns all torrents in the order of the queue.
