@@ -74,13 +74,15 @@ func Check(u *url.URL) error {
 }
 
 // fileURL is where a file is: BEP 19. A URL without a slash at its end is that of a torrent's only
-// file.
+// file. The URL keeps its escapes, since an escaped slash separates nothing. A plus in the name of a
+// file is escaped, since some servers, such as S3, take it for a space.
 func fileURL(base *url.URL, l storage.Layout, f storage.File) string {
 	u := *base
 	single := len(l.Files) == 1 && f.Path == l.Name
 	if !single || strings.HasSuffix(u.Path, "/") || u.Path == "" {
+		file := strings.ReplaceAll((&url.URL{Path: f.Path}).EscapedPath(), "+", "%2B")
+		u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + "/" + file
 		u.Path = strings.TrimSuffix(u.Path, "/") + "/" + f.Path
-		u.RawPath = ""
 	}
 	return u.String()
 }

@@ -44,6 +44,7 @@ func TestRetryAfter(t *testing.T) {
 
 func TestFileURL(t *testing.T) {
 	one := storage.Layout{Name: "f x", Files: []storage.File{{Path: "f x"}}}
+	plus := storage.Layout{Name: "g++", Files: []storage.File{{Path: "g++/a+%2B"}}}
 	many := storage.Layout{Name: "d", Files: []storage.File{{Path: "d/a?b"}, {Path: "d/c"}}}
 	for _, x := range []struct {
 		base string
@@ -53,9 +54,10 @@ func TestFileURL(t *testing.T) {
 		{"http://h/get", one, "http://h/get"},
 		{"http://h/get/", one, "http://h/get/f%20x"},
 		{"http://h", one, "http://h/f%20x"},
-		{"http://h/a%2Fb/", one, "http://h/a/b/f%20x"},
+		{"http://h/a%2Fb+c/", one, "http://h/a%2Fb+c/f%20x"},
 		{"http://h/get", many, "http://h/get/d/a%3Fb"},
 		{"http://h/get/?k=v", many, "http://h/get/d/a%3Fb?k=v"},
+		{"http://h/get", plus, "http://h/get/g%2B%2B/a%2B%252B"},
 	} {
 		u, err := url.Parse(x.base)
 		if err != nil {
