@@ -22,7 +22,7 @@ func (n *Node) Describe(ctx context.Context, o Options) (client.Source, error) {
 	defer os.RemoveAll(dir)
 	store := storage.OpenVerified(dir, slog.New(slog.DiscardHandler))
 	r := &run{}
-	options := client.Options{Peers: o.Peers, Describe: true}
+	options := client.Options{Peers: o.Peers, StopTimeout: o.StopTimeout, Describe: true}
 	if r.transfer, err = n.session.Add(o.Source, store, options); err != nil {
 		return o.Source, err
 	}

@@ -791,6 +791,17 @@ func TestDescriptionIsKept(t *testing.T) {
 	sameFile(t, kept, name)
 }
 
+// A magnet link that nobody describes is given up after the user's time without data.
+func TestDescribeStops(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	o := Options{Source: client.Source{InfoHash: [20]byte{1}}, StopTimeout: time.Second}
+	if _, err := open(t, Config{}).Describe(ctx, o); !errors.As(err, new(*client.StoppedError)) {
+		t.Errorf("%v", err)
+	}
+}
+
 // A torrent that cannot be saved is not added, and does not run although the queue has started it.
 func TestUnsavedDoesNotRun(t *testing.T) {
 	t.Parallel()
