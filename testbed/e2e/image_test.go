@@ -42,9 +42,20 @@ func (s swarm) image(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data, "set.torrent"), s.torrent.Torrent, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	buildah("run", "--isolation", "chroot", "--network", "host",
-		"--volume", s.network.ConfigDir(to)+":/etc/scion:ro", "--volume", data+":/data", container, "--",
-		"/usr/bin/braid", "download", "set.torrent", "--peer", s.seeder.String(), "--local", s.network.HostIP(to).String())
+	download := func(args ...string) string {
+		t.Helper()
+		return buildah(append([]string{
+			"run", "--isolation", "chroot", "--network", "host",
+			"--volume", s.network.ConfigDir(to) + ":/etc/scion:ro", "--volume", data + ":/data", container, "--",
+			"/usr/bin/braid", "download", "--peer", s.seeder.String(), "--local", s.network.HostIP(to).String(),
+		}, args...)...)
+	}
+	// A magnet link is described in a temporary directory, which an image need not have.
+	magnet := "magnet:?xt=urn:btih:" + s.torrent.Source.InfoHash.HexString()
+	if said := download("--list", magnet); !strings.Contains(said, "file") {
+		t.Errorf("the files of the magnet link: %s", said)
+	}
+	download("set.torrent")
 	want, err := os.ReadFile(filepath.Join(s.data, "file"))
 	if err != nil {
 		t.Fatal(err)
