@@ -66,14 +66,19 @@ func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error)
 // encodingOf finds the encoding that an XML document declares.
 var encodingOf = regexp.MustCompile(`^\s*<\?xml[^>]*encoding=["']([^"']+)`).FindSubmatch
 
-// clean replaces characters in UTF-8 that XML does not allow. Titles have them where somebody has
-// cut or pasted them, and the parser would refuse the whole feed.
+// badReference finds references to characters that XML does not allow, such as &#x0B; and &#31;.
+var badReference = regexp.MustCompile(
+	`(?i)&#(x0*([0-8bcef]|1[0-9a-f]|fff[ef])|0*([0-8]|1[124-9]|2\d|3[01]|6553[45]));`)
+
+// clean replaces characters in UTF-8 that XML does not allow, and references to them. Titles have
+// them where somebody has cut or pasted them, and the parser would refuse the whole feed.
 func clean(b []byte) []byte {
+	b = badReference.ReplaceAll(b, []byte(" "))
 	if m := encodingOf(b); m != nil && !bytes.EqualFold(m[1], []byte("utf-8")) {
 		return b
 	}
 	return bytes.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' && r != '\n' && r != '\r' {
+		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
 			return ' '
 		}
 		return r
