@@ -147,7 +147,7 @@ var timePart = regexp.MustCompile(`^([0-9]+\.?[0-9]*|\.[0-9]+)\s*([a-zµμ]+)\s*
 // [time.Duration] prints.
 func ParseDuration(s string) (time.Duration, error) {
 	rest := strings.TrimSpace(s)
-	if isZero(rest) && rest != "" && rest != "." {
+	if number, unit, ok := split(rest); ok && unit == "" && isZero(number) {
 		return 0, nil
 	}
 	var sum time.Duration

@@ -66,7 +66,7 @@ func TestParseDuration(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %v", s, got, err, want)
 		}
 	}
-	for _, s := range []string{"", "10", "1.5", ".", "ms", "-5s", "+5s", "5 parsecs", "1:30", "5s5", "5S", "99999999h", "200000d", "1e3s"} {
+	for _, s := range []string{"", "10", "1.5", ".", "ms", "-5s", "+5s", "5 parsecs", "1:30", "5s5", "5S", "99999999h", "200000d", "1e3s", "..", "0.0.0"} {
 		if got, err := ParseDuration(s); err == nil {
 			t.Errorf("%q: %v, want an error", s, got)
 		}
