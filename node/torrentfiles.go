@@ -15,25 +15,33 @@ type TorrentFile struct {
 	Path string
 }
 
-// TorrentFiles returns the .torrent files among the first entries of a directory, at most most
-// entries, and whether these are all. It ignores symbolic links, since strangers may be able to
-// write there.
+// TorrentFiles returns the .torrent files of a directory, and whether these are all: it looks at
+// most at the first most entries with such a name. It ignores symbolic links, since strangers may
+// be able to write there.
 func TorrentFiles(dir string, most int) (out []TorrentFile, whole bool, err error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, false, err
 	}
 	defer d.Close()
-	entries, err := d.ReadDir(most + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, err
-	}
-	for _, e := range entries[:min(len(entries), most)] {
-		info, err := e.Info()
-		isTorrent := strings.EqualFold(filepath.Ext(e.Name()), ".torrent")
-		if err == nil && isTorrent && info.Mode().IsRegular() {
-			out = append(out, TorrentFile{info, filepath.Join(dir, e.Name())})
+	for looked := 0; ; {
+		entries, err := d.ReadDir(1024) // there may be millions of other files
+		for _, e := range entries {
+			if !strings.EqualFold(filepath.Ext(e.Name()), ".torrent") {
+				continue
+			}
+			if looked++; looked > most {
+				return out, false, nil
+			}
+			if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+				out = append(out, TorrentFile{info, filepath.Join(dir, e.Name())})
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return out, true, nil
+		}
+		if err != nil {
+			return nil, false, err
 		}
 	}
-	return out, len(entries) <= most, nil
 }

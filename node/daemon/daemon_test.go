@@ -158,6 +158,23 @@ func TestWatchAgain(t *testing.T) {
 	}
 }
 
+// The log says once that a directory has too many .torrent files.
+func TestWatchLargeDirectory(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	w := &watcher{node: open(t), log: slog.New(slog.NewTextHandler(&log, nil)), seen: map[string]stamp{}}
+	for i := range maxSeen + 1 {
+		if err := os.Symlink("nowhere", filepath.Join(dir, fmt.Sprint(i, ".torrent"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.look(t.Context(), node.Watch{Dir: dir})
+	w.look(t.Context(), node.Watch{Dir: dir})
+	if got := strings.Count(log.String(), "are looked at"); got != 1 {
+		t.Errorf("the log says %s", &log)
+	}
+}
+
 // The program is run for a torrent that becomes complete, and its name is no part of a command.
 func TestScript(t *testing.T) {
 	seed, n := open(t), open(t)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -93,6 +94,9 @@ func (w *watcher) follow(notify *fsnotify.Watcher, dir string) {
 	}
 }
 
+var errTooMany = fmt.Errorf("only %d .torrent files of the directory are looked at: "+
+	"move others elsewhere, or have files renamed or deleted", maxSeen)
+
 // look adds the new .torrent files of the directory.
 func (w *watcher) look(ctx context.Context, s node.Watch) {
 	if s.Dir != w.dir {
@@ -102,12 +106,16 @@ func (w *watcher) look(ctx context.Context, s node.Watch) {
 	if s.Dir == "" {
 		return
 	}
-	all, _, err := node.TorrentFiles(s.Dir, maxSeen)
-	if err != nil {
+	all, whole, err := node.TorrentFiles(s.Dir, maxSeen)
+	switch {
+	case err != nil:
 		w.complain(s.Dir, stamp{}, err)
 		return
+	case !whole:
+		w.complain(s.Dir, stamp{}, errTooMany)
+	default:
+		delete(w.seen, s.Dir)
 	}
-	delete(w.seen, s.Dir)
 	for _, f := range all {
 		name, now := f.Path, stamp{size: f.Size(), changed: f.ModTime()}
 		if w.seen[name] == now || ctx.Err() != nil {

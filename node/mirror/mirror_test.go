@@ -265,13 +265,15 @@ func TestMirrorOfLargeDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range maxOffers {
-		put(fmt.Sprint(i), nil)
+		if err := os.Symlink("nowhere", filepath.Join(offers, fmt.Sprint(i, ".torrent"))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got := m.look(t); strings.Contains(got, "removed") {
 		t.Error(got)
 	}
 	for i := range maxOffers {
-		if err := os.Remove(filepath.Join(offers, fmt.Sprint(i))); err != nil {
+		if err := os.Remove(filepath.Join(offers, fmt.Sprint(i, ".torrent"))); err != nil {
 			t.Fatal(err)
 		}
 	}
