@@ -188,9 +188,10 @@ func (c *Conn) add(b block) error {
 	}
 	if old, taken := c.queue[b.at]; taken { // the same block, or one of another length
 		c.sendLocked(old.reject())
+	} else {
+		c.order = append(c.order, b.at)
 	}
 	c.queue[b.at] = b
-	c.order = append(c.order, b.at)
 	c.changed.Broadcast()
 	return nil
 }
@@ -201,6 +202,7 @@ func (c *Conn) take(b block) {
 	defer c.mu.Unlock()
 	if c.queue[b.at] == b {
 		delete(c.queue, b.at)
+		c.order = slices.DeleteFunc(c.order, func(at int64) bool { return at == b.at })
 		c.sendLocked(b.reject())
 		return
 	}

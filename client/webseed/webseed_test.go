@@ -2,6 +2,7 @@ package webseed
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -159,6 +160,19 @@ func TestRequestsTakenBackFromWholeFile(t *testing.T) {
 			t.Errorf("%d of 4 blocks, and the file was asked for %d times", blocks, server.asked)
 		}
 	})
+}
+
+// While a server is slow, requests may be taken back and made again as often as the engine likes.
+func TestManyRequestsTakenBack(t *testing.T) {
+	c := newConn(Config{})
+	defer c.cancel()
+	for range 2 * maxQueue {
+		b := block{RequestSpec: pp.RequestSpec{Length: 1}}
+		if err := errors.Join(c.add(b), c.add(b)); err != nil {
+			t.Fatal(err)
+		}
+		c.take(b)
+	}
 }
 
 // lacking is a server that has one file only.
