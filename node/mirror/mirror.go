@@ -26,9 +26,11 @@ const (
 	// newTorrents bounds the descriptions that one look fetches, so that the first torrents of a
 	// long list are added soon. The next look fetches more.
 	newTorrents = 256
-	// asking bounds the requests at a time. describing bounds the wait for a peer that describes a
-	// magnet link.
+	// asking bounds the requests to servers at a time. describing bounds the wait for a peer that
+	// describes a magnet link, and waiting the links for which peers are asked at a time: with a
+	// few, links that nobody describes would delay all others.
 	asking     = 4
+	waiting    = 64
 	describing = time.Minute
 )
 
@@ -230,10 +232,15 @@ func (m *Mirror) resolve(
 	// Offers that have failed before come last, so that the others need not wait for them.
 	slices.SortStableFunc(open, func(a, b Offer) int { return m.misses[a.Link] - m.misses[b.Link] })
 	var mu sync.Mutex
-	var all errgroup.Group
-	all.SetLimit(asking)
+	var files, magnets errgroup.Group
+	files.SetLimit(asking)
+	magnets.SetLimit(waiting)
 	for _, o := range open[:min(len(open), newTorrents)] {
-		all.Go(func() error {
+		group := &files
+		if isMagnet(o.Link) {
+			group = &magnets
+		}
+		group.Go(func() error {
 			src, err := m.describe(ctx, o)
 			mu.Lock()
 			defer mu.Unlock()
@@ -255,7 +262,7 @@ func (m *Mirror) resolve(
 			return nil
 		})
 	}
-	_ = all.Wait() // no function fails
+	_, _ = files.Wait(), magnets.Wait() // no function fails
 	for _, o := range wanted {
 		if t, ok := m.offered[o.Link]; ok {
 			offered = append(offered, t)

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -241,6 +242,28 @@ func TestMirrorOfDirectory(t *testing.T) {
 	if got := m.look(t); got != "left-out set" {
 		t.Error(got)
 	}
+}
+
+// Magnet links that nobody describes do not delay the others.
+func TestMirrorOfMagnets(t *testing.T) {
+	t.Parallel()
+	feed := filepath.Join(t.TempDir(), "feed.htm")
+	var links strings.Builder
+	for i := range waiting {
+		fmt.Fprintf(&links, `<a href="magnet:?xt=urn:btih:%040x">`, i+1)
+	}
+	if err := os.WriteFile(feed, []byte(links.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := openMirror(t, Config{Source: feed, Dir: t.TempDir()}, t.TempDir(), nil)
+	var asked sync.WaitGroup
+	asked.Add(waiting)
+	m.Options = func(client.Source) (node.Options, error) {
+		asked.Done()
+		asked.Wait() // until all are asked for
+		return node.Options{}, errors.New("nobody describes it")
+	}
+	m.look(t)
 }
 
 // The mirror reads only a part of a very large directory. It removes nothing then, since the rest may
