@@ -448,6 +448,18 @@ func TestScriptThatIsOff(t *testing.T) {
 	}
 }
 
+// A torrent that has reached its goal is no seed any longer.
+func TestServedTorrent(t *testing.T) {
+	d := start(t)
+	src := create(t, d.data, "file", 1000)
+	added := must[v1.Added](t)(d.Add(t.Context(), v1.AddTorrent{Torrent: src.Torrent(), Complete: true, Goal: &v1.Goal{TimeS: 0.001}}))
+	x := must[*node.Torrent](t)(d.node.Torrent(added.InfoHash))
+	eventually(t, "the end", func() bool { return x.State() == node.Served })
+	if got := must[v1.TorrentDetail](t)(d.Show(t.Context(), added.InfoHash)).State; got != "served" {
+		t.Errorf("the torrent is %s", got)
+	}
+}
+
 // A torrent that does not run takes no peers, and says so.
 func TestPeersOfPausedTorrent(t *testing.T) {
 	d := start(t)

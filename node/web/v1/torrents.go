@@ -132,7 +132,7 @@ func (a *API) row(s node.Status) Torrent {
 		InfoHash:      s.InfoHash,
 		Number:        s.Number,
 		Name:          s.Name,
-		State:         stateOf(s.Phase),
+		State:         stateOf(s),
 		Waiting:       s.Reason,
 		Cause:         node.NewCause(s.Cause),
 		SizeBytes:     s.Total,
@@ -183,11 +183,14 @@ func level(name string) (node.Priority, error) {
 }
 
 // stateOf returns the word for what a torrent does.
-func stateOf(p client.Phase) string {
-	if p == client.Complete {
+func stateOf(s node.Status) string {
+	switch {
+	case s.State == node.Served:
+		return string(s.State)
+	case s.Phase == client.Complete:
 		return "seeding"
 	}
-	return string(p)
+	return string(s.Phase)
 }
 
 func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
