@@ -497,8 +497,11 @@ func (n *Node) Stats() Stats {
 	}
 	n.mu.Unlock()
 	for _, t := range n.Torrents() {
-		p := t.Progress()
-		s.Torrents[t.State()]++
+		p, state := t.Progress(), t.State()
+		if p.Err != nil {
+			state = Failed
+		}
+		s.Torrents[state]++
 		s.ReadRate, s.WriteRate = s.ReadRate+p.ReadRate, s.WriteRate+p.WriteRate
 		s.Peers += ConnectedPeers(p)
 	}

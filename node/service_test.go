@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"braid/client"
 )
@@ -246,6 +247,17 @@ func TestRemoveSharedData(t *testing.T) {
 	}
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file that no torrent holds: %v", err)
+	}
+}
+
+// A torrent that fails while it runs counts as failed, as its status says.
+func TestFailedRun(t *testing.T) {
+	t.Parallel()
+	n := openService(t, t.TempDir(), t.TempDir())
+	x := add(t, n, Options{Source: create(t, t.TempDir(), "file", 1000), StopTimeout: time.Millisecond})
+	wait(t, "the failure", x.Done())
+	if s, all := x.Status(), n.Stats().Torrents; s.State != Failed || all[Failed] != 1 {
+		t.Errorf("its state is %s, all: %v", s.State, all)
 	}
 }
 

@@ -66,6 +66,11 @@ var (
 		"Packets lost on a path in use.", "torrent", "peer", "path")
 )
 
+// states are the states that are always shown, so that a sum or an alert has a value.
+var states = []node.State{
+	node.Queued, node.Starting, node.Running, node.Paused, node.Served, node.Failed, node.Moving,
+}
+
 // shown is a torrent as it is when the figures are collected.
 type shown struct {
 	hash     string
@@ -83,8 +88,8 @@ func collect(n *node.Node, out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
 	stats := n.Stats()
-	for state, count := range stats.Torrents {
-		gauge(torrentsFigure, float64(count), string(state))
+	for _, state := range states {
+		gauge(torrentsFigure, float64(stats.Torrents[state]), string(state))
 	}
 	gauge(peersFigure, float64(stats.Peers))
 	totals := n.Totals()

@@ -69,7 +69,7 @@ func TestMetrics(t *testing.T) {
 	metrics(n).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := w.Body.String()
 	lines := strings.Split(text, "\n")
-	if w.Code != 200 || !slices.Contains(lines, `braid_torrents{state="paused"} 1`) || !strings.Contains(text, `name="a\"\nb"`) {
+	if w.Code != 200 || !slices.Contains(lines, `braid_torrents{state="paused"} 1`) || !slices.Contains(lines, `braid_torrents{state="failed"} 0`) || !strings.Contains(text, `name="a\"\nb"`) {
 		t.Errorf("%d %s", w.Code, text)
 	}
 	check := exec.Command("promtool", "check", "metrics")
