@@ -27,7 +27,7 @@ type Status struct {
 	Peers                                 int           // with a connection that carries data
 	Sending                               int           // peers that send us data
 	Getting                               int           // peers that get data from us
-	Paths                                 int           // open path-level peers
+	Paths                                 int           // path-level peers with such a connection
 	Stalled                               bool          // see Queue.Stalled
 	QueuePosition                         int           // from 0
 	Forced                                bool          // it runs in any case, whatever the queue allows
@@ -102,7 +102,7 @@ func (t *Torrent) status(stalled time.Duration) Status {
 func (s *Status) count(paths []client.PathProgress) {
 	peers, sending, getting := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, x := range paths {
-		if x.State.Open() {
+		if x.State.Carries() {
 			s.Paths++
 		}
 		if x.State != pathsel.Active {
