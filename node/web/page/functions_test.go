@@ -49,12 +49,14 @@ func TestFunctions(t *testing.T) {
 			return Math.abs(h.now() - Date.parse("2001-01-01T00:00:00Z")) < 3600000 })(new m.History())`},
 
 		{"an interface is allowed again", "policy", `m.without({acl: "- 1-ff00:0:110#2, - 2, +", limits: [{pattern: "1-ff00:0:110#2", mbit_s: 3}]}, "1-ff00:0:110#2").acl === "- 2, +"`},
+		{"an AS is allowed again, as the server writes it", "policy", `m.without({acl: "- 1-ff00:0:110#0, +", limits: []}, "1-ff00:0:110").acl === "" && m.rulesFor({acl: "- 1-ff00:0:110#0, +", limits: []}, "1-ff00:0:110").forbidden && m.rulesFor({acl: "", limits: [{pattern: "1-ff00:0:110#0", mbit_s: 3}]}, "1-ff00:0:110").limit === 3`},
 		{"its limit goes, too", "policy", `m.without({acl: "", limits: [{pattern: "a", mbit_s: 3}, {pattern: "b", mbit_s: 3}]}, "a").limits.length === 1`},
 		{"no rule is left", "policy", `m.without({acl: "- 1-ff00:0:110#2 +", limits: []}, "1-ff00:0:110#2").acl === ""`},
 		{"limits in lines", "policy", `JSON.stringify(m.limitsIn(" 1-ff00:0:110#2  10\n\n2-ff00:0:210 0.5 Mbit/s")) === '[{"pattern":"1-ff00:0:110#2","mbit_s":10},{"pattern":"2-ff00:0:210","mbit_s":0.5}]'`},
 		{"a limit that is no number is not dropped", "policy", `["1-1#2", "1-1#2 10M", "1-1#2 10,5", "1-1#2 -1"].every(l => { try { m.limitsIn(l); return false } catch (e) { return e.message.includes(l) } })`},
 		{"pairs of interfaces stay", "policy", `m.without({acl: "- 1-ff00:0:110#2,3 - 7 +", limits: []}, "7").acl === "- 1-ff00:0:110#2,3, +"`},
 		{"what holds for an interface", "policy", `(r => r.forbidden && r.limit === 0)(m.rulesFor({acl: "-  1-ff00:0:110#2 , +", limits: []}, "1-ff00:0:110#2")) && !m.rulesFor({acl: "- 1-ff00:0:110#21, +", limits: []}, "1-ff00:0:110#2").forbidden`},
+		{"what holds for an interface, in an ACL without commas", "policy", `!["- 7 +", "+"].some(acl => m.rulesFor({acl, limits: []}, "1-ff00:0:110#2").forbidden)`},
 
 		{"the layout depends on the links alone", "layout", network + `JSON.stringify(m.layout(links, [own])) === JSON.stringify(m.layout([...links].reverse().map(({a, b}) => ({a: b, b: a})), [own]))`},
 		{"no boxes overlap", "layout", network + `(p => p.boxes.length === 30 && p.boxes.every((b, i) => p.boxes.every((c, j) => i === j || b.x + b.w <= c.x || c.x + c.w <= b.x || b.y + b.h <= c.y || c.y + c.h <= b.y)))(m.layout(links, [own]))`},

@@ -7,26 +7,35 @@ import { plural, rate } from "./format.js";
 import { dialog, say, sayError } from "./messages.js";
 import { hopText } from "./paths.js";
 
-/** without takes the entries for exactly this interface or AS out of a policy: a pure function. */
-export function without(policy, target) {
-  const words = policy.acl.replace(/\s*,\s*(?=[+-])/g, " ").trim().split(/\s+/);
-  const entries = []; // a sign, with the hops that it is about or none
-  for (const word of words) {
+/** isFor tells whether a pattern is exactly this interface or AS. The server writes an AS with #0. */
+const isFor = (pattern, target) => pattern === target || pattern === `${target}#0`;
+
+/** entriesOf splits an access control list: a sign, with the hops that it is about or none. */
+function entriesOf(acl) {
+  const entries = [];
+  for (const word of acl.replace(/\s*,\s*(?=[+-])/g, " ").trim().split(/\s+/)) {
     if (word === "+" || word === "-") entries.push(word);
     else if (entries.length > 0) entries.push(`${entries.pop()} ${word}`);
   }
-  const rest = entries.filter((e) => e !== `- ${target}`);
+  return entries;
+}
+
+const forbids = (entry, target) => entry.startsWith("- ") && isFor(entry.slice(2), target);
+
+/** without takes the entries for exactly this interface or AS out of a policy: a pure function. */
+export function without(policy, target) {
+  const rest = entriesOf(policy.acl).filter((e) => !forbids(e, target));
   return {
     ...policy,
     acl: rest.length === 1 && rest[0] === "+" ? "" : rest.join(", "),
-    limits: policy.limits.filter((l) => l.pattern !== target),
+    limits: policy.limits.filter((l) => !isFor(l.pattern, target)),
   };
 }
 
 /** rulesFor says what a policy has for exactly this interface or AS: {forbidden, limit}. */
 export function rulesFor(policy, target) {
-  const limit = policy.limits.find((l) => l.pattern === target)?.mbit_s ?? 0;
-  return { forbidden: without({ ...policy, limits: [] }, target).acl.replace(/\s/g, "") !== policy.acl.replace(/\s/g, ""), limit };
+  const limit = policy.limits.find((l) => isFor(l.pattern, target))?.mbit_s ?? 0;
+  return { forbidden: entriesOf(policy.acl).some((e) => forbids(e, target)), limit };
 }
 
 /** limitsIn reads limits, one in each line. An error names a line without a rate, since null would remove the limit. */
