@@ -313,7 +313,7 @@ func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, ErrTooOften):
 		w.Header().Set("Retry-After", "60")
-		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		deny(w, r, http.StatusTooManyRequests, err.Error())
 	case r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet:
 		http.Redirect(w, r, "/", http.StatusSeeOther) // the page asks for the password
 	default:
@@ -323,7 +323,7 @@ func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		if !isScript {
 			w.Header().Set("WWW-Authenticate", `Basic realm="braid", charset="UTF-8"`)
 		}
-		http.Error(w, "a password is needed", http.StatusUnauthorized)
+		deny(w, r, http.StatusUnauthorized, "a password is needed")
 	}
 }
 

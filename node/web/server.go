@@ -16,13 +16,16 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	v1 "braid/node/web/v1"
 	"braid/scionnet/crowd"
 )
 
@@ -187,16 +190,16 @@ func (s *Server) handler(routes []Route) http.Handler {
 			w.Header().Set(name, value)
 		}
 		if !s.access.IsOwner(r) && !s.access.allowsHost(r.Host) {
-			http.Error(w, "this name is not allowed: use the IP address, or allow it with "+
-				"braid daemon --allow-host NAME", http.StatusMisdirectedRequest)
+			deny(w, r, http.StatusMisdirectedRequest, "this name is not allowed: "+
+				"use the IP address, or allow it with braid daemon --allow-host NAME")
 			return
 		}
 		if !s.access.IsOwner(r) && !s.access.HasPassword() && !isLocal(r) { // it was removed
-			http.Error(w, ErrNeedsPassword.Error(), http.StatusForbidden)
+			deny(w, r, http.StatusForbidden, ErrNeedsPassword.Error())
 			return
 		}
 		if err := otherSites.Check(r); err != nil {
-			http.Error(w, err.Error(), http.StatusForbidden)
+			deny(w, r, http.StatusForbidden, err.Error())
 			return
 		}
 		if _, pattern := public.Handler(r); pattern != "" {
@@ -209,4 +212,17 @@ func (s *Server) handler(routes []Route) http.Handler {
 		}
 		private.ServeHTTP(w, r)
 	})
+}
+
+// deny answers with an error: an object for braid's own interface, as its description says, and
+// otherwise a line of text.
+func deny(w http.ResponseWriter, r *http.Request, status int, text string) {
+	if !strings.HasPrefix(r.URL.Path, v1.Prefix+"/") {
+		http.Error(w, text, status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v1.Problem{Error: text}) // the client has gone
 }

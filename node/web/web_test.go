@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	v1 "braid/node/web/v1"
 )
 
 // serve starts a server with two routes: /public, and / that needs the password.
@@ -269,6 +272,18 @@ func TestPassword(t *testing.T) {
 	for _, h := range []string{cookie, "Basic: x:secret"} {
 		if r, _ := ask(t, s, "GET", "/x", "", at, h); r.StatusCode != 401 {
 			t.Errorf("after another password was set, %s: %s", h, r.Status)
+		}
+	}
+}
+
+// The checks answer programs of braid's own interface as its description says: with an object.
+func TestErrorsAreDescribed(t *testing.T) {
+	s := serve(t, access(t, "secret"), "127.0.0.1:0")
+	for header, want := range map[string]int{"X: nothing": 401, "Host: evil.example": 421, "Origin: http://evil.example": 403} {
+		r, body := ask(t, s, "POST", "/api/v1/torrents", "", header)
+		var p v1.Problem
+		if err := json.Unmarshal([]byte(body), &p); err != nil || p.Error == "" || r.StatusCode != want || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %s %s %q, want %d", header, r.Status, r.Header.Get("Content-Type"), body, want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ async function call(method, path, body, signal) {
     throw new Error("braid does not answer. Is the daemon running?");
   }
   if (answer.ok) return answer.status === 204 ? null : answer.json();
-  // The checks before the interface answer with a line of text, a proxy perhaps with a document.
+  // A proxy may answer with a line of text, or with a document.
   const said = await answer.text();
   const text = said.startsWith("{") ? JSON.parse(said).error : said.startsWith("<") ? "" : said.trim();
   if (answer.status === 401) {
