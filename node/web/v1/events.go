@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,8 +29,10 @@ const (
 	sampleEvery = time.Second
 	// aliveEvery bounds the silence on a stream. Proxies and browsers give up silent streams.
 	aliveEvery = 15 * time.Second
-	// writePatience bounds the time for which a reader may leave its connection full.
+	// writePatience is how long a reader may take for maxWrite bytes. Without parts, a large
+	// snapshot would not get through a slow line, and the reader would begin again for ever.
 	writePatience = 30 * time.Second
+	maxWrite      = 64 << 10
 	// maxBacklog bounds the node's events that wait for the hub.
 	maxBacklog = 4096
 )
@@ -338,7 +341,11 @@ func (s stream) send(id int64, m message) error {
 }
 
 func (s stream) write(format string, args ...any) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writePatience))
-	_, err := fmt.Fprintf(s.w, format, args...)
-	return err
+	for part := range slices.Chunk(fmt.Appendf(nil, format, args...), maxWrite) {
+		_ = s.control.SetWriteDeadline(time.Now().Add(writePatience))
+		if _, err := s.w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }

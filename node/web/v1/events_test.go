@@ -2,10 +2,16 @@ package v1
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/client"
@@ -53,6 +59,42 @@ func TestReadersAreBounded(t *testing.T) {
 		t.Errorf("%d readers", n)
 	}
 }
+
+// A reader on a slow line gets a large snapshot. One that reads nothing is given up.
+func TestSlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		data := bytes.Repeat([]byte("x"), 1<<20)
+		sent := make(chan error, 2)
+		go func() {
+			defer ours.Close()
+			w := pipeWriter{Conn: ours}
+			out := stream{w, http.NewResponseController(w), "epoch"}
+			sent <- out.send(1, message{"snapshot", data})
+			sent <- out.send(2, message{"snapshot", data})
+		}()
+		for got := 0; got < len(data); { // 52 kbit/s
+			time.Sleep(10 * time.Second)
+			n, err := io.CopyN(io.Discard, theirs, 64<<10)
+			if got += int(n); err != nil {
+				t.Fatalf("after %d bytes: %v", got, err)
+			}
+		}
+		go func() { _, _ = io.CopyN(io.Discard, theirs, 1000) }()
+		if first, second := <-sent, <-sent; first != nil || !errors.Is(second, os.ErrDeadlineExceeded) {
+			t.Errorf("the slow reader: %v; the silent one: %v", first, second)
+		}
+	})
+}
+
+// pipeWriter writes an answer to a connection.
+type pipeWriter struct {
+	net.Conn
+	http.ResponseWriter
+}
+
+func (w pipeWriter) Write(b []byte) (int, error) { return w.Conn.Write(b) }
 
 func TestReadEvents(t *testing.T) {
 	in := ":\n\nid: a-1\nevent: totals\ndata: {}\n\n:\n\nid: a-2\nevent: new\ndata: 1: 2\n\nid: a-3\nevent: log\ndata: cut of"
