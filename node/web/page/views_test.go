@@ -271,6 +271,43 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// Every cell of a list is inside its row, on a phone, a tablet, and half a screen. On a phone, which
+// has no titles, figures have names.
+func TestNarrow(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(100, 1, 1)
+	w.torrents[0].Name = strings.Repeat("long", 60)
+	url := w.serve(t)
+	for address, grid := range map[string]string{
+		"#/": ".torrents .row-grid", firstTorrent + "/files": ".files-grid",
+		firstTorrent + "/peers": ".peers-grid", firstTorrent + "/trackers": ".trackers-grid", firstTorrent + "/log": ".log-grid",
+	} {
+		b.Show(url + "/" + address)
+		for _, width := range []int64{360, 761, 820, 960} {
+			b.Size(width, 900)
+			b.Until(`document.querySelector("` + grid + `.row")`)
+			b.Run(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))`)
+			b.Shot(fmt.Sprintf("narrow%s-%d", grid, width))
+			outside := chromium.Get[string](b, `[...document.querySelectorAll("`+grid+`:not([hidden]) > *")].filter(e => e.checkVisibility()).filter(e => {
+				const [cell, row] = [e, e.parentElement].map(x => x.getBoundingClientRect())
+				return cell.right > row.right + 1 || cell.top < row.top - 1 || cell.bottom > row.bottom + 1
+			}).map(e => e.outerHTML.slice(0, 90)).slice(0, 3).join("\n")`)
+			if outside != "" {
+				t.Errorf("%s at %d pixels, outside its row: %s", address, width, outside)
+			}
+		}
+	}
+	b.Size(360, 740)
+	b.Show(url + "/" + firstTorrent + "/peers")
+	b.Until(`document.querySelector(".peers-grid.row")`)
+	if name := chromium.Get[string](b, `getComputedStyle(document.querySelector(".peers-grid.row > .num"), "::before").content`); name != `"Has"` {
+		t.Errorf("the first figure of a peer has the name %s", name)
+	}
+	if high := chromium.Get[float64](b, `document.querySelector(".torrent h1").offsetHeight`); high > 250 {
+		t.Errorf("a long name takes %v pixels", high)
+	}
+}
+
 // The parts of a torrent's page stay true while it is open.
 func TestTorrent(t *testing.T) {
 	b := chromium.Open(t, false, "")

@@ -414,7 +414,18 @@ func (w *world) serve(t *testing.T) string {
 	answer("GET /api/v1/torrents/{hash}/log", func(*http.Request) any {
 		return []v1.LogEntry{{Time: w.begin, Level: "info", InfoHash: w.torrents[0].InfoHash, Text: "begun"}}
 	})
-	answer("GET /api/v1/torrents/{hash}/{part}", func(*http.Request) any { return []int{} })
+	answer("GET /api/v1/torrents/{hash}/peers", func(*http.Request) any {
+		return []v1.Peer{{
+			Address: local + ",[10.0.0.7]:31000", Source: "tracker", Client: "braid 0.3.0", Have: 0.995, Transport: "scion",
+			ActivePaths: 12, DownMbitS: 123, UpMbitS: 87.5, Share: 0.42, PeerWants: true,
+		}}
+	})
+	answer("GET /api/v1/torrents/{hash}/trackers", func(*http.Request) any {
+		return []v1.Tracker{{
+			URL: "scion://tracker.example/announce", State: "failed", Error: "it does not answer", LastAt: new(w.begin), NextAt: new(w.begin),
+			Seeders: new(int64(1000)), Leechers: new(int64(1000)),
+		}}
+	})
 	mux.HandleFunc("GET /api/v1/events", func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		send := func(event string, value any) {

@@ -49,7 +49,7 @@ export function peersTab(signal, hash) {
     p.transport, sources[p.source], p.incoming && p.source !== "incoming" && "came to us", p.choked && "serves us nothing now", p.peer_interested && (p.held ? "waits for us" : "served by us"),
   ].filter(Boolean).join(" · ");
   const t = table(signal, {
-    label: "Peers", key: (p) => p.address, template: "peers-grid", height: [36, 92],
+    label: "Peers", key: (p) => p.address, template: "peers-grid", height: [36, 128],
     columns: [
       ["Address", "wide mono", (p) => p.address], ["Client", "", (p) => p.client || "–"],
       ["Has", "num", (p) => format.percent(p.have, 1)], ["Down", "num", (p) => format.rate(p.down_mbit_s)],
@@ -74,7 +74,7 @@ export function trackersTab(signal, hash) {
   const state = { make: badge, show: (node, tr) => showState(node, tr.state) };
   const at = (time) => (time ? format.clock(Date.parse(time)) : "–");
   const t = table(signal, {
-    label: "Trackers", key: (tr) => `${tr.tier} ${tr.url}`, template: "trackers-grid", height: [44, 92],
+    label: "Trackers", key: (tr) => `${tr.tier} ${tr.url}`, template: "trackers-grid", height: [44, 128],
     columns: [
       ["State", "", state], ["Tracker", "wide mono", (tr) => tr.url], ["Tier", "num", (tr) => (tr.tier < 0 ? "–" : String(tr.tier + 1))],
       ["Asked", "num", (tr) => at(tr.last_announce)], ["Next", "num", (tr) => at(tr.next_announce)],
