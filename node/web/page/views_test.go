@@ -365,6 +365,12 @@ func TestTorrent(t *testing.T) {
 		t.Errorf("Resume in the queue: %s", said)
 	}
 
+	// The pieces of a torrent that does not run are not shown, but known.
+	b.Until(`document.querySelector(".overview > .hint").textContent`)
+	if said := chromium.Get[string](b, `document.querySelector(".overview > .hint").textContent`); !strings.Contains(said, "while the torrent runs") {
+		t.Errorf("of the pieces of a queued torrent the page says: %s", said)
+	}
+
 	// The overview follows the torrent, and its form keeps the focus.
 	wrong := `[...document.querySelectorAll(".facts dt")].find(e => e.textContent === "Wrong pieces").nextSibling.textContent`
 	b.Until(`document.querySelector(".facts dd")`)
@@ -375,6 +381,24 @@ func TestTorrent(t *testing.T) {
 	b.Until(wrong + ` !== "` + before + `"`)
 	if focus := chromium.Get[string](b, `document.activeElement.textContent`); focus != "Save" {
 		t.Errorf("after Save the focus is on %.20q", focus)
+	}
+}
+
+// Before the first list of torrents, as after each login, nothing is said of what is there.
+func TestLoading(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	url := newWorld(1, 1, 1).serve(t)
+	for address, place := range map[string]string{"#/": ".torrents .empty", firstTorrent: ".torrent h1"} {
+		b.Show(url + "/" + address)
+		b.Until(`document.querySelectorAll(".torrents .row").length === 1 || document.querySelector(".torrent h1")?.textContent.startsWith("genome")`)
+		b.Run(`import("/page/live.js").then(({ live }) => {
+			live.end()
+			live.dispatchEvent(new CustomEvent("torrents"))
+		})`)
+		b.Run(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))`)
+		if said := chromium.Get[string](b, `document.querySelector("`+place+`").textContent`); said != "Loading …" {
+			t.Errorf("%s says %q", address, said)
+		}
 	}
 }
 

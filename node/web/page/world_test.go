@@ -367,7 +367,11 @@ func (w *world) serve(t *testing.T) string {
 	})
 	answer("GET /api/v1/torrents/{hash}/paths", func(*http.Request) any { return w.now() })
 	answer("GET /api/v1/torrents/{hash}/history", func(*http.Request) any { return w.history() })
-	answer("GET /api/v1/torrents/{hash}/pieces", func(*http.Request) any {
+	answer("GET /api/v1/torrents/{hash}/pieces", func(r *http.Request) any {
+		isIt := func(t v1.Torrent) bool { return t.InfoHash == r.PathValue("hash") && t.State == "queued" }
+		if slices.ContainsFunc(w.torrents, isIt) {
+			return v1.Pieces{LengthBytes: 1 << 20}
+		}
 		have, available := make([]byte, 500), make([]byte, 4000)
 		for i := range have {
 			have[i] = byte(rand.Uint32() | rand.Uint32())

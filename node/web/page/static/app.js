@@ -51,7 +51,6 @@ function showLogin() {
   current = "login";
   leaving.abort();
   live.end();
-  live.torrents.clear();
   document.querySelector("dialog")?.close(); // it would keep the focus
   const password = el("input", { type: "password", autocomplete: "current-password", required: true });
   const wrong = el("p", { class: "wrong", role: "alert" });

@@ -15,7 +15,7 @@ const LONGEST_WAIT = 30_000;
  */
 export const live = new (class extends EventTarget {
   torrents = new Map(); // info hash -> Torrent
-  totals = null;
+  totals = null; // before the first snapshot
   state = "connecting";
   #source = null;
   #retry = 0;
@@ -67,10 +67,12 @@ export const live = new (class extends EventTarget {
     this.#source = null;
   }
 
-  /** end is stop for good, until start is called. */
+  /** end is stop for good, until start is called. What was learned is forgotten. */
   end() {
     this.started = false;
     this.stop();
+    this.torrents.clear();
+    this.totals = null;
   }
 
   async #lost() {

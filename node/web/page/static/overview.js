@@ -23,7 +23,7 @@ export function overviewTab(signal, hash) {
   poll(signal, `torrents/${hash}/pieces`, (p) => {
     pieces = { have: bytesOf(p.have), available: bytesOf(p.available), count: p.count };
     const { done, rare } = countPieces(pieces.have, pieces.available, p.count);
-    const text = p.count === 0 ? "The pieces are not known yet."
+    const text = p.count === 0 ? (p.length_bytes > 0 ? "The pieces are shown while the torrent runs." : "The pieces are not known yet.")
       : `${done} of ${format.plural(p.count, "piece")} verified, ${format.size(p.length_bytes)} each` +
         (rare > 0 ? `; no connected peer has ${rare} of the missing ones` : "");
     setText(caption, text);

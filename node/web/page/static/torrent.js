@@ -42,7 +42,7 @@ export function torrentView(signal, hash, tab) {
   const refresh = later(() => {
     const t = live.torrents.get(hash);
     if (!t) {
-      setText(name, "This torrent is not there");
+      setText(name, live.totals ? "This torrent is not there" : "Loading …");
       return;
     }
     setText(name, t.name || hash);

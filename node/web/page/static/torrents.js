@@ -111,7 +111,7 @@ export function torrentsView(signal) {
     fillStates(states, torrents);
     setText(count, shown.length === torrents.length ? format.plural(shown.length, "torrent") : `${shown.length} of ${torrents.length}`);
     empty.hidden = shown.length > 0;
-    setText(empty, torrents.length > 0 ? "No torrent fits the filter." : "No torrents yet. Drop a .torrent file or a magnet link here, or press Add.");
+    setText(empty, !live.totals ? "Loading …" : torrents.length > 0 ? "No torrent fits the filter." : "No torrents yet. Drop a .torrent file or a magnet link here, or press Add.");
   });
   live.addEventListener("torrents", refresh, { signal });
   refresh();
