@@ -387,9 +387,9 @@ func TestSettings(t *testing.T) {
 	if !must[v1.Totals](t)(d.Totals(ctx)).Alternative {
 		t.Error("the alternative rates do not hold although they were switched on")
 	}
-	script, relative, bad := "x", "relative", v1.Schedule{Begin: "25:00", End: "06:00"}
+	script, relative, empty, bad := "x", "relative", "", v1.Schedule{Begin: "25:00", End: "06:00"}
 	for name, c := range map[string]v1.ChangeSettings{
-		"completion_script": {Script: &script}, "directory": {Directory: &relative}, "HH:MM": {Schedule: &bad}, "ACL": {Policy: &v1.PathPolicy{ACL: "x"}},
+		"completion_script": {Script: &script}, "directory": {Directory: &relative}, `directory ""`: {Directory: &empty}, "HH:MM": {Schedule: &bad}, "ACL": {Policy: &v1.PathPolicy{ACL: "x"}},
 	} {
 		if _, err := d.SetSettings(ctx, c); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("a wrong %s: %v", name, err)

@@ -319,7 +319,8 @@ func (in ChangeSettings) apply(s *node.Settings) (err error) {
 		if x.from == nil {
 			continue
 		}
-		if *x.to = *x.from; *x.from != "" && !filepath.IsAbs(*x.from) {
+		mayBeEmpty := x.to != &s.Dir
+		if *x.to = *x.from; !filepath.IsAbs(*x.from) && (*x.from != "" || !mayBeEmpty) {
 			return wrong("%s %q: want an absolute path", x.name, *x.from)
 		}
 	}
