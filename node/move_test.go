@@ -453,6 +453,9 @@ func TestResumeWhileVerifying(t *testing.T) {
 	x.mu.Lock()
 	x.state, x.verifying = Starting, true
 	x.mu.Unlock()
+	if !x.Status().Verifying {
+		t.Error("the status does not say that the torrent is verified")
+	}
 	resumed := make(chan struct{})
 	go func() {
 		defer close(resumed)

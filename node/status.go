@@ -32,6 +32,7 @@ type Status struct {
 	QueuePosition                         int           // from 0
 	Forced                                bool          // it runs in any case, whatever the queue allows
 	Moving                                bool          // its data is being moved, or soon will be
+	Verifying                             bool          // it is Starting only for a check of its data
 	TrackerError                          string        // of one tracker, if all have failed
 }
 
@@ -77,6 +78,7 @@ func (t *Torrent) status(stalled time.Duration) Status {
 		Remaining:  -1,
 		Forced:     t.forced,
 		Moving:     t.moving,
+		Verifying:  t.verifying,
 	}
 	s.Progress.Paths = nil
 	if s.Storage.Dir == "" {

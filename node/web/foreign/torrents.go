@@ -45,13 +45,22 @@ func Each[T interface{ State() node.State }](all []T, do func(T) error) error {
 // Start starts a stopped torrent. If now is true, the torrent does not wait in the queue. Running
 // torrents stay as they are.
 func Start(ctx context.Context, t *node.Torrent, now bool) error {
-	switch s := t.Status().State; { // a torrent that has failed while it ran is not Running
-	case s == node.Queued && !now, s == node.Starting, s == node.Running, s == node.Removed:
+	switch {
+	case !starts(t.Status(), now):
 		return nil
 	case now:
 		return t.ResumeNow(ctx)
 	}
 	return t.Resume(ctx)
+}
+
+// starts tells whether a start changes something.
+func starts(s node.Status, now bool) bool {
+	switch s.State { // a torrent that has failed while it ran is not Running
+	case node.Queued, node.Starting:
+		return now || s.Verifying
+	}
+	return s.State != node.Running && s.State != node.Removed
 }
 
 // Stop stops a torrent. A paused one stays as it is.

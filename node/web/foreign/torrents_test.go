@@ -48,3 +48,26 @@ func TestStartFailed(t *testing.T) {
 	}
 	webtest.Eventually(t, "another start", func() bool { return x.Status().Started.After(started) })
 }
+
+// A torrent that does not run starts, also one whose data is being verified.
+func TestStarts(t *testing.T) {
+	for _, c := range []struct {
+		state     node.State
+		verifying bool
+		soon, now bool // whether a start changes something
+	}{
+		{node.Paused, false, true, true},
+		{node.Failed, false, true, true},
+		{node.Moving, false, true, true},
+		{node.Queued, false, false, true},
+		{node.Starting, false, false, true},
+		{node.Starting, true, true, true},
+		{node.Running, false, false, false},
+		{node.Removed, false, false, false},
+	} {
+		s := node.Status{State: c.state, Verifying: c.verifying}
+		if starts(s, false) != c.soon || starts(s, true) != c.now {
+			t.Errorf("%s, verifying %v: %v, now %v", c.state, c.verifying, starts(s, false), starts(s, true))
+		}
+	}
+}
