@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -467,6 +468,26 @@ func TestResumeWhileVerifying(t *testing.T) {
 	x.endVerify(Paused)
 	x.op.Unlock()
 	wait(t, "the resumed torrent", x.Done())
+}
+
+// Pause ends the check of a paused torrent. That is no error, although it is paused already.
+func TestPauseWhileVerifying(t *testing.T) {
+	t.Parallel()
+	n := openService(t, t.TempDir(), t.TempDir())
+	x := add(t, n, Options{Source: create(t, t.TempDir(), "file", 1000), Paused: true})
+	x.op.Lock() // as in the middle of verifyStopped
+	ctx, cancel := context.WithCancel(t.Context())
+	x.mu.Lock()
+	x.state, x.verifying, x.abort = Starting, true, cancel
+	x.mu.Unlock()
+	paused := make(chan error)
+	go func() { paused <- x.Pause() }()
+	<-ctx.Done()
+	x.endVerify(Paused)
+	x.op.Unlock()
+	if err := <-paused; err != nil || x.State() != Paused {
+		t.Errorf("%v, and the torrent is %s", err, x.State())
+	}
 }
 
 // A torrent that moves twice is moving until the second move has ended: nobody may use the data in

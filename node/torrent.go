@@ -256,6 +256,9 @@ func (t *Torrent) Pause() error {
 	t.cancelStart()
 	t.op.Lock()
 	defer t.op.Unlock()
+	if t.State() == Paused { // it was, and only its data was being verified
+		return nil
+	}
 	if err := t.mayPause(); err != nil {
 		return err
 	}
