@@ -306,6 +306,12 @@ func (c *call) speedLimitsMode() (any, error) {
 	return text([]string{"0", "1"}[foreign.Number(on)]), nil
 }
 
+// noCache has the figures of a cache, which braid does not have. Some clients need all of them.
+var noCache = map[string]any{
+	"average_time_queue": 0, "queued_io_jobs": 0, "total_buffers_size": 0, "total_queued_size": 0,
+	"read_cache_hits": "0", "read_cache_overload": "0", "write_cache_overload": "0",
+}
+
 // serverState returns the figures of the whole program for sync/maindata.
 func (c *call) serverState() map[string]any {
 	info, _ := c.transferInfo()
@@ -320,6 +326,7 @@ func (c *call) serverState() map[string]any {
 	out["global_ratio"] = ratio
 	out["free_space_on_disk"] = foreign.FreeSpace(c.node.Settings())
 	out["total_peer_connections"] = c.node.Stats().Peers
-	out["use_subcategories"], out["queued_io_jobs"], out["read_cache_hits"] = false, 0, "0"
+	out["use_subcategories"] = false
+	maps.Copy(out, noCache)
 	return out
 }

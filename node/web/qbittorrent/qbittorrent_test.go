@@ -842,3 +842,17 @@ func TestNoLimit(t *testing.T) {
 		t.Errorf("in the list %d, in the properties %v and %v", x.DownLimit, p["dl_limit"], p["up_limit"])
 	}
 }
+
+// qBitController reads no answer that lacks one of these fields.
+func TestServerState(t *testing.T) {
+	t.Parallel()
+	state := get[map[string]any](in(t), "sync/maindata")["server_state"].(map[string]any)
+	for name, want := range map[string]any{
+		"total_wasted_session": 0.0, "total_buffers_size": 0.0, "queued_io_jobs": 0.0, "average_time_queue": 0.0, "total_queued_size": 0.0,
+		"read_cache_hits": "0", "read_cache_overload": "0", "write_cache_overload": "0",
+	} {
+		if state[name] != want {
+			t.Errorf("%s is %v, want %v", name, state[name], want)
+		}
+	}
+}

@@ -137,13 +137,16 @@ func (c *call) tell(now answer) (map[string]any, error) {
 
 func (c *call) mainData() (any, error) {
 	torrents, trackers, hashes := map[string]any{}, map[string]any{}, map[string][]string{}
+	state, wasted := c.serverState(), int64(0)
 	for _, v := range c.all() {
+		wasted += v.wasted()
 		torrents[v.InfoHash] = v.fields()
 		for _, x := range v.trackers {
 			hashes[x.URL] = append(hashes[x.URL], v.InfoHash)
 			trackers[x.URL] = hashes[x.URL]
 		}
 	}
+	state["total_wasted_session"] = wasted
 	categories, tags := map[string]any{}, map[string]any{}
 	for name, x := range c.categories() {
 		categories[name] = map[string]any{"name": x.Name, "savePath": x.SavePath}
@@ -153,7 +156,7 @@ func (c *call) mainData() (any, error) {
 	}
 	return c.tell(answer{"maindata", map[string]map[string]any{
 		"torrents": torrents, "categories": categories, "trackers": trackers, "tags": tags,
-		"server_state": c.serverState(),
+		"server_state": state,
 	}})
 }
 

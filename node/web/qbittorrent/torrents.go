@@ -141,6 +141,9 @@ func (v *view) totalSize() int64 {
 	return v.Source.Layout.Length
 }
 
+// wasted returns the received bytes that came twice or were wrong.
+func (v *view) wasted() int64 { return v.Wasted + v.Dropped*v.Source.Layout.PieceLength }
+
 // popularity returns the mean increase of the ratio in a month.
 func (v *view) popularity() float64 {
 	if a := foreign.Seconds(v.ActiveFor); a > 0 && v.Ratio > 0 {
@@ -395,7 +398,7 @@ func (c *call) properties(t *node.Torrent) (any, error) {
 		"nb_connections": v.Peers, "nb_connections_limit": cmp.Or(v.PeerLimit, noLimit),
 		"peers_total": -1, "seeds_total": -1,
 		"piece_size": v.Source.Layout.PieceLength, "pieces_have": have, "pieces_num": pieces,
-		"total_wasted": v.Wasted + v.Dropped*v.Source.Layout.PieceLength,
+		"total_wasted": v.wasted(),
 	}
 	for _, name := range sameProperties {
 		out[name] = torrentFields[name](v)
