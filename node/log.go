@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,9 +25,10 @@ const (
 
 // LogEntry is a line of a torrent's log.
 type LogEntry struct {
-	Time  time.Time  `json:"time"`
-	Level slog.Level `json:"level"`
-	Text  string     `json:"text"`
+	Number int // its place among the entries of all torrents, from 1
+	Time   time.Time
+	Level  slog.Level
+	Text   string
 }
 
 // torrentLog keeps the newest entries of a torrent's log.
@@ -35,8 +37,9 @@ type torrentLog struct {
 	entries []LogEntry
 }
 
-// add adds an entry to the log of one of so many torrents.
-func (l *torrentLog) add(e LogEntry, torrents int) {
+// add adds an entry to the log of one of so many torrents. last is the number of the last entry of
+// any of them.
+func (l *torrentLog) add(e LogEntry, torrents int, last *atomic.Int64) {
 	text := strings.ToValidUTF8(e.Text[:min(len(e.Text), maxEntry)], "")
 	if len(text) < len(e.Text) { // a copy, or all of the long text would stay in memory
 		e.Text = strings.Clone(text)
@@ -44,6 +47,7 @@ func (l *torrentLog) add(e LogEntry, torrents int) {
 	most := min(maxLog, max(leastLog, maxLogs/max(1, torrents)))
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	e.Number = int(last.Add(1))
 	if over := len(l.entries) - most; over > 0 { // there are more torrents now
 		l.entries = slices.Clone(l.entries[over:])
 	}
@@ -74,7 +78,7 @@ func (t *Torrent) logger() *slog.Logger {
 		}
 		return fmt.Sprintf(" %s=%v", a.Key, a.Value)
 	}
-	keep := func(e LogEntry) { t.events.add(e, int(t.node.count.Load())) }
+	keep := func(e LogEntry) { t.events.add(e, int(t.node.count.Load()), &t.node.logged) }
 	own := LogHandler{Keep: keep, Text: text}
 	return slog.New(slog.NewMultiHandler(t.node.log.Handler(), own))
 }

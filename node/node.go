@@ -96,6 +96,7 @@ type Node struct {
 	starts   chan struct{}                        // a semaphore: see startsAtOnce
 	workers  sync.WaitGroup
 	opened   time.Time
+	logged   atomic.Int64  // the number of the last log entry
 	listened []client.Peer // the addresses that were announced last; only for beat
 	count    atomic.Int64  // of the torrents, for logs, which must not wait for mu
 

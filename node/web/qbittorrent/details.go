@@ -147,8 +147,7 @@ func peersOf(t *node.Torrent) map[string]any {
 	return out
 }
 
-// log returns the newest log entries of all torrents. The id of an entry is its time in
-// milliseconds, since entries of a node have no ids.
+// log returns the newest log entries of all torrents.
 func (c *call) log() (any, error) {
 	last := c.whole("last_known_id", -1)
 	out := []map[string]any{}
@@ -167,10 +166,9 @@ func (c *call) log() (any, error) {
 			case e.Level < 0:
 				kind, level = 2, "info"
 			}
-			id := int(e.Time.UnixMilli())
-			if wanted := c.flag(level); id > last && (wanted == nil || *wanted) {
+			if wanted := c.flag(level); e.Number > last && (wanted == nil || *wanted) {
 				out = append(out, map[string]any{
-					"id":        id,
+					"id":        e.Number,
 					"message":   name + ": " + e.Text,
 					"timestamp": e.Time.Unix(),
 					"type":      kind,

@@ -856,3 +856,32 @@ func TestServerState(t *testing.T) {
 		}
 	}
 }
+
+// Each entry of the log has a number of its own, which 32 bits can hold, as clients expect.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	type entry struct {
+		ID      int32
+		Message string
+	}
+	for _, name := range []string{"one", "two"} {
+		c, dir, _ := s.torrent(name)
+		s.seed(c, dir)
+	}
+	var all []entry
+	webtest.Eventually(t, "an entry of each", func() bool {
+		all = get[[]entry](s, "log/main")
+		return len(all) >= 2
+	})
+	last := int32(0)
+	for _, e := range all {
+		if e.ID <= last {
+			t.Errorf("%q has the number %d after %d", e.Message, e.ID, last)
+		}
+		last = e.ID
+	}
+	if got := get[[]entry](s, "log/main", "last_known_id", fmt.Sprint(last-1)); len(got) != 1 {
+		t.Errorf("%d entries are new", len(got))
+	}
+}
