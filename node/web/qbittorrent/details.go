@@ -51,6 +51,7 @@ func (c *call) files(t *node.Torrent) (any, error) {
 
 // Values of the status of a tracker.
 const (
+	trackerOff     = 0
 	trackerUnused  = 1
 	trackerWorks   = 2
 	trackerAsked   = 3
@@ -60,38 +61,37 @@ const (
 // trackers lists the trackers, after the DHT, peer exchange and local discovery. As in qBittorrent,
 // these three have no figures, and the status 0.
 func (*call) trackers(t *node.Torrent) (any, error) {
+	var out []map[string]any
+	for _, name := range []string{"** [DHT] **", "** [PeX] **", "** [LSD] **"} {
+		out = append(out, trackerFields(name, -1, trackerOff))
+	}
+	return append(out, trackersOf(t.Trackers())...), nil
+}
+
+func trackersOf(all []node.TrackerStatus) []map[string]any {
 	out := []map[string]any{}
-	add := func(url string, tier, state int, message string) map[string]any {
-		x := map[string]any{
-			"url":            url,
-			"tier":           tier,
-			"status":         state,
-			"msg":            message,
-			"num_peers":      -1,
-			"num_seeds":      -1,
-			"num_leeches":    -1,
-			"num_downloaded": -1,
+	for _, t := range all {
+		x := trackerFields(t.URL, t.Tier, trackerAsked)
+		switch {
+		case t.Err != nil:
+			x["status"], x["msg"] = trackerFailing, t.Err.Error()
+		case t.Answered:
+			x["status"], x["msg"] = trackerWorks, t.Warning
+			x["num_peers"], x["num_seeds"], x["num_leeches"] = t.Peers, t.Seeds, t.Leechers
+		case t.Last.IsZero():
+			x["status"] = trackerUnused
 		}
 		out = append(out, x)
-		return x
 	}
-	for _, name := range []string{"** [DHT] **", "** [PeX] **", "** [LSD] **"} {
-		add(name, -1, 0, "")
+	return out
+}
+
+// trackerFields are the fields of a tracker without figures.
+func trackerFields(url string, tier, status int) map[string]any {
+	return map[string]any{
+		"url": url, "tier": tier, "status": status, "msg": "",
+		"num_peers": -1, "num_seeds": -1, "num_leeches": -1, "num_downloaded": -1,
 	}
-	for _, x := range t.Trackers() {
-		switch {
-		case x.Err != nil:
-			add(x.URL, x.Tier, trackerFailing, x.Err.Error())
-		case x.Answered:
-			to := add(x.URL, x.Tier, trackerWorks, x.Warning)
-			to["num_peers"], to["num_seeds"], to["num_leeches"] = x.Peers, x.Seeds, x.Leechers
-		case x.Last.IsZero():
-			add(x.URL, x.Tier, trackerUnused, "")
-		default:
-			add(x.URL, x.Tier, trackerAsked, "")
-		}
-	}
-	return out, nil
 }
 
 func (*call) webSeeds(t *node.Torrent) (any, error) {

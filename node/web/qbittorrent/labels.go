@@ -203,8 +203,11 @@ func (c *call) setCategory() error {
 	return relabel(all, func(_ string, tags []string) (string, []string) { return name, tags })
 }
 
+// edit returns another category and other tags for those of a torrent.
+type edit func(category string, tags []string) (string, []string)
+
 // relabel changes the categories and tags of torrents.
-func relabel(all []*node.Torrent, f func(category string, tags []string) (string, []string)) error {
+func relabel(all []*node.Torrent, f edit) error {
 	var errs []error
 	for _, t := range all {
 		before := t.Options().Labels
@@ -258,7 +261,17 @@ func (c *call) deleteTags() error {
 	return relabel(c.node.Torrents(), without(names))
 }
 
-func without(names []string) func(string, []string) (string, []string) {
+func with(names []string) edit {
+	return func(category string, tags []string) (string, []string) {
+		return category, append(tags, names...)
+	}
+}
+
+func only(names []string) edit {
+	return func(category string, _ []string) (string, []string) { return category, names }
+}
+
+func without(names []string) edit {
 	return func(category string, tags []string) (string, []string) {
 		return category, slices.DeleteFunc(tags, func(t string) bool {
 			return slices.Contains(names, t)
@@ -266,7 +279,8 @@ func without(names []string) func(string, []string) (string, []string) {
 	}
 }
 
-func (c *call) addTags() error {
+// putTags remembers the tags that the client names, and changes the tags of torrents.
+func (c *call) putTags(how func(names []string) edit) error {
 	all, names := c.torrents(), c.tagNames()
 	if c.err != nil {
 		return c.err
@@ -274,9 +288,7 @@ func (c *call) addTags() error {
 	if err := c.keepTags(names); err != nil {
 		return err
 	}
-	return relabel(all, func(category string, tags []string) (string, []string) {
-		return category, append(tags, names...)
-	})
+	return relabel(all, how(names))
 }
 
 // removeTags removes the tags that the client names from torrents, or all tags if it names none.
@@ -286,9 +298,7 @@ func (c *call) removeTags() error {
 		return c.err
 	}
 	if len(names) == 0 {
-		return relabel(all, func(category string, _ []string) (string, []string) {
-			return category, nil
-		})
+		return relabel(all, only(nil))
 	}
 	return relabel(all, without(names))
 }

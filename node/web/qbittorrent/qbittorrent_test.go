@@ -334,13 +334,18 @@ func TestCategoriesAndTags(t *testing.T) {
 	s.must("torrents/addTags", "hashes", "all", "tags", "x,y")
 	s.must("torrents/setCategory", "hashes", "all", "category", "tv")
 	is("category:tv", "x", "y")
+	s.must("torrents/setTags", "hashes", "all", "tags", "x,z")
+	is("category:tv", "x", "z")
+	s.must("torrents/setTags", "hashes", "all", "tags", "")
+	is("category:tv")
+	s.must("torrents/setTags", "hashes", "all", "tags", "x,y")
 	s.must("torrents/removeTags", "hashes", "all", "tags", "x")
 	is("category:tv", "y")
 	s.must("torrents/editCategory", "category", "tv", "savePath", "/tv")
 	if got := get[map[string]category](s, "torrents/categories"); got["tv"] != (category{"tv", "/tv"}) {
 		t.Errorf("categories: %v", got)
 	}
-	if got := get[[]string](s, "torrents/tags"); fmt.Sprint(got) != "[x y]" {
+	if got := get[[]string](s, "torrents/tags"); fmt.Sprint(got) != "[x y z]" {
 		t.Errorf("tags: %v", got)
 	}
 	s.must("torrents/removeTags", "hashes", "all")
@@ -883,5 +888,21 @@ func TestLog(t *testing.T) {
 	}
 	if got := get[[]entry](s, "log/main", "last_known_id", fmt.Sprint(last-1)); len(got) != 1 {
 		t.Errorf("%d entries are new", len(got))
+	}
+}
+
+// The list has the trackers of each torrent only if a client wants them. qui does, since API 2.11.4.
+func TestIncludeTrackers(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	c, _, _ := s.torrent("one")
+	s.add(c.Torrent, "stopped", "true")
+	s.must("torrents/addTrackers", "hash", c.Source.InfoHash.HexString(), "urls", "http://a/announce\nhttp://b/announce")
+	got := fmt.Sprint(get[[]map[string]any](s, "torrents/info", "includeTrackers", "true")[0]["trackers"])
+	if strings.Count(got, "url:") != 2 || !strings.Contains(got, "tier:1 url:http://b/announce") {
+		t.Error(got)
+	}
+	if x := get[[]map[string]any](s, "torrents/info")[0]; x["trackers"] != nil {
+		t.Error(x["trackers"])
 	}
 }

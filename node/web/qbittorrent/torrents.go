@@ -311,7 +311,7 @@ func (s *server) all() (out []*view) {
 // info returns the torrents that pass the filters: sorted, and from an offset.
 func (c *call) info() (any, error) {
 	keep, known := filters[cmp.Or(c.text("filter"), "all")]
-	private, reverse := c.flag("private"), c.on("reverse")
+	private, reverse, trackers := c.flag("private"), c.on("reverse"), c.on("includeTrackers")
 	limit, offset := c.whole("limit", 0), c.whole("offset", 0)
 	hashes := split(strings.ToLower(c.text("hashes")), "|")
 	if c.err != nil {
@@ -340,7 +340,11 @@ func (c *call) info() (any, error) {
 	}
 	out := make([]map[string]any, 0, len(all))
 	for _, v := range all {
-		out = append(out, v.fields())
+		x := v.fields()
+		if trackers {
+			x["trackers"] = trackersOf(v.trackers)
+		}
+		out = append(out, x)
 	}
 	return out, nil
 }
