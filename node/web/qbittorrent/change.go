@@ -3,6 +3,7 @@ package qbittorrent
 import (
 	"math"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -387,6 +388,11 @@ func (c *call) removeTrackers() error {
 	urls, all := split(c.needed("urls"), "|"), c.torrentsOfHash()
 	if c.err != nil {
 		return c.err
+	}
+	for _, text := range urls { // VueTorrent escapes each of them, since they may contain bars
+		if plain, err := url.PathUnescape(text); err == nil {
+			urls = append(urls, plain)
+		}
 	}
 	remove := func(tiers [][]tracker.URL) error {
 		found := false

@@ -447,6 +447,9 @@ func TestChangeTrackers(t *testing.T) {
 	s.must("torrents/removeTrackers", "hash", "*", "urls", "http://b/announce|http://c/announce")
 	is(a, "[[http://d/announce]]")
 	is(b, "[[http://a/announce]]")
+	s.must("torrents/addTrackers", "hash", a, "urls", "http://b/a|b%20c?d=1+2")
+	s.must("torrents/removeTrackers", "hash", a, "urls", url.QueryEscape("http://b/a|b%20c?d=1+2")) // as VueTorrent does
+	is(a, "[[http://d/announce]]")
 	for call, want := range map[string]int{
 		"addTrackers urls http://e/announce hash " + a + "|" + strings.Repeat("0", 40):                   http.StatusNotFound,
 		"removeTrackers urls http://e/announce hash " + a:                                                http.StatusConflict,
