@@ -423,6 +423,8 @@ func TestTorrentSet(t *testing.T) {
 		{map[string]any{"seedRatioMode": 1}, map[string]any{"seedRatioLimit": 3.0, "seedRatioMode": 1.0}},
 		{map[string]any{"seedIdleLimit": 45, "seedIdleMode": 1}, map[string]any{"seedIdleLimit": 45.0, "seedIdleMode": 1.0, "seedRatioMode": 1.0}},
 		{map[string]any{"seedIdleMode": 2}, map[string]any{"seedIdleLimit": 45.0, "seedIdleMode": 2.0}},
+		{map[string]any{"seedRatioLimit": 0, "seedRatioMode": 1}, map[string]any{"seedRatioLimit": 1e-9, "seedRatioMode": 1.0}},
+		{map[string]any{"seedIdleLimit": 0, "seedIdleMode": 1}, map[string]any{"seedIdleMode": 1.0}},
 		{map[string]any{"sequential_download": true}, map[string]any{"sequential_download": true}},
 		{map[string]any{"files-unwanted": []int{0, 1}}, map[string]any{"wanted": []any{0.0, 0.0, 1.0}, "sizeWhenDone": nil}},
 		{map[string]any{"files-wanted": []int{}}, map[string]any{"wanted": []any{1.0, 1.0, 1.0}}},

@@ -140,8 +140,8 @@ func (e modeEdit) of(name string, now float64, off values) float64 {
 	l := seedLimitOf(now, 0, off.number(name))
 	set(&l.value, e.value)
 	set(&l.mode, e.mode)
-	if l.mode == limitOwn && l.value > 0 {
-		return l.value
+	if l.mode == limitOwn && (l.value > 0 || e.value != nil) {
+		return max(l.value, 1e-9) // 0 is at once; to a node, 0 is the global limit
 	}
 	if e.value != nil || e.mode != nil {
 		off[name] = l.value
