@@ -59,11 +59,15 @@ const (
 )
 
 // trackers lists the trackers, after the DHT, peer exchange and local discovery. As in qBittorrent,
-// these three have no figures, and the status 0.
+// these three have no figures, the status 0, and a message by which Flood knows private torrents.
 func (*call) trackers(t *node.Torrent) (any, error) {
 	var out []map[string]any
 	for _, name := range []string{"** [DHT] **", "** [PeX] **", "** [LSD] **"} {
-		out = append(out, trackerFields(name, -1, trackerOff))
+		x := trackerFields(name, -1, trackerOff)
+		if t.Source().IsPrivate() {
+			x["msg"] = "This torrent is private"
+		}
+		out = append(out, x)
 	}
 	return append(out, trackersOf(t.Trackers())...), nil
 }

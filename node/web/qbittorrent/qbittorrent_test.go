@@ -909,3 +909,21 @@ func TestIncludeTrackers(t *testing.T) {
 		t.Error(x["trackers"])
 	}
 }
+
+// Flood shows a torrent as private if the message of the DHT says so.
+func TestPrivate(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	_, dir, _ := s.torrent("one")
+	for i, private := range []bool{false, true} {
+		c, err := client.Create(t.Context(), filepath.Join(dir, "one"), client.CreateOptions{Private: private})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.add(c.Torrent, "stopped", "true")
+		got := get[[]struct{ Msg string }](s, "torrents/trackers", "hash", c.Source.InfoHash.HexString())
+		if want := []string{"", "This torrent is private"}[i]; len(got) != 3 || got[0].Msg != want {
+			t.Errorf("private is %v: %v", private, got)
+		}
+	}
+}
