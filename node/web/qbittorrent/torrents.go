@@ -66,7 +66,7 @@ var torrentFields = map[string]func(*view) any{
 	"last_activity":               func(v *view) any { return stamp(v.LastActive) },
 	"magnet_uri":                  func(v *view) any { return v.Source.Magnet() },
 	"max_inactive_seeding_time":   func(v *view) any { return minutesOf(v.goal.Idle) },
-	"max_ratio":                   func(v *view) any { return ratioOf(v.goal.Ratio) },
+	"max_ratio":                   func(v *view) any { return shareLimit(v.goal.Ratio) },
 	"max_seeding_time":            func(v *view) any { return minutesOf(v.goal.Time) },
 	"name":                        func(v *view) any { return v.Name },
 	"num_complete":                fixedField(-1),
@@ -78,7 +78,7 @@ var torrentFields = map[string]func(*view) any{
 	"private":                     func(v *view) any { return v.Source.IsPrivate() },
 	"progress":                    func(v *view) any { return progress(v.Status) },
 	"ratio":                       func(v *view) any { return v.Ratio },
-	"ratio_limit":                 func(v *view) any { return ratioOf(v.Goal.Ratio) },
+	"ratio_limit":                 func(v *view) any { return shareLimit(v.Goal.Ratio) },
 	"reannounce":                  fixedField(0),
 	"root_path":                   func(v *view) any { return v.rootPath() },
 	"save_path":                   func(v *view) any { return v.Storage.Dir },
@@ -174,25 +174,18 @@ const (
 	noLimit     = -1
 )
 
-func ratioOf(r float64) float64 {
+// shareLimit returns a part of a goal as clients know it.
+func shareLimit(v float64) float64 {
 	switch {
-	case r == 0:
+	case v == 0:
 		return globalLimit
-	case r < 0:
+	case v < 0:
 		return noLimit
 	}
-	return r
+	return v
 }
 
-func minutesOf(d time.Duration) int64 {
-	switch {
-	case d == 0:
-		return globalLimit
-	case d < 0:
-		return noLimit
-	}
-	return int64(math.Round(d.Minutes()))
-}
+func minutesOf(d time.Duration) int64 { return int64(math.Round(shareLimit(d.Minutes()))) }
 
 // limitOf returns a limit in bytes per second; 0 is no limit.
 func limitOf(r node.Rates, down bool) int64 {
