@@ -25,9 +25,6 @@ func (c *call) torrentAdd() (any, error) {
 			return nil, err
 		}
 	}
-	if t, err := c.server.node.Torrent(src.InfoHash.HexString()); err == nil {
-		return c.added("torrent_duplicate", t), nil
-	}
 	hold := c.settings().AddPaused // do not start the torrent
 	set(&hold, paused)
 	t, err := c.server.node.Add(c.ctx, node.Options{

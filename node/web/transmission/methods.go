@@ -228,17 +228,13 @@ func (c *call) freeSpace() (any, error) {
 	}
 	free, total, err := storage.DiskSpace(dir)
 	if err != nil {
-		return map[string]any{
-			"path":                             *path,
-			c.dialect.key("size_bytes", kebab): -1,
-			"total_size":                       -1,
-		}, fail(systemError, "look at %s: %w", dir, err)
+		free, total, err = -1, -1, fail(systemError, "look at %s: %w", dir, err)
 	}
 	return map[string]any{
 		"path":                             *path,
 		c.dialect.key("size_bytes", kebab): free,
 		"total_size":                       total,
-	}, nil
+	}, err
 }
 
 func (c *call) sessionStats() (any, error) {

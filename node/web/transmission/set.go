@@ -254,13 +254,9 @@ func (c *call) replacements() map[int]string {
 	}
 	out := map[int]string{}
 	for pair := range slices.Chunk(flat, 2) {
-		id, ok := parseWhole(pair[0])
-		if !ok || len(pair) < 2 {
-			c.wrong("tracker_replace", "a list of tracker numbers and URLs")
-			return nil
-		}
-		text, ok := parseAs[string](pair[1])
-		if !ok {
+		id, isID := parseWhole(pair[0])
+		text, isText := parseAs[string](pair[len(pair)-1]) // a number without a URL is no text
+		if !isID || !isText {
 			c.wrong("tracker_replace", "a list of tracker numbers and URLs")
 			return nil
 		}
