@@ -250,7 +250,9 @@ func (t *Torrent) verifyStopped() {
 	}
 	defer t.endVerify(state)
 	if err != nil {
-		t.logger().Error("the data cannot be verified", "error", err)
+		if ctx.Err() == nil { // Pause, Remove and Close end a check, too
+			t.logger().Error("the data cannot be verified", "error", err)
+		}
 		return
 	}
 	t.mu.Lock()

@@ -490,6 +490,19 @@ func TestPauseWhileVerifying(t *testing.T) {
 	}
 }
 
+// A check that is ended is no error.
+func TestEndedCheck(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	n := openService(t, t.TempDir(), data)
+	x := add(t, n, Options{Source: create(t, data, "file", 1<<20), Paused: true})
+	n.stop()
+	x.verifyStopped()
+	if l := x.Log(); len(l) > 0 {
+		t.Error(l)
+	}
+}
+
 // A torrent that moves twice is moving until the second move has ended: nobody may use the data in
 // the first place.
 func TestMovesTwice(t *testing.T) {
