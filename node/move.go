@@ -210,8 +210,12 @@ func (t *Torrent) moveComplete() {
 // continues, and downloads wrong pieces again. A paused torrent stays paused, and downloads them
 // when it is resumed.
 func (t *Torrent) Verify() error {
-	o, state := t.Options(), t.State()
+	t.mu.Lock()
+	o, state, verifying := t.options, t.state, t.verifying
+	t.mu.Unlock()
 	switch {
+	case verifying: // that check goes on
+		return nil
 	case state == Removed, state == Moving:
 		return fmt.Errorf("verify torrent %s: it is %s", o.title(), state)
 	case o.Source.IsMagnet():

@@ -490,6 +490,25 @@ func TestPauseWhileVerifying(t *testing.T) {
 	}
 }
 
+// A second call of Verify lets the check of a paused torrent go on.
+func TestVerifyWhileVerifying(t *testing.T) {
+	t.Parallel()
+	n := openService(t, t.TempDir(), t.TempDir())
+	x := add(t, n, Options{Source: create(t, t.TempDir(), "file", 1000), Paused: true})
+	x.op.Lock() // as in the middle of verifyStopped
+	x.mu.Lock()
+	x.state, x.verifying = Starting, true
+	x.mu.Unlock()
+	if err := x.Verify(); err != nil {
+		t.Error(err)
+	}
+	x.endVerify(Paused)
+	x.op.Unlock()
+	if err := n.Close(); err != nil || x.Options().Storage.Recheck {
+		t.Errorf("%v; the data is checked at the next start instead: %v", err, x.Options().Storage.Recheck)
+	}
+}
+
 // A check that is ended is no error.
 func TestEndedCheck(t *testing.T) {
 	t.Parallel()
