@@ -927,3 +927,14 @@ func TestPrivate(t *testing.T) {
 		}
 	}
 }
+
+// A torrent that was never active counts as active when it was added. Programs remove inactive ones.
+func TestLastActivity(t *testing.T) {
+	added := time.Unix(1000, 0)
+	for want, active := range map[int64]time.Time{1000: {}, 2000: time.Unix(2000, 0)} {
+		v := &view{Status: node.Status{Added: added, LastActive: active}}
+		if got := torrentFields["last_activity"](v); got != want {
+			t.Errorf("%v, want %d", got, want)
+		}
+	}
+}

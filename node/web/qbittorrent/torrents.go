@@ -63,7 +63,7 @@ var torrentFields = map[string]func(*view) any{
 	"inactive_seeding_time_limit": func(v *view) any { return minutesOf(v.Goal.Idle) },
 	"infohash_v1":                 func(v *view) any { return v.InfoHash },
 	"infohash_v2":                 func(v *view) any { return v.Source.HashV2 },
-	"last_activity":               func(v *view) any { return stamp(v.LastActive) },
+	"last_activity":               func(v *view) any { return v.lastActivity() },
 	"magnet_uri":                  func(v *view) any { return v.Source.Magnet() },
 	"max_inactive_seeding_time":   func(v *view) any { return minutesOf(v.goal.Idle) },
 	"max_ratio":                   func(v *view) any { return shareLimit(v.goal.Ratio) },
@@ -143,6 +143,15 @@ func (v *view) totalSize() int64 {
 
 // wasted returns the received bytes that came twice or were wrong.
 func (v *view) wasted() int64 { return v.Wasted + v.Dropped*v.Source.Layout.PieceLength }
+
+// lastActivity returns the time at which the torrent was added if it has never been active, as in
+// qBittorrent. Otherwise programs that remove inactive torrents would remove new ones.
+func (v *view) lastActivity() int64 {
+	if v.LastActive.IsZero() {
+		return stamp(v.Added)
+	}
+	return stamp(v.LastActive)
+}
 
 // popularity returns the mean increase of the ratio in a month.
 func (v *view) popularity() float64 {
