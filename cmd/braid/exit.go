@@ -72,8 +72,7 @@ func setDefaults(c *cli.Command) {
 		return usageError(c, err)
 	}
 	if c.HideHelpCommand = true; len(c.Commands) > 0 {
-		c.Action = groupAction
-		defer func() { c.Commands = append(c.Commands, helpCommand()) }()
+		c.Action, c.Commands = groupAction, append(c.Commands, helpCommand())
 	} else if c.ArgsUsage == "" && c.ArgValidator == nil {
 		c.ArgValidator = noArguments
 	}

@@ -28,6 +28,18 @@ func printHelp(_ io.Writer, _ string, command any) {
 	_, _ = out.Write([]byte(helpText(c, min(columns, maxHelpWide)))) // the printer keeps the error
 }
 
+// showHelp is cli.ShowCommandHelp: it prints the help of a subcommand. If c has no subcommands, name
+// is an argument beside --help.
+func showHelp(_ context.Context, c *cli.Command, name string) error {
+	if sub := c.Command(name); sub != nil {
+		c = sub
+	} else if len(c.Commands) > 0 {
+		return unknownCommand(c, name)
+	}
+	printHelp(nil, "", c)
+	return nil
+}
+
 func helpText(c *cli.Command, width int) string {
 	var b strings.Builder
 	b.WriteString(hanging(c.FullName()+": ", 2, c.Usage, width))
@@ -179,7 +191,6 @@ func helpCommand() *cli.Command {
 		Aliases:   []string{"h"},
 		Usage:     "show the help of a command",
 		ArgsUsage: "[COMMAND...]",
-		HideHelp:  true,
 		Action: func(_ context.Context, c *cli.Command) error {
 			about := c.Lineage()[1]
 			for _, name := range c.Args().Slice() {

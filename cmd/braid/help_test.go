@@ -23,6 +23,9 @@ func TestHelp(t *testing.T) {
 		{"testbed link --help", "braid testbed link: change a link"},
 		{"help bench tracker", "braid bench tracker: "},
 		{"help help", "braid help: "},
+		{"help --help", "braid help: "},
+		{"download x.torrent --help", "braid download: download torrents"},
+		{"testbed --help link", "braid testbed link: change a link"},
 	} {
 		code, out, said := ends(t, dir, strings.Fields(c.args)...)
 		if code != 0 || !strings.HasPrefix(out, c.begins) || said != "" {
@@ -40,6 +43,8 @@ func TestMistypedCommandLines(t *testing.T) {
 		"down":                           `unknown command "down" (did you mean download?); see braid --help`,
 		"testbed lnk":                    `unknown command "testbed lnk" (did you mean testbed link?); see braid testbed --help`,
 		"help testbed statsu":            `unknown command "testbed statsu" (did you mean testbed status?); see braid testbed --help`,
+		"testbed --help statsu":          `unknown command "testbed statsu" (did you mean testbed status?); see braid testbed --help`,
+		"help download -x":               `unknown flag -x; see braid help --help`,
 		"help download x":                `unknown command "download x"; see braid download --help`,
 		"frobnicate":                     `unknown command "frobnicate"; see braid --help`,
 		"download --peeer x":             `unknown flag --peeer (did you mean --peer?); see braid download --help`,

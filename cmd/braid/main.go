@@ -31,7 +31,7 @@ func main() {
 	people.obey(os.Getenv)
 	people.followTerminal()
 	log.SetOutput(people) // for the logs of libraries
-	cli.HelpPrinter = printHelp
+	cli.HelpPrinter, cli.ShowCommandHelp = printHelp, showHelp
 	code, err := outcome(rootCommand(out, people).Run(ctx, os.Args), out.lostOutput())
 	if err != nil {
 		people.say("braid", err.Error())
