@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -103,10 +104,10 @@ func explain(cmd *cli.Command, err error) error {
 		return fmt.Errorf("no braid daemon answers at %s.\n"+
 			"Start one with 'braid daemon', or name another one with --api.\n"+
 			"braid download and braid seed need none", address)
-	case errors.As(err, &status) && status.Status == 401:
+	case errors.As(err, &status) && status.Status == http.StatusUnauthorized:
 		return errors.New("the daemon wants its password, and got none or a wrong one: " +
 			"give --password-file FILE, or set BRAID_PASSWORD")
-	case errors.As(err, &status) && status.Status == 400:
+	case errors.As(err, &status) && status.Status == http.StatusBadRequest:
 		return usageErrorf("%w", err)
 	}
 	return err
@@ -151,7 +152,7 @@ func named(ctx context.Context, cmd *cli.Command, d *v1.Client) ([]v1.Torrent, e
 	if cmd.Args().Present() && cmd.Bool("all") {
 		return nil, usageErrorf("--all stands for all torrents: give it, or name torrents")
 	}
-	all, err := d.List(ctx, "info_hash", "number", "name", "directory", "state")
+	all, err := d.List(ctx, "info_hash", "number", "name", "state")
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +211,13 @@ func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
 	return v1.Torrent{}, usageErrorf("there is no torrent %q; braid list shows all", name)
 }
 
+// asWanted are the states in which a torrent is already as a command wants all torrents to be. The
+// daemon calls it a conflict if the command is for one of them.
+var asWanted = map[string][]string{
+	"paused":  {"paused"},
+	"resumed": {"downloading", "seeding", "metadata", "checking", "queued"},
+}
+
 // each does something with each torrent that the command line names, and prints what it has done.
 func each(what string, do torrentAction) action {
 	return func(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
@@ -219,7 +227,13 @@ func each(what string, do torrentAction) action {
 		}
 		var errs []error
 		for _, t := range all {
-			if err := do(ctx, cmd, d, t); err != nil {
+			err := do(ctx, cmd, d, t)
+			status := (*v1.StatusError)(nil)
+			if cmd.Bool("all") && slices.Contains(asWanted[what], t.State) &&
+				errors.As(err, &status) && status.Status == http.StatusConflict {
+				continue
+			}
+			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w",
 					cmp.Or(t.Name, t.InfoHash), explain(cmd, err)))
 				continue

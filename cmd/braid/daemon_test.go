@@ -115,6 +115,14 @@ func TestDaemon(t *testing.T) {
 	if code, _, said := ends(t, dir, "set", "file", "--file", "2=skip", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "file 2: the torrent has files 1 to 1") {
 		t.Errorf("an unknown file: exit code %d: %s", code, said)
 	}
+	if said := d.does(t, "pause", "--all"); strings.Count(said, "paused") != 1 { // the other one is paused already
+		t.Errorf("pause --all says %s", said)
+	}
+	d.does(t, "resume", "file")
+	if said := d.does(t, "resume", "--all"); strings.Count(said, "resumed") != 1 {
+		t.Errorf("resume --all says %s", said)
+	}
+	d.does(t, "pause", "other")
 	d.does(t, "pause", "file")
 	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != exitFailed || !strings.Contains(said, "another braid daemon") {
 		t.Errorf("a second daemon: exit code %d: %s", code, said)
