@@ -115,6 +115,9 @@ func TestDaemon(t *testing.T) {
 	if code, _, said := ends(t, dir, "set", "file", "--file", "2=skip", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "file 2: the torrent has files 1 to 1") {
 		t.Errorf("an unknown file: exit code %d: %s", code, said)
 	}
+	if code, _, said := ends(t, dir, "set", "file", "--ratio", "nan", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "want a number") {
+		t.Errorf("no number: exit code %d: %s", code, said)
+	}
 	if said := d.does(t, "pause", "--all"); strings.Count(said, "paused") != 1 { // the other one is paused already
 		t.Errorf("pause --all says %s", said)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"time"
@@ -41,9 +42,15 @@ func countFlag(name string, value int, usage string) cli.Flag {
 	}}
 }
 
-// floatFlag has the default 0, which the help does not show.
+// floatFlag has the default 0, which the help does not show. It wants a number that JSON can hold.
 func floatFlag(name, usage string) cli.Flag {
-	return &cli.FloatFlag{Name: name, Usage: usage, HideDefault: true}
+	isNumber := func(v float64) error {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return errors.New("want a number")
+		}
+		return nil
+	}
+	return &cli.FloatFlag{Name: name, Usage: usage, HideDefault: true, Validator: isNumber}
 }
 
 // listFlag is repeatable. It drops white space around values.

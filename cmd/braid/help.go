@@ -237,8 +237,15 @@ func usageError(c *cli.Command, err error) error {
 		text = dashed(m[1]) + " needs a value"
 	} else if m := badValue.FindStringSubmatch(text); m != nil {
 		what := m[3]
-		if strings.HasPrefix(what, "strconv.ParseInt: ") {
+		switch parser, _, _ := strings.Cut(what, ": "); parser {
+		case "strconv.ParseInt":
 			what = "want a whole number"
+		case "strconv.ParseUint":
+			what = "want a whole number of at least 0"
+		case "strconv.ParseFloat":
+			what = "want a number"
+		case "parse error": // of a flag without a value
+			what = "want true or false"
 		}
 		text = fmt.Sprintf("%s %s: %s", dashed(m[2]), m[1], what)
 	} else if m := missingFlag.FindStringSubmatch(text); m != nil {

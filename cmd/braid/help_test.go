@@ -63,6 +63,9 @@ func TestMistypedCommandLines(t *testing.T) {
 		"paths --torrent x --status x":   `name one destination, such as: braid paths 1-ff00:0:111; or give --status or --torrent instead`,
 		"testbed up":                     `--dir is missing; see braid testbed up --help`,
 		"download --max-paths many file": `--max-paths "many": want a whole number; see braid download --help`,
+		"download --ratio much file":     `--ratio "much": want a number; see braid download --help`,
+		"testbed soak --seed -1":         `--seed "-1": want a whole number of at least 0; see braid testbed soak --help`,
+		"info --json=x file":             `--json "x": want true or false; see braid info --help`,
 	} {
 		code, out, said := ends(t, dir, strings.Fields(args)...)
 		if code != exitUsage || out != "" || said != "braid: "+want+"\n" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/urfave/cli/v3"
 
@@ -20,7 +19,7 @@ func seedGoalFlags() []cli.Flag {
 
 func (f *flags) seedGoal() node.Goal {
 	g := node.Goal{Ratio: f.Float("ratio"), Time: f.Duration("seed-time")}
-	f.want(!f.IsSet("ratio") || g.Ratio > 0 && !math.IsInf(g.Ratio, 0),
+	f.want(!f.IsSet("ratio") || g.Ratio > 0,
 		"--ratio %v: want a number above 0, such as 1.5", g.Ratio)
 	f.want(!f.IsSet("seed-time") || g.Time > 0, "--seed-time %v: want more than 0", g.Time)
 	return g
