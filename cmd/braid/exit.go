@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 )
@@ -50,7 +51,7 @@ func exitCode(err error) int {
 func outcome(err, lost error) (code int, said error) {
 	err = doctorAdvice(storageAdvice(err))
 	if lost == nil {
-		return exitCode(err), err
+		return exitCode(err), inWords(err)
 	}
 	failure := fmt.Errorf("standard output is lost: %w", lost)
 	// Lost output interrupts the command: see main. That error would say nothing new.
@@ -58,6 +59,15 @@ func outcome(err, lost error) (code int, said error) {
 		failure = errors.Join(err, failure)
 	}
 	return exitFailed, failure
+}
+
+// inWords returns an error that calls an interrupt by its name.
+func inWords(err error) error {
+	if errors.Is(err, context.Canceled) {
+		text := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
+		return errors.New(text)
+	}
+	return err
 }
 
 // setDefaults prepares every command of the tree. Wrong flags get braid's exit code and messages,

@@ -32,7 +32,8 @@ func TestOutcome(t *testing.T) {
 	}{
 		{nil, nil, 0, ""},
 		{bad, nil, exitData, "bad data"},
-		{context.Canceled, nil, exitInterrupted, "context canceled"},
+		{context.Canceled, nil, exitInterrupted, "interrupted"},
+		{errors.Join(fmt.Errorf("check file: %w", context.Canceled), bad), nil, exitData, "check file: interrupted\nbad data"},
 		{nil, lost, exitFailed, "standard output is lost: no space left on device"},
 		{bad, lost, exitFailed, "bad data\nstandard output is lost: no space left on device"},
 		{interrupted, lost, exitFailed, "standard output is lost: no space left on device"},
