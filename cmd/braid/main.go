@@ -28,8 +28,9 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &printer{w: os.Stdout, lost: cancel}
 	people := &printer{w: os.Stderr, private: true}
+	out.obey(os.Getenv)
 	people.obey(os.Getenv)
-	people.followTerminal()
+	followTerminal(out, people)
 	log.SetOutput(people) // for the logs of libraries
 	cli.HelpPrinter, cli.ShowCommandHelp = printHelp, showHelp
 	code, err := outcome(rootCommand(out, people).Run(ctx, os.Args), out.lostOutput())

@@ -132,6 +132,38 @@ func TestPlainTerminals(t *testing.T) {
 	}
 }
 
+// The table of braid watch does the same, also when nothing changes. A terminal that only prints
+// gets events.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d := startDaemon(t, dir)
+	d.does(t, "add", "magnet:?xt=urn:btih:"+strings.Repeat("ab", 20), "--paused")
+	x := newTerminal(t, dir, 80, 24)
+	const watch = "$BRAID watch --api unix:s"
+	isDrawn := func(s string) bool {
+		lines := strings.Split(s, "\n")
+		return strings.Count(s, "No  State") == 1 && strings.HasPrefix(lines[len(lines)-1], "1 torrent  ")
+	}
+	x.enter("clear; echo top; " + watch)
+	x.shows("the table", isDrawn)
+	if !strings.Contains(x.tmux("capture-pane", "-p", "-e"), "\x1b[1mNo") {
+		t.Error("the heading is not bold")
+	}
+	x.resize(40, 12)
+	x.resize(60, 12)
+	x.shows("one table below what was there", func(s string) bool { return isDrawn(s) && strings.HasPrefix(s, "top\nNo") })
+	x.tmux("send-keys", "C-z")
+	x.shows("no table while the shell has the terminal", func(s string) bool { return !strings.Contains(s, "No  State") && strings.Contains(s, "topped") })
+	x.enter("fg")
+	x.shows("the table again", isDrawn)
+	x.tmux("send-keys", "C-c")
+	x.shows("no table", func(s string) bool { return !strings.Contains(s, "No  State") })
+	x.enter("clear; TERM=dumb " + watch)
+	x.shows("events", func(s string) bool { return strings.Contains(s, `{"event":"snapshot"`) })
+	x.tmux("send-keys", "C-c")
+}
+
 // Ctrl-C ends the question for a password, and the terminal shows typed text again.
 func TestInterruptedPassword(t *testing.T) {
 	t.Parallel()

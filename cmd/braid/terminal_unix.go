@@ -5,15 +5,17 @@ package main
 import (
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// followTerminal draws the frame again when the terminal's size changes, and erases it before the
-// shell gets the terminal (Ctrl-Z). It returns at once.
-func (p *printer) followTerminal() {
-	if !p.live() {
+// followTerminal draws the frames again when the terminal's size changes. It erases them before the
+// shell gets the terminal (Ctrl-Z), and draws them again when braid goes on. It returns at once.
+func followTerminal(printers ...*printer) {
+	printers = slices.DeleteFunc(printers, func(p *printer) bool { return !p.live() })
+	if len(printers) == 0 {
 		return
 	}
 	signals := make(chan os.Signal, 1)
@@ -21,13 +23,30 @@ func (p *printer) followTerminal() {
 	go func() {
 		for s := range signals {
 			if s == syscall.SIGTSTP {
-				p.clear()
-				_ = syscall.Kill(0, syscall.SIGSTOP) // stop the job, as SIGTSTP would have done
+				stopJob(printers)
 				continue
 			}
-			p.resized()
+			for _, p := range printers {
+				p.resized()
+			}
 		}
 	}()
+}
+
+// stopJob stops the job, as SIGTSTP would have done. Nothing is printed before the job goes on. Kill
+// may return a moment before the job stops.
+func stopJob(printers []*printer) {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	defer signal.Stop(goesOn)
+	for _, p := range printers {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		_ = p.send(p.erased())
+		defer p.repaint()
+	}
+	_ = syscall.Kill(0, syscall.SIGSTOP)
+	<-goesOn
 }
 
 // foreground tells whether this process's job has the terminal. If not, drawing would overwrite a
