@@ -294,19 +294,24 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// The table fits 80 columns with the longest figures, and names keep some of them.
+// The table fits 80 columns with the longest figures, and 42 with the most important ones. Names
+// keep some columns.
 func TestTorrentTable(t *testing.T) {
 	left := 86399.
 	all := []v1.Torrent{
 		{Number: 9999, Name: strings.Repeat("name ", 20), State: "downloading", SizeBytes: 1023 << 30, HaveBytes: 1000 << 30, DownMbitS: 999.9, UpMbitS: 999.9, Ratio: 99.99, LeftS: &left},
 		{Number: 1, InfoHash: "ab", State: "metadata"},
 	}
-	lines := torrentTable(all, 80)
-	var text []string
-	for _, l := range lines {
-		text = append(text, lineText(l))
-		if n := columnsOfText(text[len(text)-1]); n > 80 {
-			t.Errorf("%d columns: %s", n, text[len(text)-1])
+	for _, columns := range []int{80, 42} {
+		var text []string
+		for _, l := range torrentTable(all, columns) {
+			text = append(text, lineText(l))
+			if n := columnsOfText(text[len(text)-1]); n > columns {
+				t.Errorf("%d columns: %s", n, text[len(text)-1])
+			}
+		}
+		if len(text) != 3 || !strings.Contains(text[2], " ab") || !strings.Contains(text[0], "Name") {
+			t.Errorf("%s", strings.Join(text, "\n"))
 		}
 	}
 	if len(text) != 3 || !strings.Contains(text[2], " ab") || !strings.Contains(text[0], "Name") {

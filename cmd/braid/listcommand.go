@@ -80,7 +80,7 @@ func torrentTable(all []v1.Torrent, columns int) []line {
 		}
 		used += widths[i] + 2
 	}
-	for _, i := range []int{3, 6} { // a narrow terminal first loses the size, then the ratio
+	for _, i := range []int{3, 6, 7, 5, 4} { // a narrow terminal first loses the size
 		if used+minName > columns {
 			used -= widths[i] + 2
 			widths[i] = 0
