@@ -118,6 +118,9 @@ func TestDaemon(t *testing.T) {
 	if code, _, said := ends(t, dir, "set", "file", "--ratio", "nan", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "want a number") {
 		t.Errorf("no number: exit code %d: %s", code, said)
 	}
+	if said := d.does(t, "show", "file", "--files", "--json"); strings.Count(said, "\n") != 2 || !strings.Contains(said, `"path":"again"`) {
+		t.Errorf("show --files --json says %s", said)
+	}
 	if said := d.does(t, "pause", "--all"); strings.Count(said, "paused") != 1 { // the other one is paused already
 		t.Errorf("pause --all says %s", said)
 	}

@@ -168,30 +168,31 @@ func show(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 			return err
 		}
 		if cmd.Bool("json") {
-			if err := printObjects(stdout(cmd), detail); err != nil {
-				return err
+			err = printObjects(stdout(cmd), detail)
+		} else {
+			if i > 0 {
+				stdout(cmd).printf("\n")
 			}
-			continue
+			err = printDetail(ctx, cmd, d, detail)
 		}
-		trackers, err := d.Trackers(ctx, t.InfoHash)
+		if err == nil && cmd.Bool("files") {
+			err = showFiles(ctx, cmd, d, t.InfoHash)
+		}
 		if err != nil {
 			return err
-		}
-		if i > 0 {
-			stdout(cmd).printf("\n")
-		}
-		printDetail(stdout(cmd), detail, trackers)
-		if cmd.Bool("files") {
-			if err := showFiles(ctx, cmd, d, t.InfoHash); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
 }
 
-func printDetail(out *printer, t v1.TorrentDetail, trackers []v1.Tracker) {
-	w := newTable(out)
+func printDetail(
+	ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.TorrentDetail,
+) error {
+	trackers, err := d.Trackers(ctx, t.InfoHash)
+	if err != nil {
+		return err
+	}
+	w := newTable(stdout(cmd))
 	w.printf("%s\n", cmp.Or(t.Name, t.InfoHash))
 	w.printf("  number\t%d\n  info hash\t%s\n  state\t%s\n", t.Number, t.InfoHash, t.State)
 	for _, why := range []string{t.Error, t.Waiting} {
@@ -224,6 +225,7 @@ func printDetail(out *printer, t v1.TorrentDetail, trackers []v1.Tracker) {
 		w.printf("  tracker\t%s: %s\n", x.URL, cmp.Or(oneLine(x.Error), x.State))
 	}
 	w.flush()
+	return nil
 }
 
 // sourcesText says where the addresses of peers come from, such as "; pex 1, tracker 3".
@@ -249,6 +251,9 @@ func showFiles(ctx context.Context, cmd *cli.Command, d *v1.Client, infoHash str
 	files, err := d.Files(ctx, infoHash)
 	if err != nil {
 		return err
+	}
+	if cmd.Bool("json") {
+		return printObjects(stdout(cmd), files...)
 	}
 	w := newTable(stdout(cmd))
 	for _, f := range files {
