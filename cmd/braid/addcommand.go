@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,15 +58,16 @@ func add(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 			in.Source = ""
 		}
 		added, err := d.Add(ctx, in)
+		title := cmp.Or(added.Name, added.InfoHash)
 		switch {
 		case errors.Is(err, v1.ErrNoDaemon):
 			return err
 		case err != nil:
 			errs = append(errs, fmt.Errorf("add %s: %w", name, explain(cmd, err)))
 		case added.Existed:
-			errs = append(errs, printResult(cmd, added, "%s is there already\n", added.Name))
+			errs = append(errs, printResult(cmd, added, "%s is there already\n", title))
 		default:
-			errs = append(errs, printResult(cmd, added, "added %s\n", added.Name))
+			errs = append(errs, printResult(cmd, added, "added %s\n", title))
 		}
 	}
 	return errors.Join(errs...)

@@ -121,6 +121,10 @@ func TestDaemon(t *testing.T) {
 	if said := d.does(t, "show", "file", "--files", "--json"); strings.Count(said, "\n") != 2 || !strings.Contains(said, `"path":"again"`) {
 		t.Errorf("show --files --json says %s", said)
 	}
+	if said := d.does(t, "add", "magnet:?xt=urn:btih:"+strings.Repeat("cd", 20), "--paused"); said != "added "+strings.Repeat("cd", 20)+"\n" {
+		t.Errorf("add says %q of a torrent without a name", said)
+	}
+	d.does(t, "remove", "cdcd")
 	if said := d.does(t, "pause", "--all"); strings.Count(said, "paused") != 1 { // the other one is paused already
 		t.Errorf("pause --all says %s", said)
 	}
