@@ -135,7 +135,7 @@ func stateDir(flag string, getenv func(string) string) (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", usageErrorf("no place for the state: give --state DIR")
+		return "", usageErrorf("no place for the state: HOME is not set")
 	}
 	return filepath.Join(home, ".local", "state", "braid"), nil
 }
