@@ -48,16 +48,17 @@ func NewProgress(s client.Source, p client.Progress) event.Progress {
 	}
 }
 
-// newDone is the event of a complete download.
-func newDone(s client.Source, p client.Progress) event.Done {
+// newDone is the event of a complete download with the progress p, which includes earlier runs. run
+// is that of the last one.
+func newDone(s client.Source, p, run client.Progress) event.Done {
 	return event.Done{
 		Event:        "done",
 		Torrent:      p.Name,
 		InfoHash:     s.InfoHash.HexString(),
 		Seconds:      p.Since.Seconds(),
 		Bytes:        p.Total,
-		Fetched:      p.Fetched,
-		PayloadMbitS: float64(p.Fetched) * 8 / mega / p.Since.Seconds(),
+		Fetched:      run.Fetched,
+		PayloadMbitS: float64(run.Fetched) * 8 / mega / run.Since.Seconds(),
 		Wasted:       p.Wasted,
 		Dropped:      p.Dropped,
 		Paths:        newPaths(p.Paths),

@@ -288,11 +288,11 @@ func (t *Torrent) onDone(r *run) {
 // tellDone tells subscribers that the torrent is complete (once), or that it has failed.
 func (t *Torrent) tellDone(r *run) {
 	t.describe(r)
-	p, o, s := t.Progress(), t.Options(), t.node.Settings()
+	p, own, o, s := t.Progress(), r.transfer.Progress(), t.Options(), t.node.Settings()
 	moves := s.CompleteDir != "" && p.Fetched > 0 && isSameDir(o.Storage.Dir, s.Dir)
 	t.mu.Lock()
 	told, done := t.complete, t.done
-	again := !t.completed.IsZero() && r.transfer.Progress().Fetched == 0
+	again := !t.completed.IsZero() && own.Fetched == 0
 	if t.complete = p.Err == nil; t.complete && t.completed.IsZero() {
 		t.completed = time.Now()
 		t.arriving = moves && !o.Storage.Complete
@@ -305,7 +305,7 @@ func (t *Torrent) tellDone(r *run) {
 	if p.Err != nil {
 		t.node.stream.publish(NewFailed(p.Name, t.InfoHash(), p.Err))
 	} else {
-		e := newDone(o.Source, p)
+		e := newDone(o.Source, p, own)
 		e.Again = again
 		t.node.stream.publish(e)
 	}

@@ -38,7 +38,7 @@ func TestMirrorCommand(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	has(t, filepath.Join(dir, "out/file"), data)
-	if got := must(t, dir, once...); strings.Contains(got, "added") || !strings.Contains(got, "the list has not changed") {
+	if got := must(t, dir, once...); strings.Contains(got, "added") || !strings.Contains(got, "the list has not changed") || !strings.Contains(got, `"fetched_bytes":0,"payload_mbit_s":0,`) {
 		t.Errorf("once more: %s", got)
 	}
 	all := append([]string{"mirror", s.URL + "/feed.xml", "-o", "all", "--once"}, own...)
