@@ -136,7 +136,7 @@ func mirrorSource(cmd *cli.Command) (string, error) {
 	if !mirror.IsLocal(source) {
 		_, onSCION, _ := scionnet.ParseServerURL(source) // openMirrorNode reports its errors
 		if u, err := url.Parse(source); !onSCION && (err != nil || u.Host == "") {
-			return "", usageErrorf("%s is not a URL like https://example.org/feed.xml", source)
+			return "", usageErrorf("%s is not a URL such as https://example.org", source)
 		}
 		return source, nil
 	}
