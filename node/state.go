@@ -365,7 +365,11 @@ func ReplaceFile(name string, b []byte, lasting bool) error {
 // ReplaceSecret is a lasting ReplaceFile for a file that only its owner may read.
 func ReplaceSecret(name string, b []byte) error { return replaceFile(name, b, 0o600, true) }
 
+// replaceFile replaces regular files only: root could replace /dev/null.
 func replaceFile(name string, b []byte, mode os.FileMode, lasting bool) error {
+	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() && !st.IsDir() {
+		return writeError(name, errors.New("not a regular file"))
+	}
 	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
 	if err != nil {
 		return writeError(name, err)
