@@ -62,6 +62,9 @@ type benchmark struct {
 // benchAction prepares a benchmark, runs it, and removes its files.
 func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) (err error) {
+		if cmd.IsSet("duration") && cmd.Duration("duration") <= 0 {
+			return usageErrorf("--duration: want more than 0")
+		}
 		b := benchmark{Command: cmd}
 		if b.dir, err = os.MkdirTemp(cmd.String("dir"), "braid-bench-"); err != nil {
 			return fmt.Errorf("bench %s: %w", cmd.Name, err)

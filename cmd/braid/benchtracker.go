@@ -45,9 +45,6 @@ swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a s
 var trackerTrials = []string{"memory", "slow", "kill"}
 
 func benchTracker(ctx context.Context, b benchmark) error {
-	if b.Duration("duration") <= 0 {
-		return usageErrorf("--duration: want more than 0")
-	}
 	load := trackerbench.Bench{
 		Braid: ownPath(), Generator: b.worker("tracker-load"), Dir: b.dir,
 		TrackerCore: b.Int("tracker-core"), GeneratorCore: b.Int("load-core"),

@@ -53,6 +53,8 @@ func TestMistypedCommandLines(t *testing.T) {
 		"seed --storage":                 `--storage needs a value; see braid seed --help`,
 		"testbed link -d x":              `name one interface, such as 1-ff00:0:110#1; see braid testbed link --help`,
 		"testbed down -d x y":            `braid testbed down takes no arguments, got "y"`,
+		"testbed link x -d x":            `interface "x": want ISD-AS#ID such as 1-ff00:0:110#1`,
+		"bench link --duration 0s":       `--duration: want more than 0`,
 		"bench link x":                   `braid bench link takes no arguments, got "x"`,
 		"list 1 2":                       `braid list takes no torrents: braid show 1 2`,
 		"pause --all 1":                  `--all stands for all torrents: give it, or name torrents`,
@@ -66,6 +68,8 @@ func TestMistypedCommandLines(t *testing.T) {
 		"download --ratio much file":     `--ratio "much": want a number; see braid download --help`,
 		"testbed soak --seed -1":         `--seed "-1": want a whole number of at least 0; see braid testbed soak --help`,
 		"info --json=x file":             `--json "x": want true or false; see braid info --help`,
+
+		"testbed up tiny4 -d x --router-of 1-1=x": `testbed up: --router-of "1-1=x": "x": want stock or fast`,
 	} {
 		code, out, said := ends(t, dir, strings.Fields(args)...)
 		if code != exitUsage || out != "" || said != "braid: "+want+"\n" {

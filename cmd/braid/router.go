@@ -103,7 +103,7 @@ func routersOf(c *cli.Command) ([]testbed.RouterOf, error) {
 			of.Command, err = routerNamed(name)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--router-of %q: %w", s, err)
+			return nil, usageErrorf("--router-of %q: %w", s, err)
 		}
 		all = append(all, of)
 	}

@@ -289,7 +289,7 @@ func linkChange(c *cli.Command) (testbed.LinkChange, error) {
 	}
 	var err error
 	if l.Interface, err = pathsel.ParseInterface(c.Args().First()); err != nil {
-		return l, err
+		return l, usageErrorf("%w", err)
 	}
 	l.Direction = c.String("direction")
 	given := false
