@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -61,6 +63,22 @@ type Path struct {
 
 // Hops returns the number of links between ASes.
 func (p Path) Hops() int { return len(p.Interfaces) / 2 }
+
+// Sequence writes the path as a hop sequence: ISD-AS#IN,OUT for each AS, with 0 at the path's ends.
+// It is empty for the path inside one AS.
+func (p Path) Sequence() string {
+	if len(p.Interfaces) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	in := uint64(0)
+	for i := 0; i+1 < len(p.Interfaces); i += 2 {
+		fmt.Fprintf(&b, "%s#%d,%d ", p.Interfaces[i].IA, in, p.Interfaces[i].ID)
+		in = p.Interfaces[i+1].ID
+	}
+	fmt.Fprintf(&b, "%s#%d,0", p.Interfaces[len(p.Interfaces)-1].IA, in)
+	return b.String()
+}
 
 // ASes returns the ASes in the order of travel, including source and destination.
 func (p Path) ASes() []IA {

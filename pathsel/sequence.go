@@ -57,20 +57,11 @@ func (s Sequence) Allows(p Path) bool {
 	if s.re == nil {
 		return true
 	}
-	ifs := p.Interfaces
-	if len(ifs)%2 != 0 {
-		return false // malformed path
+	hops := p.Sequence()
+	if hops != "" {
+		hops += " "
 	}
-	var b strings.Builder
-	if len(ifs) > 0 {
-		fmt.Fprintf(&b, "%v#0,%d ", ifs[0].IA, ifs[0].ID)
-		for i := 1; i+1 < len(ifs); i += 2 {
-			fmt.Fprintf(&b, "%v#%d,%d ", ifs[i].IA, ifs[i].ID, ifs[i+1].ID)
-		}
-		last := ifs[len(ifs)-1]
-		fmt.Fprintf(&b, "%v#%d,0 ", last.IA, last.ID)
-	}
-	return s.re.MatchString(b.String())
+	return len(p.Interfaces)%2 == 0 && s.re.MatchString(hops) // an odd number is malformed
 }
 
 // sequenceParser turns a sequence into a regular expression over hops written as "ISD-AS#IN,OUT ".

@@ -165,7 +165,7 @@ func (l *pathList) refuse(refused []pathsel.Refusal) {
 		l.Refused = append(l.Refused, refusedReport{
 			Fingerprint:     shown(r.Path.Fingerprint),
 			FullFingerprint: r.Path.Fingerprint,
-			Sequence:        sequence(r.Path),
+			Sequence:        r.Path.Sequence(),
 			By:              r.Clause,
 			Reason:          r.Reason,
 		})
@@ -211,7 +211,7 @@ func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionne
 			Fingerprint:     shown(p.Fingerprint),
 			FullFingerprint: p.Fingerprint,
 			Hops:            append([]pathsel.Interface{}, p.Interfaces...),
-			Sequence:        sequence(p),
+			Sequence:        p.Sequence(),
 			NextHop:         d.NextHop,
 			Expiry:          p.Expiry,
 			MTU:             p.MTU,
@@ -230,21 +230,6 @@ func (l *pathList) fill(h *scionnet.Host, paths []pathsel.Path, probes []scionne
 		}
 		l.Paths = append(l.Paths, r)
 	}
-}
-
-// sequence writes a path as a hop sequence: ISD-AS#in,out for each AS, with 0 at the path's ends.
-func sequence(p pathsel.Path) string {
-	if len(p.Interfaces) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	in := uint64(0)
-	for i := 0; i+1 < len(p.Interfaces); i += 2 {
-		fmt.Fprintf(&b, "%s#%d,%d ", p.Interfaces[i].IA, in, p.Interfaces[i].ID)
-		in = p.Interfaces[i+1].ID
-	}
-	fmt.Fprintf(&b, "%s#%d,0", p.Interfaces[len(p.Interfaces)-1].IA, in)
-	return b.String()
 }
 
 // arrows writes the hops as the scion tool does: [1-ff00:0:110 1>2 1-ff00:0:111].

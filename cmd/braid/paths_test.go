@@ -45,7 +45,7 @@ func TestParseDestination(t *testing.T) {
 var threeASes = []pathsel.Interface{{IA: 1<<48 | 10, ID: 1}, {IA: 1<<48 | 20, ID: 2}, {IA: 1<<48 | 20, ID: 3}, {IA: 1<<48 | 30, ID: 4}}
 
 func TestPathAsText(t *testing.T) {
-	if got, want := sequence(pathsel.Path{Interfaces: threeASes}), "1-10#0,1 1-20#2,3 1-30#4,0"; got != want {
+	if got, want := (pathsel.Path{Interfaces: threeASes}).Sequence(), "1-10#0,1 1-20#2,3 1-30#4,0"; got != want {
 		t.Errorf("sequence %q, want %q", got, want)
 	}
 	if got, want := arrows(threeASes), "[1-10 1>2 1-20 3>4 1-30]"; got != want {
