@@ -219,7 +219,9 @@ func TestThePeersHopFieldsOutlast(t *testing.T) {
 	raw := rawPath(t, true, segment{true, false, uint32(time.Now().Unix()), [][2]uint16{{0, 81}, {61, 51}, {41, 0}}})
 	peer := Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
 	for _, by := range []netip.AddrPort{netip.MustParseAddrPort("10.0.0.66:6666"), router} {
-		rs := testRoutes()
+		var cp controlPlane
+		h, _, _ := hostWithPath(t, &cp)
+		rs := h.routes
 		back, hops, err := reverseHops(raw)
 		if err != nil {
 			t.Fatal(err)
@@ -233,6 +235,11 @@ func TestThePeersHopFieldsOutlast(t *testing.T) {
 		rs.mustArrive(t, peer, raw, by)
 		if rs.renew(r, offer.expiry); r.way.Load() == offer != (by != router) {
 			t.Errorf("by %s: used after the end of the control plane's: %t", by, r.way.Load() != offer)
+		}
+		ended := &way{raw: back, nextHop: router, expiry: time.Now().Add(-time.Second)}
+		r.way.Store(ended)
+		if _, err := h.newInbound(t.Context(), r.pseudo); err != nil || r.way.Load() == ended != (by != router) {
+			t.Errorf("by %s: used for a new connection: %t, %v", by, r.way.Load() != ended, err)
 		}
 	}
 }
