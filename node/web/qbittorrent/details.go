@@ -23,7 +23,7 @@ const (
 // files lists the files. It shows the priority low as normal, since qBittorrent has no low one.
 func (c *call) files(t *node.Torrent) (any, error) {
 	wanted := split(c.text("indexes"), "|")
-	s := t.Status()
+	s, pieces := t.Status(), t.Pieces()
 	out := []map[string]any{}
 	for _, f := range t.Files() {
 		if len(wanted) > 0 && !slices.Contains(wanted, strconv.Itoa(f.Index)) {
@@ -42,11 +42,30 @@ func (c *call) files(t *node.Torrent) (any, error) {
 		}
 		out = append(out, map[string]any{
 			"index": f.Index, "name": f.Path, "size": f.Length, "progress": done, "priority": p,
-			"is_seed":     foreign.IsComplete(s),
-			"piece_range": []int{f.FirstPiece, max(f.FirstPiece, f.EndPiece-1)}, "availability": -1,
+			"is_seed":      foreign.IsComplete(s),
+			"piece_range":  []int{f.FirstPiece, max(f.FirstPiece, f.EndPiece-1)},
+			"availability": available(f, pieces),
 		})
 	}
 	return out, nil
+}
+
+// available returns the part of the pieces of a file that are here or at a connected peer; -1 if
+// that is unknown, as it is while the torrent is stopped. Decluttarr gives up files below 1.
+func available(f node.File, all client.Pieces) float64 {
+	if len(all.State) == 0 || len(all.State) < f.EndPiece {
+		return -1
+	}
+	if f.EndPiece <= f.FirstPiece {
+		return 1
+	}
+	n := 0
+	for i := f.FirstPiece; i < f.EndPiece; i++ {
+		if all.State[i] == client.PieceRight || all.Peers[i] > 0 {
+			n++
+		}
+	}
+	return float64(n) / float64(f.EndPiece-f.FirstPiece)
 }
 
 // Values of the status of a tracker.

@@ -938,3 +938,28 @@ func TestLastActivity(t *testing.T) {
 		}
 	}
 }
+
+func TestAvailable(t *testing.T) {
+	pieces := client.Pieces{
+		State: []client.PieceState{client.PieceRight, client.PieceMissing, client.PiecePartial, client.PieceMissing},
+		Peers: []int{0, 2, 0, 1},
+	}
+	for _, c := range []struct {
+		first, end int
+		pieces     client.Pieces
+		want       float64
+	}{
+		{0, 2, pieces, 1},
+		{0, 4, pieces, 0.75},
+		{2, 3, pieces, 0},
+		{2, 4, pieces, 0.5},
+		{2, 2, pieces, 1},
+		{0, 4, client.Pieces{}, -1},
+		{0, 5, pieces, -1},
+	} {
+		f := node.File{FirstPiece: c.first, EndPiece: c.end}
+		if got := available(f, c.pieces); got != c.want {
+			t.Errorf("pieces %d to %d of %v: %v, want %v", c.first, c.end, c.pieces, got, c.want)
+		}
+	}
+}
