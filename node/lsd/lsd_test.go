@@ -349,6 +349,10 @@ func TestAnswer(t *testing.T) {
 	}
 	now = now.Add(forgetNeighbour)
 	hear(7000, true)
+	s.look(false, now.Add(forgetNeighbour))
+	if n := len(s.follows[hash].heard); n != 0 {
+		t.Errorf("%d silent neighbours are remembered", n)
+	}
 }
 
 func TestNeighbours(t *testing.T) {

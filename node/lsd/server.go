@@ -94,15 +94,23 @@ const (
 func (f *Followed) isNew(n neighbour, now time.Time) bool {
 	last, known := f.heard[n]
 	if !known && len(f.heard) == maxHeard {
-		maps.DeleteFunc(f.heard, func(_ neighbour, at time.Time) bool {
-			return now.Sub(at) >= forgetNeighbour
-		})
+		f.forget(now)
 	}
 	if !known && len(f.heard) == maxHeard {
 		return false
 	}
 	f.heard[n] = now
 	return !known || now.Sub(last) >= forgetNeighbour
+}
+
+// forget forgets silent neighbours.
+func (f *Followed) forget(now time.Time) {
+	maps.DeleteFunc(f.heard, func(_ neighbour, at time.Time) bool {
+		return now.Sub(at) >= forgetNeighbour
+	})
+	if len(f.heard) == 0 {
+		f.heard = map[neighbour]time.Time{} // an emptied map would keep its memory
+	}
 }
 
 // Serve starts a server, which does nothing until it is switched on.
@@ -259,6 +267,9 @@ func (s *Server) look(busy bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy, s.looked = busy, now
+	for _, f := range s.follows { // or a host could fill the memory with neighbours of all torrents
+		f.forget(now)
+	}
 	same, before := slices.EqualFunc(networks, s.networks, network.same), joined(s.sockets)
 	if same && before == len(networks) {
 		return
