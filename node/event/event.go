@@ -187,8 +187,8 @@ type Missed struct {
 
 // Changed says what has happened to a torrent. Without a torrent, the settings have changed.
 type Changed struct {
-	// Event is added, removed, paused, resumed, queued, moved, limited (its rates), changed (other
-	// options), or settings.
+	// Event is added, removed, paused, resumed, queued, moved, renamed (its files), limited (its
+	// rates), changed (other options), or settings.
 	Event    string `json:"event"`
 	Torrent  string `json:"torrent"`
 	InfoHash string `json:"info_hash"`
