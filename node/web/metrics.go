@@ -113,12 +113,18 @@ func collect(n *node.Node, out chan<- prometheus.Metric) {
 		gauge(pathsFigure, float64(count), transport)
 	}
 	for _, p := range paths {
-		counter(pathReceived, float64(p.read), p.labels[:]...)
-		counter(pathSent, float64(p.written), p.labels[:]...)
-		gauge(pathRTT, p.rtt, p.labels[:]...)
-		counter(pathPackets, float64(p.packets), p.labels[:]...)
-		counter(pathLost, float64(p.lost), p.labels[:]...)
+		p.collect(gauge, counter)
 	}
+}
+
+func (p *pathFigures) collect(gauge, counter func(*prometheus.Desc, float64, ...string)) {
+	counter(pathReceived, float64(p.read), p.labels[:]...)
+	counter(pathSent, float64(p.written), p.labels[:]...)
+	if p.rtt > 0 { // otherwise it is unknown
+		gauge(pathRTT, p.rtt, p.labels[:]...)
+	}
+	counter(pathPackets, float64(p.packets), p.labels[:]...)
+	counter(pathLost, float64(p.lost), p.labels[:]...)
 }
 
 // pathFigures are the sums over the connections between us and a peer over one path.

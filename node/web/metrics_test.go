@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"braid/client"
 	"braid/node"
 	"braid/pathsel"
@@ -40,6 +42,22 @@ func TestPathsOf(t *testing.T) {
 	}
 	if len(paths) != maxPathSeries || !seen[[3]string{"torrent 2", "peer", fmt.Sprintf("%08d", maxPathSeries-1)}] || open["scion"] != 6*maxPathSeries {
 		t.Errorf("%d series, %v", len(paths), open)
+	}
+}
+
+// A round-trip time that was not measured, such as that of a web seed, is no time of 0.
+func TestUnknownRTT(t *testing.T) {
+	for rtt, want := range map[float64]int{0: 0, 0.05: 1} {
+		reported := 0
+		report := func(d *prometheus.Desc, _ float64, _ ...string) {
+			if d == pathRTT {
+				reported++
+			}
+		}
+		(&pathFigures{rtt: rtt}).collect(report, report)
+		if reported != want {
+			t.Errorf("the round-trip time %v is reported %d times", rtt, reported)
+		}
 	}
 }
 
