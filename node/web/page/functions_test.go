@@ -23,6 +23,8 @@ func TestFunctions(t *testing.T) {
 
 		{"characters that hide or reorder a text are shown", "dom", `m.el("p", {text: "invoice\u202efdp.exe\u0007"}).textContent === "invoice\\u202efdp.exe\\u0007" && m.el("p", {text: "\u05d0\n\u200d"}).textContent === "\u05d0\n\u200d"`},
 
+		{"also in hints, and in the title of the window", "dom", `(e => { m.setAttr(e, "title", "fdp\u202e"); return e.getAttribute("title") === "fdp\\u202e" && m.visible("fdp\u202e") === "fdp\\u202e" })(m.el("p"))`},
+
 		{"a filter wants all words", "torrents", `m.arrange([{name: "a b", labels: ["x"], info_hash: "1", state: "paused"}, {name: "a", labels: [], info_hash: "2", state: "paused"}], {text: "A x", state: "", column: "name"}).length === 1`},
 		{"numbers in names sort as numbers", "torrents", `m.arrange(["v10", "v9"].map((name, i) => ({name, labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "name"})[0].name === "v9"`},
 		{"moments sort by time, not as texts", "torrents", `m.arrange(["2026-10-25T02:10:00+01:00", "2026-10-25T02:50:00.5+02:00", "2026-10-25T02:50:00.123456789+02:00"].map((added, i) => ({added, name: String(i), labels: [], info_hash: String(i), state: "paused"})), {text: "", state: "", column: "added"}).map(t => t.name).join("") === "210"`},

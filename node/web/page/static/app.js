@@ -1,7 +1,7 @@
 // The page: shows one view at a time, by the part of its address behind #, and asks for the password if it is needed.
 
 import { access, get, login, logout, Refused } from "./api.js";
-import { el, icon, setAttr, setText } from "./dom.js";
+import { el, icon, setAttr, setText, visible } from "./dom.js";
 import { acceptDrops } from "./add.js";
 import { rate } from "./format.js";
 import { live } from "./live.js";
@@ -34,7 +34,7 @@ function show() {
   leaving = new AbortController();
   const { root, title } = view.make(leaving.signal);
   main.replaceChildren(root);
-  const showTitle = () => (document.title = `${title()} – braid`);
+  const showTitle = () => (document.title = visible(`${title()} – braid`));
   live.addEventListener("torrents", showTitle, { signal: leaving.signal }); // a name may come later
   showTitle();
   for (const link of document.querySelectorAll("header nav a")) {

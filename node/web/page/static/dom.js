@@ -33,19 +33,20 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/**
- * setText changes a text only if it differs, since each change makes the browser lay out again. Characters that would
- * hide or reorder the text are shown as escapes.
- */
+/** visible shows characters that would hide or reorder a text as escapes. */
+export const visible = (text) =>
+  String(text ?? "").replace(/(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}]/gu, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+
+/** setText changes a text only if it differs, since each change makes the browser lay out again. */
 export function setText(node, text) {
-  text = String(text ?? "").replace(/(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}]/gu, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, "0")}`);
+  text = visible(text);
   if (node.textContent !== text) node.textContent = text;
 }
 
 /** setAttr changes an attribute only if it differs; null removes it. */
 export function setAttr(node, name, value) {
   if (value === null) node.removeAttribute(name);
-  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+  else if (node.getAttribute(name) !== visible(value)) node.setAttribute(name, visible(value));
 }
 
 /** later runs a function once in the next frame, however often it is called before. */
