@@ -7,7 +7,6 @@ import { plural, rate } from "./format.js";
 import { layout, linkName } from "./layout.js";
 import { poll } from "./poll.js";
 import { changeInterface } from "./policy.js";
-import { live } from "./live.js";
 
 const STEPS = [1, 3, 10, 30, 100]; // Mbit/s at which the colour changes
 const KEPT = 300; // links; ones that no path uses any more stay on the map until it is opened again
@@ -48,23 +47,16 @@ export function mapView(signal) {
     }
     empty.hidden = known.size > 0;
     box.hidden = known.size === 0;
-    if (fresh) drawing = draw(canvas, [...known.values()], state.local, change);
+    if (fresh) drawing = draw(canvas, [...known.values()], state.local);
     colour(drawing, state, direction.value);
     const busy = state.links.filter((l) => l.down_mbit_s + l.up_mbit_s > 0.001).length;
     setText(note, known.size === 0 ? "" : `${plural(state.ases.length, "AS", "ASes")}, ${plural(state.links.length, "link")}; ${busy} carry our data. Click an interface or an AS to forbid or limit it.`);
   });
-  let again = () => {};
-  async function change(target, about) {
-    if (await changeInterface(target, about)) again();
-  }
-  const load = () => poll(signal, "map", (m) => {
+  direction.addEventListener("change", refresh);
+  poll(signal, "map", (m) => {
     state = m;
     refresh();
   });
-  again = refresh;
-  live.addEventListener("policy", refresh, { signal });
-  direction.addEventListener("change", refresh);
-  load();
   return { root, title: () => "Map" };
 }
 
@@ -77,7 +69,7 @@ function legend() {
 }
 
 /** draw makes the drawing, and returns its parts by name. */
-function draw(canvas, links, local, change) {
+function draw(canvas, links, local) {
   const plan = layout(links, local ? [local] : []);
   const parts = { local, links: new Map(), ports: new Map(), boxes: new Map() };
   const below = svg("g", {});
@@ -96,7 +88,7 @@ function draw(canvas, links, local, change) {
     const box = svg("g", { class: b.name === local ? "as own" : "as", "data-target": b.name },
       svg("rect", { x: b.x, y: b.y, width: b.w, height: b.h, rx: 10 }),
       svg("text", { x: b.x + b.w / 2, y: b.y + 20, class: "as-name", textLength: b.name.length > 15 ? b.w - 14 : null, lengthAdjust: "spacingAndGlyphs" }, svg("tspan", { class: "isd", text: `${isd}-` }), svg("tspan", { text: as })), what);
-    button(box, b.name, () => change(b.name, "All paths through this AS."));
+    button(box, b.name, () => changeInterface(b.name, "All paths through this AS."));
     middle.append(box);
     parts.boxes.set(b.name, { box, what });
     for (const p of b.ports) {
@@ -106,7 +98,7 @@ function draw(canvas, links, local, change) {
         svg("rect", { class: "hit", x: p.x - 22, y: p.y - 12, width: 44, height: 24 }),
         svg("rect", { x, y: p.y - 9, width: wide, height: 18, rx: 9 }), svg("text", { x: x + wide / 2, y: p.y + 4, text: String(p.id) }));
       const other = p.link.split(" ").find((n) => n !== p.name) ?? p.name;
-      button(port, p.name, () => change(p.name, `The link between ${p.name} and ${other}.`));
+      button(port, p.name, () => changeInterface(p.name, `The link between ${p.name} and ${other}.`));
       middle.append(port);
       parts.ports.set(p.name, { port, link: p.link, other });
     }

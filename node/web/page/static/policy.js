@@ -56,7 +56,7 @@ export function previewOf(preview) {
     const lost = d.remaining === 0 && d.paths.length > 0;
     return el("details", { open: lost || preview.destinations.length <= 3 },
       el("summary", { class: lost ? "bad" : "" }, lost ? icon("warn") : null, `${d.isd_as}: ${d.remaining} of ${plural(d.paths.length, "path")} ${d.paths.length === 1 ? "remains" : "remain"}`),
-      d.error ? el("p", { class: "hint", text: d.error }) : null, el("ul", { class: "preview" }, ...d.paths.map(path)));
+      el("ul", { class: "preview" }, ...d.paths.map(path)));
   });
   if (items.length === 0) return [el("p", { class: "hint", text: "No paths are known now, so nothing can be shown." })];
   const cut = preview.destinations.filter((d) => d.remaining === 0 && d.paths.length > 0).length;
@@ -66,7 +66,7 @@ export function previewOf(preview) {
 
 /**
  * changeInterface asks what shall hold for an interface (1-ff00:0:110#2) or an AS (1-ff00:0:110): allow, forbid or
- * limit. about says what it is. It resolves to whether the policy was changed.
+ * limit. about says what it is.
  */
 export async function changeInterface(target, about) {
   let policy;
@@ -74,7 +74,7 @@ export async function changeInterface(target, about) {
     policy = await get("policy");
   } catch (err) {
     sayError(err);
-    return false;
+    return;
   }
   const rules = rulesFor(policy, target);
   const now = rules.forbidden ? "forbid" : rules.limit > 0 ? "limit" : "allow";
@@ -112,14 +112,7 @@ export async function changeInterface(target, about) {
   show();
   const heading = el("h3", { text: "Paths that remain" });
   const answer = await dialog(target, [el("p", { class: "hint", text: about }), choice, heading, shown], [apply, el("button", { value: "", formnovalidate: true, text: "Cancel" })]);
-  if (answer !== "do") return false;
-  return put("policy", preview.policy).then(() => {
-    say(`The policy for ${target} was changed.`);
-    return true;
-  }, (err) => {
-    sayError(err);
-    return false;
-  });
+  if (answer === "do") put("policy", preview.policy).then(() => say(`The policy for ${target} was changed.`), sayError);
 }
 
 /** policyForm edits the whole policy as text, with the same preview. */
