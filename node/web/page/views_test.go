@@ -487,6 +487,24 @@ func TestReconnect(t *testing.T) {
 	b.Until(`!document.body.classList.contains("lost") && document.querySelectorAll(".torrents .row").length > 5`)
 }
 
+// A tab that is opened in the background gives its connection back, too. A browser has six to one
+// server.
+func TestBackgroundTab(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	b.Show(newWorld(1, 1, 1).serve(t))
+	b.Until(`document.querySelectorAll(".torrents .row").length === 1`)
+	if state := chromium.Get[int](b, `import("/page/live.js").then(({ live }) => {
+		let stream
+		window.EventSource = class extends EventSource { constructor(url) { stream = super(url) } }
+		Object.defineProperty(document, "hidden", {value: true})
+		window.setTimeout = (run, ms) => ms === 30000 && run()
+		live.start()
+		return stream.readyState
+	})`); state != 2 {
+		t.Errorf("the stream is in state %d, want 2: closed", state)
+	}
+}
+
 // Scrolling through a thousand torrents and two hundred paths: the log says how long frames take,
 // and how much processor time of the page's thread; for 60 frames a second there are 16.7 ms. The
 // figures depend on the machine, so the test judges only that few rows exist at any moment.

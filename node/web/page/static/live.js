@@ -25,9 +25,8 @@ export const live = new (class extends EventTarget {
   constructor() {
     super();
     document.addEventListener("visibilitychange", () => {
-      clearTimeout(this.#hiding);
-      if (document.hidden) this.#hiding = setTimeout(() => this.stop(), HIDDEN_LIMIT);
-      else if (!this.#source && this.started) this.start();
+      this.#hide();
+      if (!document.hidden && !this.#source && this.started) this.start();
     });
     // A page that is kept for the browser's way back would keep its connection, too.
     addEventListener("pagehide", () => this.stop());
@@ -58,6 +57,13 @@ export const live = new (class extends EventTarget {
     });
     on("totals", (t) => this.#total(t));
     for (const name of ["decision", "log", "settings", "policy"]) on(name, (detail) => this.#tell(name, detail));
+    this.#hide(); // the page may have been opened in the background
+  }
+
+  /** #hide closes the stream in a while if nobody sees the page. */
+  #hide() {
+    clearTimeout(this.#hiding);
+    if (document.hidden) this.#hiding = setTimeout(() => this.stop(), HIDDEN_LIMIT);
   }
 
   /** stop closes the stream. What was learned stays. */
