@@ -21,6 +21,8 @@ func TestFunctions(t *testing.T) {
 		{"only all of it is 100 %", "format", `m.percent(99999, 100000) === "99.9 %" && m.percent(5, 5) === "100 %" && m.percent(1, 5000) === "< 0.1 %"`},
 		{"29 of 100 are 29 %", "format", `Array.from({length: 101}, (_, n) => n).every(n => m.percent(n / 100, 1) === n + " %")`},
 
+		{"a time of another day has its date", "format", `(now => m.stamp(now) === m.clock(now) && m.stamp(now - 86400000) !== m.clock(now) && m.stamp(now - 86400000).endsWith(m.clock(now - 86400000)))(Date.now())`},
+
 		{"characters that hide or reorder a text are shown", "dom", `m.el("p", {text: "invoice\u202efdp.exe\u0007"}).textContent === "invoice\\u202efdp.exe\\u0007" && m.el("p", {text: "\u05d0\n\u200d"}).textContent === "\u05d0\n\u200d"`},
 
 		{"also in hints, and in the title of the window", "dom", `(e => { m.setAttr(e, "title", "fdp\u202e"); return e.getAttribute("title") === "fdp\\u202e" && m.visible("fdp\u202e") === "fdp\\u202e" })(m.el("p"))`},

@@ -416,7 +416,7 @@ func (w *world) serve(t *testing.T) string {
 		return files
 	})
 	answer("GET /api/v1/torrents/{hash}/log", func(*http.Request) any {
-		return []v1.LogEntry{{Time: w.begin, Level: "info", InfoHash: w.torrents[0].InfoHash, Text: "begun"}}
+		return []v1.LogEntry{{Time: w.begin.AddDate(0, 0, -30), Level: "info", InfoHash: w.torrents[0].InfoHash, Text: "begun"}}
 	})
 	answer("GET /api/v1/torrents/{hash}/peers", func(*http.Request) any {
 		return []v1.Peer{{

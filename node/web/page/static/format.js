@@ -56,8 +56,11 @@ export function plural(n, noun, many = `${noun}s`) {
 }
 
 const clockFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dateFormat = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const dayFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
 
 /** clock is the time of day of a time in milliseconds since 1970. */
 export const clock = (ms) => clockFormat.format(ms);
+/** stamp is clock, after the date if that is not today's. */
+export const stamp = (ms) => (new Date(ms).toDateString() === new Date().toDateString() ? clock(ms) : `${dateFormat.format(ms)} ${clock(ms)}`);
 export const moment = (ms) => (Number.isFinite(ms) && ms > 0 ? dayFormat.format(ms) : NONE);

@@ -218,7 +218,7 @@ function decisionList(signal, history) {
       return Object.assign(el("div", { class: "decision" }, mark, el("div", { role: "gridcell" }, time, " ", what, el("div", {}, name), why)), { mark, time, what, name, why });
     },
     update: (row, d) => {
-      setText(row.time, format.clock(d.time));
+      setText(row.time, format.stamp(d.time));
       setText(row.what, MARKS[d.kind]?.word ?? d.kind);
       setText(row.name, d.name);
       setText(row.why, d.reason);

@@ -97,7 +97,7 @@ export function logTab(signal, hash) {
   } };
   const t = table(signal, {
     label: "Log", key: keyOf, template: "log-grid", height: [30, 64],
-    columns: [["Time", "", (e) => format.clock(Date.parse(e.time))], ["Level", "", level], ["What happened", "wide", (e) => e.text]],
+    columns: [["Time", "", (e) => format.stamp(Date.parse(e.time))], ["Level", "", level], ["What happened", "wide", (e) => e.text]],
   });
   // An entry may come twice or late: in the answer, and as an event.
   const show = (more) => {
