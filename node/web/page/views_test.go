@@ -282,6 +282,7 @@ func TestNarrow(t *testing.T) {
 		"#/": ".torrents .row-grid", firstTorrent + "/files": ".files-grid",
 		firstTorrent + "/peers": ".peers-grid", firstTorrent + "/trackers": ".trackers-grid", firstTorrent + "/log": ".log-grid",
 	} {
+		b.Size(360, 900)
 		b.Show(url + "/" + address)
 		for _, width := range []int64{360, 761, 820, 960} {
 			b.Size(width, 900)
@@ -294,6 +295,9 @@ func TestNarrow(t *testing.T) {
 			}).map(e => e.outerHTML.slice(0, 90)).slice(0, 3).join("\n")`)
 			if outside != "" {
 				t.Errorf("%s at %d pixels, outside its row: %s", address, width, outside)
+			}
+			if !chromium.Get[bool](b, `!(document.querySelector(".tabs [aria-current]")?.getBoundingClientRect().right > innerWidth)`) {
+				t.Errorf("%s at %d pixels: the current tab cannot be seen", address, width)
 			}
 		}
 	}

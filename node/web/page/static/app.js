@@ -34,6 +34,8 @@ function show() {
   leaving = new AbortController();
   const { root, title } = view.make(leaving.signal);
   main.replaceChildren(root);
+  const tab = root.querySelector(".tabs [aria-current]"); // on a phone it may be beyond the edge
+  if (tab) tab.parentElement.scrollLeft = tab.offsetLeft + tab.offsetWidth - tab.parentElement.clientWidth;
   const showTitle = () => (document.title = visible(`${title()} – braid`));
   live.addEventListener("torrents", showTitle, { signal: leaving.signal }); // a name may come later
   showTitle();
