@@ -79,7 +79,7 @@ function placesForm(s) {
     el("label", {}, "Directory for data", directory), el("label", {}, "Directory for complete data", complete),
     el("label", {}, "Watched directory", watch), el("label", {}, "Files added from there", then),
     el("label", { class: "check whole" }, paused, "Added torrents wait until they are resumed"),
-    el("label", { class: "whole" }, "Program that runs on completion (braid set changes it)", script),
+    el("label", { class: "whole" }, "Program that runs on completion (change it at /api/v1/settings)", script),
     el("div", { class: "buttons" }, el("button", { class: "main", text: "Save" })));
   return saving(form, (now) => ({
     goal: { ...now.goal, ratio: Number(ratio.value), idle_s: Number(idle.value) * 60 }, add_paused: paused.checked,
