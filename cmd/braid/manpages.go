@@ -15,23 +15,13 @@ func writeManPages(root *cli.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write the man pages: %w", err)
 	}
-	var write func(c *cli.Command) error
-	write = func(c *cli.Command) error {
+	for _, c := range withSubcommands(root) {
 		name := filepath.Join(dir, pageName(c)+".1")
 		if err := os.WriteFile(name, []byte(manPage(c)), 0o644); err != nil {
 			return fmt.Errorf("write the man pages: %w", err)
 		}
-		for _, sub := range c.VisibleCommands() {
-			if sub.Name == "help" {
-				continue
-			}
-			if err := write(sub); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
-	return write(root)
+	return nil
 }
 
 func pageName(c *cli.Command) string { return strings.ReplaceAll(c.FullName(), " ", "-") }
@@ -56,14 +46,9 @@ func manPage(c *cli.Command) string {
 			b.WriteString(roffText(p))
 		}
 	}
-	var related []string
+	related := c.VisibleCommands()
 	if l := c.Lineage(); len(l) > 1 {
-		related = append(related, pageName(l[1]))
-	}
-	for _, sub := range c.VisibleCommands() {
-		if sub.Name != "help" {
-			related = append(related, page+"-"+sub.Name)
-		}
+		related = append(l[1:2], related...)
 	}
 	for _, x := range sections(c) {
 		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(x.title)))
@@ -71,17 +56,14 @@ func manPage(c *cli.Command) string {
 			fmt.Fprintf(&b, ".TP\n.B %s\n%s", roff(strings.TrimSpace(r[0])), roffText(r[1]))
 		}
 	}
-	for i, name := range related {
+	for i, x := range related {
+		before := " ,\n"
 		if i == 0 {
-			b.WriteString(".SH SEE ALSO\n")
+			before = ".SH SEE ALSO\n"
 		}
-		comma := " ,"
-		if i == len(related)-1 {
-			comma = ""
-		}
-		fmt.Fprintf(&b, ".BR %s (1)%s\n", roff(name), comma)
+		fmt.Fprintf(&b, "%s.BR %s (1)", before, roff(pageName(x)))
 	}
-	return b.String()
+	return b.String() + "\n"
 }
 
 // roff escapes text that does not begin with a control character (. or ').

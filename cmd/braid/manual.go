@@ -35,15 +35,17 @@ func manual(root *cli.Command) string {
 	b.WriteString("# Manual\n\n" +
 		"All commands and flags of braid, as `braid help COMMAND` prints them. This file is\n" +
 		"generated: `go generate ./cmd/braid` writes it.\n")
-	var add func(c *cli.Command, name string)
-	add = func(c *cli.Command, name string) {
-		b.WriteString("\n## " + name + "\n\n```\n" + helpText(c, manualColumns) + "```\n")
-		for _, sub := range c.VisibleCommands() {
-			if sub.Name != "help" {
-				add(sub, name+" "+sub.Name)
-			}
-		}
+	for _, c := range withSubcommands(root) {
+		b.WriteString("\n## " + c.FullName() + "\n\n```\n" + helpText(c, manualColumns) + "```\n")
 	}
-	add(root, root.Name)
 	return b.String()
+}
+
+// withSubcommands returns a command and its visible subcommands, at any depth.
+func withSubcommands(c *cli.Command) []*cli.Command {
+	all := []*cli.Command{c}
+	for _, sub := range c.VisibleCommands() {
+		all = append(all, withSubcommands(sub)...)
+	}
+	return all
 }
