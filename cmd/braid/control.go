@@ -23,12 +23,8 @@ import (
 // controlFlags are common to these commands.
 func controlFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{
-			Name:    "api",
-			Sources: cli.EnvVars("BRAID_API"),
-			Usage: "the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL (default: the user's " +
-				"daemon, or else the system's)",
-		},
+		envFlag("api", "BRAID_API", "the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL "+
+			"(default: the user's daemon, or else the system's)"),
 		stringFlag("password-file", "", "`FILE` with the daemon's password, which TCP may need "+
 			"(default: the environment variable BRAID_PASSWORD)"),
 		boolFlag("json", "print JSON, one object a line"),

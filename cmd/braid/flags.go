@@ -19,6 +19,11 @@ func stringFlag(name, value, usage string, short ...string) cli.Flag {
 	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Aliases: short}
 }
 
+// envFlag can also be set by an environment variable.
+func envFlag(name, variable, usage string) cli.Flag {
+	return &cli.StringFlag{Name: name, Sources: cli.EnvVars(variable), Usage: usage}
+}
+
 // neededFlag has no default: the command does not run without it.
 func neededFlag(name, usage string, short ...string) cli.Flag {
 	return &cli.StringFlag{Name: name, Required: true, Usage: usage, Aliases: short}

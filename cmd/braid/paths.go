@@ -37,11 +37,8 @@ no path, or if paths were probed and none is alive.`,
 				"that writes its --status to `FILE`, instead of the paths to DST"),
 			stringFlag("torrent", "", "show the paths of `TORRENT` of the daemon, by its number, "+
 				"name or the beginning of its info hash, instead of the paths to DST"),
-			&cli.StringFlag{
-				Name:    "api",
-				Sources: cli.EnvVars("BRAID_API"),
-				Usage:   "with --torrent: the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL",
-			},
+			envFlag("api", "BRAID_API",
+				"with --torrent: the daemon's `ADDR`: unix:PATH, HOST:PORT or a URL"),
 			stringFlag("password-file", "", "with --torrent: `FILE` with the daemon's password"),
 			boolFlag("verbose", "with --torrent: show reasons; with --status: show whole "+
 				"addresses, and fingerprints of paths", "v"),

@@ -29,13 +29,9 @@ func sendCommand() *cli.Command {
 			"files. The same command prints the same line the next time, if the files are the " +
 			"same or you give --watch.\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{
-				Name:    "key",
-				Sources: cli.EnvVars("BRAID_KEY"),
-				Usage: fmt.Sprintf("make the key of the line from `PHRASE`, of at least %d "+
-					"characters that nobody can guess (default: a random key; also BRAID_KEY, "+
-					"which other users of this host cannot see)", send.MinPhrase),
-			},
+			envFlag("key", "BRAID_KEY", fmt.Sprintf("make the key of the line from `PHRASE`, of at "+
+				"least %d characters that nobody can guess (default: a random key; also "+
+				"BRAID_KEY, which other users of this host cannot see)", send.MinPhrase)),
 			listFlag("address", "add `ADDR` to the line, such as the host:port of a port "+
 				"forwarding (repeatable)"),
 			patternFlag("exclude", "leave out files and directories that match `GLOB`, such as "+

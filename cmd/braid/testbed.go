@@ -18,13 +18,7 @@ import (
 )
 
 func testbedCommand() *cli.Command {
-	dir := &cli.StringFlag{
-		Name:      "dir",
-		Aliases:   []string{"d"},
-		Required:  true,
-		Usage:     "directory `DIR` of the testbed",
-		TakesFile: true,
-	}
+	dir := neededFlag("dir", "directory `DIR` of the testbed", "d")
 	asJSON := boolFlag("json", "print JSON")
 	return &cli.Command{
 		Name:  "testbed",
