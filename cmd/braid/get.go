@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -113,10 +114,7 @@ func readLine(ctx context.Context, cmd *cli.Command, stdin io.Reader) (send.Line
 		return send.Line{}, usageErrorf("name the line that braid send has printed, " +
 			"or - to read it from standard input")
 	}
-	text := ""
-	for _, a := range cmd.Args().Slice() { // a mail program may have broken the line
-		text += a
-	}
+	text := strings.Join(cmd.Args().Slice(), "") // a mail program may have broken the line
 	if text == "-" {
 		b, err := interruptible(ctx, func() ([]byte, error) {
 			return io.ReadAll(io.LimitReader(stdin, maxStdinLine))

@@ -267,13 +267,6 @@ func (d *display) served(e event.Served) {
 	}
 }
 
-func (d *display) count(s *pace, what string, done, total int64, elapsed time.Duration) {
-	if !d.json {
-		due := s.due(fmt.Sprint(partsDone(done, total, 10)), time.Now())
-		d.people.progress(countLine(what, done, total, elapsed), due)
-	}
-}
-
 // counter is a number of bytes that several goroutines report, perhaps out of order.
 type counter struct{ done, total atomic.Int64 }
 
@@ -294,7 +287,10 @@ func (d *display) counting(what string, total int64) (c *counter, stop func()) {
 	c.total.Store(total)
 	start, said := time.Now(), pace{}
 	end := every(d.interval(), func() {
-		d.count(&said, what, c.done.Load(), c.total.Load(), time.Since(start))
+		if done, total := c.done.Load(), c.total.Load(); !d.json {
+			due := said.due(fmt.Sprint(partsDone(done, total, 10)), time.Now())
+			d.people.progress(countLine(what, done, total, time.Since(start)), due)
+		}
 	})
 	return c, func() { end(); d.people.clear() }
 }
