@@ -61,22 +61,28 @@ type Totals struct {
 
 // Totals returns the totals, including those of earlier processes.
 func (n *Node) Totals() Totals {
-	s, torrents := n.sums()
+	s, torrents, unrestored := n.sums()
 	for _, t := range torrents {
 		p := t.Progress()
 		s.Fetched, s.Sent = s.Fetched+p.Fetched, s.Sent+p.Sent
 	}
+	for _, c := range unrestored {
+		s.Fetched, s.Sent = s.Fetched+c.Fetched, s.Sent+c.Sent
+	}
 	return s
 }
 
-// sums returns the totals without the bytes of the torrents, and the torrents.
-func (n *Node) sums() (Totals, []*Torrent) {
+// sums returns the totals without the bytes of the torrents, the torrents, and the counters of those
+// that are not restored.
+func (n *Node) sums() (Totals, []*Torrent, map[string]counters) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.totals
 	s.Active += time.Since(n.opened)
 	s.Sessions++
-	return s, slices.Clone(n.torrents)
+	unrestored := map[string]counters{}
+	maps.Copy(unrestored, n.unrestored)
+	return s, slices.Clone(n.torrents), unrestored
 }
 
 const (
@@ -94,9 +100,8 @@ func (n *Node) saveCounters() error {
 	if n.state == "" {
 		return nil
 	}
-	s := savedCounters{Torrents: n.unrestoredCounters()} // first: see register
-	totals, torrents := n.sums()
-	s.Totals = totals
+	totals, torrents, unrestored := n.sums()
+	s := savedCounters{totals, unrestored}
 	now := time.Now()
 	for _, t := range torrents {
 		p := t.Progress()
@@ -119,20 +124,18 @@ func (n *Node) loadCounters() {
 	if err := n.read(countersFile, &s); err != nil {
 		n.log.Error("the counters of all torrents begin at 0: they cannot be read", "error", err)
 	}
-	maps.DeleteFunc(s.Torrents, func(infoHash string, _ counters) bool { // it was removed
+	maps.DeleteFunc(s.Torrents, func(infoHash string, c counters) bool {
 		_, err := os.Stat(n.stateFile(infoHash, ".json"))
-		return errors.Is(err, os.ErrNotExist)
+		removed := errors.Is(err, os.ErrNotExist) // and the process ended before it saved the totals
+		if removed {
+			s.Totals.Fetched, s.Totals.Sent = s.Totals.Fetched+c.Fetched, s.Totals.Sent+c.Sent
+		}
+		return removed
 	})
 	n.totals, n.before, n.unrestored = s.Totals, s.Totals, s.Torrents
-}
-
-// unrestoredCounters returns the counters of saved torrents that the node does not have.
-func (n *Node) unrestoredCounters() map[string]counters {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	out := map[string]counters{}
-	maps.Copy(out, n.unrestored)
-	return out
+	for _, c := range s.Torrents {
+		n.before.Fetched, n.before.Sent = n.before.Fetched+c.Fetched, n.before.Sent+c.Sent
+	}
 }
 
 // saveOrder keeps the order of the torrents.

@@ -112,7 +112,7 @@ type Node struct {
 	settings Settings
 	applied  *client.Limits // the current limits; nil: none were applied yet
 	totals   Totals         // of earlier processes and of torrents that were removed
-	before   Totals         // of earlier processes, with the bytes of the restored torrents
+	before   Totals         // of earlier processes, with the bytes of their torrents
 	closed   bool
 	// unrestored are the counters of saved torrents that are not restored yet, or cannot be
 	// restored now. They must not be lost.
@@ -404,7 +404,11 @@ func (n *Node) register(t *Torrent) error {
 	t.number = n.numbered
 	n.torrents = append(n.torrents, t)
 	n.count.Store(int64(len(n.torrents)))
-	n.before.Fetched, n.before.Sent = n.before.Fetched+t.past.Fetched, n.before.Sent+t.past.Sent
+	if c, ok := n.unrestored[t.InfoHash()]; ok { // its bytes stay in the totals if it is added anew
+		n.totals.Fetched, n.totals.Sent = n.totals.Fetched+c.Fetched-t.past.Fetched,
+			n.totals.Sent+c.Sent-t.past.Sent
+		delete(n.unrestored, t.InfoHash())
+	}
 	return nil
 }
 
@@ -412,7 +416,6 @@ func (n *Node) forget(t *Torrent) {
 	p := t.Progress()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.unrestored, t.InfoHash())
 	n.totals.Fetched, n.totals.Sent = n.totals.Fetched+p.Fetched, n.totals.Sent+p.Sent
 	n.torrents = slices.DeleteFunc(n.torrents, func(o *Torrent) bool { return o == t })
 	n.count.Store(int64(len(n.torrents)))

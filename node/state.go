@@ -187,7 +187,7 @@ func (n *Node) Restore(ctx context.Context) error {
 	}
 	var errs []error
 	var all, removing []*Torrent
-	known := n.unrestoredCounters()
+	_, _, known := n.sums()
 	for _, e := range entries {
 		if !isTorrentState(e.Name()) {
 			continue
