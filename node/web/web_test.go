@@ -223,6 +223,22 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// Programs that speak HTTP/1.0, as load balancers do for health checks, name no host.
+func TestNoHost(t *testing.T) {
+	s := serve(t, access(t, ""), "127.0.0.1:0")
+	c, err := net.Dial("tcp", s.Addresses()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /public HTTP/1.0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.0 200 ") {
+		t.Errorf("%.80s, %v", b, err)
+	}
+}
+
 func TestPassword(t *testing.T) {
 	a := access(t, "secret")
 	s := serve(t, a, "127.0.0.1:0")
