@@ -72,8 +72,8 @@ func (n *Node) Totals() Totals {
 	return s
 }
 
-// sums returns the totals without the bytes of the torrents, the torrents, and the counters of those
-// that are not restored.
+// sums returns the totals without the bytes of the torrents, the torrents, and the counters of
+// those that are not restored.
 func (n *Node) sums() (Totals, []*Torrent, map[string]counters) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

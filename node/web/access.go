@@ -24,8 +24,9 @@ import (
 // Access decides who may use the server:
 //
 //   - A request over the unix socket is the owner's.
-//   - On TCP the Host of a request must be an IP address, localhost, a name of the list, or missing.
-//     A page whose name was pointed at this machine (DNS rebinding) therefore gets nothing.
+//   - On TCP the Host of a request must be an IP address, localhost, a name of the list, or
+//     missing. A page whose name was pointed at this machine (DNS rebinding) therefore gets
+//     nothing.
 //   - If a password is set, a request on TCP needs it, in Basic authentication with any user name,
 //     or the cookie of a session.
 //
@@ -327,8 +328,8 @@ func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// allowsHost tells whether requests to a name are answered. Browsers always name a host, so no site
-// can make a browser send a request without it.
+// allowsHost tells whether requests to a name are answered. Browsers always name a host, so no
+// site can make a browser send a request without it.
 func (a *Access) allowsHost(host string) bool {
 	if host == "" {
 		return true

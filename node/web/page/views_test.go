@@ -271,8 +271,8 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// Every cell of a list is inside its row, on a phone, a tablet, and half a screen. On a phone, which
-// has no titles, figures have names.
+// Every cell of a list is inside its row, on a phone, a tablet, and half a screen. On a phone,
+// where the lists have no titles, figures have names.
 func TestNarrow(t *testing.T) {
 	b := chromium.Open(t, false, "")
 	w := newWorld(100, 1, 1)
