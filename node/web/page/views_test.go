@@ -475,6 +475,14 @@ func TestMap(t *testing.T) {
 	if w.acl() != "" {
 		t.Errorf("the policy is %q after all is allowed again", w.acl())
 	}
+	b.Click(`[data-target="` + port + `"] .hit`)
+	b.Until(`document.querySelector("dialog input[value=limit]")`)
+	b.Run(`(most => { most.value = ""; most.dispatchEvent(new Event("input", {bubbles: true})) })(document.querySelector("dialog input[type=number]"))`)
+	b.Until(`!document.querySelector("dialog button.main").disabled`)
+	b.Click(`dialog button.main`)
+	if !chromium.Get[bool](b, `Boolean(document.querySelector("dialog[open]"))`) {
+		t.Error("a limit without a rate was taken for no limit")
+	}
 }
 
 // A stream of events that breaks is opened again by itself.

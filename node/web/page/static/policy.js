@@ -91,6 +91,7 @@ export async function changeInterface(target, about) {
     const mine = ++asked;
     apply.disabled = true;
     const rule = choice.querySelector("input:checked").value;
+    most.required = rule === "limit"; // an empty one would be no limit
     const request = { policy: without(policy, target) };
     if (rule === "forbid") request.forbid = [target];
     if (rule === "limit") request.limit = [{ pattern: target, mbit_s: Number(most.value) }];
