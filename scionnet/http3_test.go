@@ -19,6 +19,21 @@ import (
 	"braid/pathsel"
 )
 
+// fetch returns the body of an answer.
+func fetch(ctx context.Context, c HTTPClient, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	res, err := c.RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	return string(b), err
+}
+
 func TestHTTP(t *testing.T) {
 	h := oneAS(t)
 	server, err := h.OpenHTTP(t.Context(), 0)
@@ -43,19 +58,7 @@ func TestHTTP(t *testing.T) {
 		}), 5*time.Second)
 	}()
 	tr := client.Client(server.Addr())
-	get := func(url string) (string, error) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			return "", err
-		}
-		res, err := tr.RoundTrip(req)
-		if err != nil {
-			return "", err
-		}
-		defer res.Body.Close()
-		b, err := io.ReadAll(res.Body)
-		return string(b), err
-	}
+	get := func(url string) (string, error) { return fetch(t.Context(), tr, url) }
 	want := fmt.Sprint(client.Addr(), true, "q=1")
 	for range 3 {
 		if got, err := get("https://scion4-1-ff00-0-110_127-0-0-1:80/x?q=1"); got != want || err != nil {
@@ -116,11 +119,7 @@ func TestHTTPSlowClients(t *testing.T) {
 	tr := honest.Client(server.Addr())
 	for slow, last := true, time.Now(); slow; {
 		began := time.Now()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := tr.RoundTrip(req)
+		_, err := fetch(t.Context(), tr, "https://x/")
 		if late := time.Since(last) >= server.idle; err != nil && !late {
 			t.Fatal("one that asks is cut off: ", err)
 		} else if err != nil {
@@ -129,7 +128,6 @@ func TestHTTPSlowClients(t *testing.T) {
 			continue
 		}
 		last = began
-		res.Body.Close()
 		select {
 		case <-c.Context().Done():
 			slow = false
@@ -165,16 +163,7 @@ func TestClientsShareConnection(t *testing.T) {
 	get := func() error {
 		tr := client.ClientOf(server.Addr(), "")
 		defer tr.Close()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x/", nil)
-		if err != nil {
-			return err
-		}
-		res, err := tr.RoundTrip(req)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		_, err = io.Copy(io.Discard, res.Body)
+		_, err := fetch(ctx, tr, "https://x/")
 		return err
 	}
 	var some errgroup.Group
@@ -235,15 +224,9 @@ func TestHTTPOverNarrowPath(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, http.NotFoundHandler(), 0) }()
 	tr := client.Client(server.Addr())
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
-	if err != nil {
+	if _, err := fetch(t.Context(), tr, "https://x/"); err != nil {
 		t.Fatal(err)
 	}
-	res, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
 	if _, known := h.memory.mtu(hostPath{h.ia, h.localIP, ""}, time.Now()); !known {
 		t.Error("the path is not known to be narrow")
 	}
@@ -344,15 +327,8 @@ func TestHTTPPolicyEndsConnections(t *testing.T) {
 	go func() { served <- server.Serve(ctx, http.NotFoundHandler(), 0) }()
 	free, chosen := client.Client(server.Addr()), client.ClientOver(server.Addr(), h.localPath())
 	get := func(c HTTPClient) error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
-		if err != nil {
-			return err
-		}
-		res, err := c.RoundTrip(req)
-		if err != nil {
-			return err
-		}
-		return res.Body.Close()
+		_, err := fetch(t.Context(), c, "https://x/")
+		return err
 	}
 	if err := errors.Join(get(free), get(chosen)); err != nil {
 		t.Fatal(err)

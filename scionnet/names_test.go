@@ -147,22 +147,12 @@ func TestClientByName(t *testing.T) {
 	h.names = Names{DNS: answerTXT(t, map[string][]string{"tracker.test.": {"scion=v1;[1-ff00:0:999,127.0.0.1],[1-ff00:0:110,127.0.0.1]"}})}
 	tr := client.ClientOf(Addr{Port: server.Addr().Port}, "tracker.test")
 	defer tr.Close()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://tracker.test/x", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "tracker.test" {
-		t.Errorf("%q, %v", b, err)
+	if got, err := fetch(ctx, tr, "https://tracker.test/x"); err != nil || got != "tracker.test" {
+		t.Errorf("%q, %v", got, err)
 	}
 	none := client.ClientOf(Addr{Port: 80}, "absent.test")
 	defer none.Close()
-	if res, err := none.RoundTrip(req.Clone(ctx)); err == nil {
-		res.Body.Close()
+	if _, err := fetch(ctx, none, "https://tracker.test/x"); err == nil {
 		t.Error("a name that is not known is reached")
 	}
 }
