@@ -16,7 +16,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -217,12 +216,9 @@ func (s *Server) handler(routes []Route) http.Handler {
 // deny answers with an error: an object for braid's own interface, as its description says, and
 // otherwise a line of text.
 func deny(w http.ResponseWriter, r *http.Request, status int, text string) {
-	if !strings.HasPrefix(r.URL.Path, v1.Prefix+"/") {
+	if strings.HasPrefix(r.URL.Path, v1.Prefix+"/") {
+		v1.Deny(w, status, text)
+	} else {
 		http.Error(w, text, status)
-		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v1.Problem{Error: text}) // the client has gone
 }

@@ -111,7 +111,12 @@ func refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, node.ErrUnknown):
 		status = http.StatusNotFound
 	}
-	_ = answer(w, status, Problem{err.Error()})
+	Deny(w, status, err.Error())
+}
+
+// Deny answers with the object that the interface's description promises for errors.
+func Deny(w http.ResponseWriter, status int, text string) {
+	_ = answer(w, status, Problem{text}) // such an object can always be encoded
 }
 
 func answer(w http.ResponseWriter, status int, v any) error {
