@@ -182,7 +182,7 @@ func (b *bbr) onAck(e event) {
 	if b.minRTT.rtt != before {
 		b.start.behind = b.behindQueue()
 	}
-	look := expired || b.company.part == 1 && b.standing() && e.now > max(b.minRTT.at, b.rttProbe.at)+standingTime
+	look := expired || b.waitsLong()
 	if b.start.filled && b.phase != probeRTT && (look || b.member.drains > b.minRTT.at) {
 		if look {
 			b.drainAll()
@@ -218,6 +218,12 @@ func (b *bbr) addRTT(e event) (expired bool) {
 	expired = b.minRTT.expired(e.now)
 	b.minRTT.add(e.now, e.rtt, tolerance)
 	return expired
+}
+
+// waitsLong says whether a queue has stood for standingTime. Flows with siblings do not look for a
+// shorter path then: they all drain when one of them has to (drainAll).
+func (b *bbr) waitsLong() bool {
+	return b.company.part == 1 && b.standing() && b.now > max(b.minRTT.at, b.rttProbe.at)+standingTime
 }
 
 // measure updates the bandwidth and the ambient loss.
