@@ -15,8 +15,8 @@ const (
 	// that names ever nearer nodes of its own costs no more.
 	maxAsked, maxAskedGroup = 120, 40
 	maxSearch               = 20 * time.Second
-	// maxSearches bounds the searches for followed torrents. Searches for other things, such as an
-	// item, are few, and start at once.
+	// maxSearches bounds the searches for followed torrents. It does not count other searches, such
+	// as those for items: they are few, and start at once.
 	maxSearches = 64
 	// maxKnown bounds the nodes of a branch, and maxNamed those taken from one answer.
 	maxKnown, maxNamed = 64, 16
@@ -221,8 +221,8 @@ func (n *Node) advance(now time.Time, s *search) {
 	}
 }
 
-// askMember sends the search's query to a node. If too many queries are under way, it does nothing,
-// and a later step of the search tries again.
+// askMember sends the query of a search to one node. It sends nothing if too many queries wait for
+// answers. A later step of the search then tries again.
 func (n *Node) askMember(now time.Time, s *search, c *candidate) {
 	m := &Message{Query: s.method, Target: s.target, Want: n.want()}
 	if n.ask(now, &query{to: c.Contact, m: m, search: s, member: c}) {

@@ -26,8 +26,8 @@ type Sample struct {
 
 // Slot is the measurement of a connection in one slot of time.
 type Slot struct {
-	// Start is a whole second, so that slots of different connections can be added up. It keeps the
-	// monotonic reading of the samples, which orders slots also if the clock is set back.
+	// Start is a whole second. So the slots of different connections begin at the same times, and can
+	// be added up. It has a monotonic clock reading: slots stay in order if the clock is set back.
 	Start time.Time `json:"start"`
 	// Flow is the part of the slot in which data could flow: unchoked by the remote, with
 	// outstanding requests, and after slow start.

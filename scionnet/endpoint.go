@@ -264,8 +264,8 @@ func (e *Endpoint) config(packetSize int) *quic.Config {
 }
 
 // answerSize is the size of QUIC packets to a dialler: that of its first packet, if our own links
-// carry it. With EPIC it leaves room, since a connection that we dial later along the route adds
-// EPIC's fields to the packets of all.
+// carry it. With EPIC it leaves room for EPIC's fields. All connections along a route share one
+// header, so these fields are added as soon as we dial along the same route.
 func (h *Host) answerSize(local Addr, r *route) int {
 	theirs := int(r.initial.Load())
 	if h.epic {

@@ -156,10 +156,10 @@ func (m *Mirror) look(ctx context.Context) error {
 	return m.save()
 }
 
-// keep returns the held torrents among the offers that the filter does not want. The filter decides
-// what is added, not what is kept. Before torrents are removed, keep reads the offers that it does
-// not know: one of them may be a held torrent under a new link. unknown counts the offers that it
-// could not read.
+// keep returns the torrents that stay although the filter does not want them. The filter decides
+// what is added. A torrent that this node holds stays as long as it is offered. Before torrents are
+// removed, keep reads all offers whose torrent is not known: a held torrent may have a new link.
+// unknown is the number of offers that could not be read.
 func (m *Mirror) keep(
 	ctx context.Context, others []Offer, held, offered []Torrent,
 ) (kept []Torrent, unknown int, err error) {

@@ -70,8 +70,8 @@ func crowded(peers []wire.Peer) bool {
 	return false
 }
 
-// draw asks for n random members of a swarm on one kind of network. The fields all and seeds are the
-// numbers of members and of seeds there.
+// draw is a request for n random members of a swarm on one kind of network. The field all is the
+// number of members on that network, and seeds is the number of seeds among them.
 type draw struct {
 	keys          [2]string // of the seeds, of the other members
 	seeds, all, n int

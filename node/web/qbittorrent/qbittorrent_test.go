@@ -894,7 +894,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// The list has the trackers of each torrent only if a client wants them. qui does, since API 2.11.4.
+// Clients such as qui ask for a list with trackers (API 2.11.4). The list for others has none.
 func TestIncludeTrackers(t *testing.T) {
 	t.Parallel()
 	s := in(t)
