@@ -162,16 +162,19 @@ func (o Options) heard(v scenario.Variant, peer string, message any) {
 }
 
 // shares returns the part of the bytes that came over each path, without paths that carried
-// nothing.
+// nothing. Two connections over one path, of which each side has opened one, count as one.
 func shares(paths []event.Path) (out []PathShare) {
-	var sum uint64
+	var sum float64
+	read := map[pathsel.Fingerprint]float64{}
 	for _, x := range paths {
-		sum += x.BytesRead
-	}
-	for _, x := range paths {
-		if x.BytesRead > 0 {
-			out = append(out, PathShare{x.Fingerprint, float64(x.BytesRead) / float64(sum)})
+		if x.BytesRead > 0 && read[x.Fingerprint] == 0 {
+			out = append(out, PathShare{Fingerprint: x.Fingerprint})
 		}
+		read[x.Fingerprint] += float64(x.BytesRead)
+		sum += float64(x.BytesRead)
+	}
+	for i := range out {
+		out[i].Share = read[out[i].Fingerprint] / sum
 	}
 	return out
 }

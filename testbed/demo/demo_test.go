@@ -37,7 +37,9 @@ func TestShowsProgress(t *testing.T) {
 	if s := progressLine(event.Progress{}); !strings.Contains(s, "  0%") {
 		t.Errorf("of nothing: %q", s)
 	}
-	share := shares(e.Paths)
+	accepted := event.Path{Fingerprint: e.Paths[0].Fingerprint, BytesRead: 20, Accepted: true}
+	e.Paths[0].BytesRead -= accepted.BytesRead
+	share := shares(append(e.Paths, accepted))
 	if len(share) != 2 || share[0].Share != 0.75 || share[1].Share != 0.25 {
 		t.Fatalf("shares %+v", share)
 	}
