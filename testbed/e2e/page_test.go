@@ -25,7 +25,7 @@ import (
 func TestPage(t *testing.T) {
 	t.Parallel()
 	n := startNetwork(t, "two-paths", testbed.Options{})
-	s := startSwarm(t, n, 48<<20)
+	s := startSwarm(t, n, 96<<20)
 	url, torrent := s.daemon(t)
 	b := chromium.Open(t, false, "")
 	hash := torrent.InfoHash()
@@ -97,8 +97,9 @@ func TestPage(t *testing.T) {
 }
 
 // pageRate keeps the download under way while the test looks at it, also on a busy machine: it
-// takes more than three minutes.
-const pageRate = 2e6
+// takes more than three minutes. With half of it, a path has just about 1 Mbit/s, and the page may
+// show its rate in kbit/s for minutes.
+const pageRate = 4e6
 
 // daemon opens what braid daemon opens, in the leecher's AS: a node with its torrent, and the page.
 func (s swarm) daemon(t *testing.T) (url string, torrent *node.Torrent) {
