@@ -50,6 +50,7 @@ require (
 	github.com/pion/logging v0.2.4
 	github.com/pion/webrtc/v4 v4.0.0
 	golang.org/x/crypto v0.57.0
+	golang.org/x/tools v0.49.0 // a test checks the types of builds for other systems
 	google.golang.org/grpc v1.85.0
 )
 
@@ -178,6 +179,7 @@ require (
 	go.uber.org/zap v1.27.0 // indirect
 	go4.org/netipx v0.0.0-20231129151722-fdeea329fbba // indirect
 	golang.org/x/exp v0.0.0-20251113190631-e25ba8c21ef6 // indirect
+	golang.org/x/mod v0.41.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	lukechampine.com/blake3 v1.1.6 // indirect

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// The small build has no type error on other systems, neither in braid nor in the modules that it
+// uses. To compile it takes ten times as long; `scripts/build --systems` does it.
+func TestOtherSystems(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute of processor time for each system")
+	}
+	for _, system := range []string{"darwin/arm64", "freebsd/amd64", "linux/arm64", "windows/amd64"} {
+		t.Run(system, func(t *testing.T) {
+			goos, goarch, _ := strings.Cut(system, "/")
+			roots, err := packages.Load(&packages.Config{
+				Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
+					packages.NeedDeps | packages.NeedTypes | packages.NeedTypesSizes | packages.NeedSyntax,
+				BuildFlags: []string{"-tags=small"},
+				Env:        append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch),
+			}, "braid/cmd/braid")
+			if err != nil {
+				t.Fatal(err)
+			}
+			read := 0
+			packages.Visit(roots, nil, func(p *packages.Package) {
+				read += len(p.Syntax)
+				for _, e := range p.Errors {
+					t.Error(e)
+				}
+			})
+			if read < 1000 {
+				t.Errorf("%d files were read", read)
+			}
+		})
+	}
+}
