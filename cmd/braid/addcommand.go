@@ -38,7 +38,7 @@ func addCommand() *cli.Command {
 			patternFlag("label", "label the torrents with `WORD` (repeatable)"),
 			stringFlag("priority", "", "`LEVEL` in the queue: low, normal or high (default: "+
 				"normal)"),
-		}, append(seedGoalFlags(), limitFlags()...)...),
+		}, append(seedGoalFlags("the daemon's settings"), limitFlags()...)...),
 	}, add)
 }
 

@@ -261,7 +261,7 @@ func resumeCommand() *cli.Command {
 	return controlling(&cli.Command{
 		Name: "resume",
 		Usage: "resume torrents of the daemon that are paused, have failed, or have reached " +
-			"their goal",
+			"their ratio or seeding time",
 		ArgsUsage:   torrentsUsage,
 		Description: howToName,
 		Flags: []cli.Flag{

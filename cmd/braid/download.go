@@ -14,9 +14,8 @@ import (
 
 func downloadCommand() *cli.Command {
 	return &cli.Command{
-		Name: "download",
-		Usage: "download torrents from peers that are named or that trackers know, over all " +
-			"their paths",
+		Name:      "download",
+		Usage:     "download torrents over all SCION paths to their peers",
 		ArgsUsage: "TORRENT|URL|MAGNET...",
 		Description: "Downloads torrents, which you name by .torrent files, their http or https " +
 			"URLs, or magnet links. Files end in .part until they are complete. Ctrl-C stops " +
@@ -35,7 +34,7 @@ func downloadCommand() *cli.Command {
 				"(default: never)"),
 			boolFlag("seed-after", "after the download, serve others until interrupted, or until "+
 				"--ratio or --seed-time, which imply it"),
-		}, slices.Concat(seedGoalFlags(), keepFlags(), writeFlags(), sessionFlags())...),
+		}, slices.Concat(seedGoalFlags("no limit"), keepFlags(), writeFlags(), sessionFlags())...),
 		Action: session(false, download),
 	}
 }

@@ -60,7 +60,7 @@ func mirrorCommand() *cli.Command {
 			"FEED and URL are http, https or scion URLs, or files. A feed names torrents by " +
 			"enclosures, links that end in .torrent, magnet links, or elements such as " +
 			"<torrent:infoHash>.\n\n" + exitCodes,
-		Flags: slices.Concat(own, writeFlags(), seedGoalFlags(),
+		Flags: slices.Concat(own, writeFlags(), seedGoalFlags("no limit"),
 			withoutFlags(nodeFlags(), "interactive")),
 		Action: endOnHangup(working(true, runMirror)),
 	}

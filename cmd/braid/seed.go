@@ -39,7 +39,7 @@ func seedCommand() *cli.Command {
 				"downloads more slowly"),
 			recheckFlag(),
 			debugFlag(),
-		}, slices.Concat(seedGoalFlags(), sessionFlags())...),
+		}, slices.Concat(seedGoalFlags("no limit"), sessionFlags())...),
 		Action: session(true, seed),
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"braid/node"
 )
 
-func seedGoalFlags() []cli.Flag {
+// seedGoalFlags say when to stop serving. limit is the default, in words.
+func seedGoalFlags(limit string) []cli.Flag {
 	return []cli.Flag{
-		floatFlag("ratio", "stop serving a torrent when this run has sent `N` times its size "+
-			"(default: no limit)"),
+		floatFlag("ratio", "stop serving a torrent when `N` times its size has been sent "+
+			"(default: "+limit+")"),
 		timeFlag("seed-time", 0, "stop serving a torrent `TIME` after it is complete, such as 30m "+
-			"or 24h (default: no limit)"),
+			"or 24h (default: "+limit+")"),
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func sendCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "send",
-		Usage:     "send files or directories to everybody who gets the line that this prints",
+		Usage:     "serve files or directories to everybody who has the line that this prints",
 		ArgsUsage: "PATH...",
 		Description: "Serves the files until interrupted, and prints one line on standard " +
 			"output. On another host, braid get LINE fetches them: over all SCION paths, or over " +
@@ -41,7 +41,7 @@ func sendCommand() *cli.Command {
 			boolFlag("watch", "publish changes: braid get --follow fetches new and changed files "+
 				"as soon as nothing has changed for two seconds"),
 			boolFlag("recheck", "hash all data, even if no file has changed since the last time"),
-		}, seedGoalFlags(), groupFlags()),
+		}, seedGoalFlags("no limit"), groupFlags()),
 		Action: session(true, runSend),
 	}
 }
