@@ -9,7 +9,7 @@
 //	rates.go, timeline.go, cpu.go, network.go, overview.go   figures
 //	table.go                               tables
 //	report.go, page.go                     all of it together, and the files
-//	document.go, evaluation.go             the blocks of a document whose prose is somebody's
+//	document.go, evaluation.go             the generated blocks of a document; its text stays
 //	compare.go, significance.go            two run directories
 package report
 

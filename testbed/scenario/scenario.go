@@ -13,7 +13,7 @@
 //	place.go, gateway.go, client.go             where a peer runs, and which program
 //	sample.go, fold.go, record.go               samples, and the record that they make
 //	limit.go, spread.go, measure.go, order.go, propagation.go, watch.go   figures: functions from a record
-//	summary.go                                  over the runs
+//	summary.go                                  the figures over all runs
 //	rundir.go                                   a run directory, read again
 //
 // Unsolved: in a swarm, T* assumes links that do not change and very small pieces. Only a gateway
