@@ -23,9 +23,9 @@ func seedCommand() *cli.Command {
 		Name:      "seed",
 		Usage:     "serve torrents whose data is complete",
 		ArgsUsage: "TORRENT|URL|DIR|MAGNET...",
-		Description: "Checks the data (what braid has downloaded and nobody has touched since is " +
-			"trusted), then serves it until interrupted, or until --ratio or --seed-time. A " +
-			"directory stands for the .torrent files in it; those whose data is not complete are " +
+		Description: "Checks the data, then serves it until interrupted, or until --ratio or " +
+			"--seed-time. It trusts data that braid has downloaded and that has not changed since. " +
+			"A directory stands for the .torrent files in it; those whose data is not complete are " +
 			"skipped. For a magnet link, braid reads the description that its download has kept, " +
 			"or asks peers for it. braid seed writes no files. When it is ready it says so on " +
 			"standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" +

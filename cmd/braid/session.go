@@ -55,7 +55,7 @@ func peerFlags() []cli.Flag {
 			"their paths; the others take turns, by network and host (default: all)"),
 		stringFlag("identity", "", "`FILE` with the private key that identifies this client to "+
 			"peers; created if missing (default: identity.pem in the user's configuration "+
-			"directory)"),
+			"directory; of braid daemon, in that of --state)"),
 		verboseFlag(),
 	}, iceFlags()...)
 }
