@@ -6,16 +6,16 @@
 // only the standard library. So a decision can be tested in a table, simulated (package sim), and
 // replayed from a recorded trace. Package client builds the views and carries out the plans.
 //
-//	Path          a path as a value, its interfaces and ASes          path.go, address.go
-//	Policy        which paths the user allows, and in which order     policy.go, acl.go, sequence.go
-//	Hints         which paths a tracker recommends                    hints.go
-//	Meter         measures a connection; Silence, Estimate            meter.go, silence.go, estimate.go
-//	View, Plan    the input and the output of a Selector              selector.go
-//	Selector      first and all, slots, adaptive                      fixed.go, slots.go, adaptive.go
-//	Memory        what adaptive keeps from one view to the next       memory.go
-//	Without       a selector without some of its parts                without.go
-//	Trace         recorded views and plans                            trace.go
-//	ServeUploads  decides which peers and paths get an upload slot    serve.go, origin.go
+//	Path          a path as a value, its interfaces and ASes     path.go, address.go
+//	Policy        paths that the user allows, and their order    policy.go, acl.go, sequence.go
+//	Hints         which paths a tracker recommends               hints.go
+//	Meter         measures a connection (Silence, Estimate)      meter.go, silence.go, estimate.go
+//	View, Plan    the input and the output of a Selector         selector.go
+//	Selector      first and all, slots, adaptive                 fixed.go, slots.go, adaptive.go
+//	Memory        what adaptive keeps from one view to the next  memory.go
+//	Without       a selector without some of its parts           without.go
+//	Trace         recorded views and plans                       trace.go
+//	ServeUploads  who gets an upload slot, over which paths      serve.go, origin.go
 //
 // The unit of choice is the path-level peer: one peer over one path. The drawing shows the states
 // of its connection. Arrows are labelled with actions; events that the client reports are in

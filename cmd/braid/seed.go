@@ -24,12 +24,12 @@ func seedCommand() *cli.Command {
 		Usage:     "serve torrents whose data is complete",
 		ArgsUsage: "TORRENT|URL|DIR|MAGNET...",
 		Description: "Checks the data, then serves it until interrupted, or until --ratio or " +
-			"--seed-time. It trusts data that braid has downloaded and that has not changed since. " +
-			"A directory stands for the .torrent files in it; those whose data is not complete are " +
-			"skipped. For a magnet link, braid reads the description that its download has kept, " +
-			"or asks peers for it. braid seed writes no files. When it is ready it says so on " +
-			"standard error, and with --json as " + `{"event":"ready","listen":[...]}.` + "\n\n" +
-			exitCodes,
+			"--seed-time. It trusts data that braid has downloaded and that has not changed " +
+			"since. A directory stands for the .torrent files in it; those whose data is not " +
+			"complete are skipped. For a magnet link, braid reads the description that its " +
+			"download has kept, or asks peers for it. braid seed writes no files. When it is " +
+			"ready it says so on standard error, and with --json as " +
+			`{"event":"ready","listen":[...]}.` + "\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			stringFlag("data", ".", "`DIR` that holds the torrents' files or directories"),
 			storageFlag(),

@@ -22,7 +22,8 @@ func transportFlag() cli.Flag {
 		Value:  []string{"scion", "tcp"},
 		Config: cli.StringConfig{TrimSpace: true},
 		Usage: "reach peers over `NAME`: scion; tcp or quic, one of the two for all peers on IP; " +
-			"webrtc, for peers in browsers, whom trackers at ws:// and wss:// introduce (repeatable)",
+			"webrtc, for peers in browsers, whom trackers at ws:// and wss:// introduce " +
+			"(repeatable)",
 	}
 }
 

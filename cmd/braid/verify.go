@@ -18,10 +18,10 @@ func verifyCommand() *cli.Command {
 		ArgsUsage: "TORRENT|URL|MAGNET",
 		Description: "Hashes the pieces of each file and says what is known of it. Nothing is " +
 			"written.\n\n" +
-			"A file is ok; damaged (a piece is wrong; if several complete files share this piece, " +
-			"all of them are); missing; partial (a download has not completed it); of another " +
-			"size; or unchecked (no piece is known to be wrong, but some need bytes of an " +
-			"incomplete file). Others are skipped.\n\n" +
+			"A file is ok; damaged (a piece is wrong; if several complete files share this " +
+			"piece, all of them are); missing; partial (a download has not completed it); of " +
+			"another size; or unchecked (no piece is known to be wrong, but some need bytes of " +
+			"an incomplete file). Others are skipped.\n\n" +
 			"After a download of selected files, only these are checked. The .part files of " +
 			"others serve for the pieces that they share. For a magnet link, braid uses the " +
 			"description that its download has kept.\n\n" + exitCodes,
