@@ -58,34 +58,26 @@ func (d *display) interval() time.Duration {
 	return 5 * time.Second
 }
 
+// emit prints an event. No progress event of a download follows the event of its end: a timer
+// produces progress events, and the download may end while it does so.
 func (d *display) emit(e any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.encode(e)
-}
-
-// encode is emit for a caller that holds mu.
-func (d *display) encode(e any) {
-	_ = printObjects(d.results, e) // the printer keeps the error, and ends the command
-}
-
-// emitEnd emits the event of a download that is complete or has failed. No progress event of the
-// download comes after it.
-func (d *display) emitEnd(infoHash string, e any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.over[infoHash] = true
-	d.encode(e)
-}
-
-// emitProgress emits a progress event, unless the download has ended. A timer produces these events,
-// and the download may end while it does so.
-func (d *display) emitProgress(e event.Progress) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.uploads || !d.over[e.InfoHash] {
-		d.encode(e)
+	switch e := e.(type) {
+	case event.Progress:
+		if d.over[e.InfoHash] && !d.uploads {
+			return
+		}
+	case event.Done:
+		if !d.seeds {
+			d.over[e.InfoHash] = true
+		}
+	case event.Failed:
+		if !d.seeds {
+			d.over[e.InfoHash], d.hasFailed = true, true
+		}
 	}
+	_ = printObjects(d.results, e) // the printer keeps the error, and ends the command
 }
 
 // result prints the result of a command: the event with --json, otherwise the text.
@@ -127,17 +119,10 @@ func (d *display) event(e any) {
 		d.moved(e.Path, e.Aside)
 	case event.Served:
 		d.served(e)
-	case event.Done:
-		if d.json && !d.seeds {
-			d.emitEnd(e.InfoHash, e)
+	case event.Done, event.Failed:
+		if d.seeds {
+			return
 		}
-		return
-	case event.Failed:
-		if d.json && !d.seeds {
-			d.hasFailed = true
-			d.emitEnd(e.InfoHash, e)
-		}
-		return
 	}
 	if d.json {
 		d.emit(e)
@@ -225,7 +210,7 @@ func (d *display) show(views []view) {
 	switch {
 	case d.json:
 		for i, p := range all {
-			d.emitProgress(node.NewProgress(views[i].torrent.Source(), p))
+			d.emit(node.NewProgress(views[i].torrent.Source(), p))
 		}
 	case d.people.live():
 		for i := range views {

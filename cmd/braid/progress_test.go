@@ -23,7 +23,7 @@ func TestNoProgressAfterDone(t *testing.T) {
 	shows := func(want bool) {
 		t.Helper()
 		before := out.Len()
-		if d.emitProgress(look); out.Len() > before != want {
+		if d.emit(look); out.Len() > before != want {
 			t.Errorf("after %s: shown is %v", out.Bytes()[:before], !want)
 		}
 	}
