@@ -109,7 +109,7 @@ func create(ctx context.Context, t *task) error {
 		}
 	}
 	count, stop := t.out.counting("hashing "+root, 0)
-	opts.Progress = count.raiseOf
+	opts.Progress = count.of
 	c, err := client.Create(ctx, root, opts)
 	stop()
 	if err != nil {

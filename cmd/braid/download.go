@@ -179,7 +179,7 @@ func (t *task) addAll(
 ) (added []*node.Torrent, err error) {
 	for _, o := range torrents {
 		c, stop := t.out.counting("checking "+o.Source.Name, o.Source.Layout.Length)
-		o.Checking = c.raise
+		o.Checking = c.done.Store
 		x, err := n.Add(ctx, o)
 		stop()
 		if err != nil {

@@ -53,7 +53,7 @@ func export(ctx context.Context, t *task) error {
 	}
 	count, stop := t.out.counting("exporting "+s.Name, s.Layout.Length)
 	stored := node.Storage{Kind: kind, Dir: t.String("data")}.Of(s)
-	err = stored.Export(ctx, t.String("output"), t.log, count.raise, opts)
+	err = stored.Export(ctx, t.String("output"), t.log, count.done.Store, opts)
 	stop()
 	if errors.Is(err, storage.ErrIncomplete) {
 		err = codedError{err, exitData}

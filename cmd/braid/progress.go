@@ -252,18 +252,13 @@ func (d *display) served(e event.Served) {
 	}
 }
 
-// counter is a number of bytes that several goroutines report, perhaps out of order.
+// counter is a number of bytes that several goroutines report, and their total.
 type counter struct{ done, total atomic.Int64 }
 
-func (c *counter) raise(n int64) {
-	for old := c.done.Load(); n > old && !c.done.CompareAndSwap(old, n); old = c.done.Load() {
-	}
-}
-
-// raiseOf is raise for callers that learn the total on the way.
-func (c *counter) raiseOf(n, total int64) {
+// of counts for callers that learn the total on the way.
+func (c *counter) of(n, total int64) {
 	c.total.Store(total)
-	c.raise(n)
+	c.done.Store(n)
 }
 
 // counting shows a counter up to total until the returned function is called.

@@ -128,7 +128,7 @@ func checkComplete(ctx context.Context, out *display, o node.Options) error {
 		return nil
 	}
 	c, stop := out.counting("checking "+o.Source.Name, o.Source.Layout.Length)
-	ok, err := node.IsComplete(ctx, o.Source, o.Storage, c.raise)
+	ok, err := node.IsComplete(ctx, o.Source, o.Storage, c.done.Store)
 	stop()
 	if err == nil && !ok {
 		err = codedError{fmt.Errorf("%s in %s is not complete, or parts of it are wrong: "+

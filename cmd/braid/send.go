@@ -146,7 +146,7 @@ func (s *sender) torrent(ctx context.Context) (client.Source, error) {
 	c, err := client.Create(ctx, s.files.Root, client.CreateOptions{
 		Only: s.files.Only, Exclude: s.files.Exclude, Private: true,
 		Skipped:  s.out.leftOut,
-		Progress: count.raiseOf,
+		Progress: count.of,
 	})
 	stop()
 	if err != nil {

@@ -51,7 +51,7 @@ func verify(ctx context.Context, t *task) error {
 		return err
 	}
 	count, stop := out.counting("checking "+s.Layout.Name, s.Layout.BytesOf(wanted))
-	r, err := stored.CheckWanted(ctx, wanted, count.raise)
+	r, err := stored.CheckWanted(ctx, wanted, count.done.Store)
 	stop()
 	if err != nil {
 		return err
