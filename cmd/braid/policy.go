@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,6 @@ func (f *flags) policy() pathsel.Policy {
 	if p.ACL, err = pathsel.ParseACL(strings.Join(f.StringSlice("acl"), " ")); err != nil {
 		f.wrong("--acl: %w; such as '- 1-ff00:0:110#2, +'", err)
 	}
-	f.want(p.MaxLatency >= 0, "--max-latency %v: want a time such as 50ms", p.MaxLatency)
 	f.want(p.MinMTU >= 0, "--min-mtu %d: want bytes such as 1400", p.MinMTU)
 	canAsk := term.IsTerminal(int(os.Stdin.Fd())) && stderr(f.Command).isTerminal()
 	f.want(canAsk || !f.Bool("interactive"),
@@ -58,24 +58,16 @@ func (f *flags) policy() pathsel.Policy {
 
 // questions asks the user at a terminal.
 type questions struct {
-	lines <-chan string // closed at the end of the input
-	out   *printer
+	in  *bufio.Reader
+	out *printer
 }
 
-// newQuestions reads lines until the process ends: a read from a terminal cannot be cancelled.
-func newQuestions(in io.Reader, out *printer) *questions {
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for s := bufio.NewScanner(in); s.Scan(); {
-			lines <- s.Text()
-		}
-	}()
-	return &questions{lines, out}
+func newQuestions(in io.Reader, out *printer) questions {
+	return questions{bufio.NewReader(in), out}
 }
 
 // paths asks which of the paths to use.
-func (q *questions) paths(
+func (q questions) paths(
 	ctx context.Context, h *scionnet.Host, dst pathsel.IA, paths []pathsel.Path,
 ) ([]pathsel.Fingerprint, error) {
 	l := pathList{Destination: dst}
@@ -93,22 +85,18 @@ func (q *questions) paths(
 }
 
 // numbers asks until the answer is a valid choice of numbers below n.
-func (q *questions) numbers(ctx context.Context, n int) ([]int, error) {
+func (q questions) numbers(ctx context.Context, n int) ([]int, error) {
 	for {
 		q.out.printf("Paths to use, such as 0,2-3 or all: ")
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case line, ok := <-q.lines:
-			if !ok {
-				return nil, errors.New("no paths were chosen: the input has ended")
-			}
-			chosen, err := parseChoice(line, n)
-			if err == nil {
-				return chosen, nil
-			}
-			q.out.printf("%s\n", err)
+		line, err := interruptible(ctx, func() (string, error) { return q.in.ReadString('\n') })
+		if err != nil && line == "" {
+			return nil, cmp.Or(ctx.Err(), errors.New("no paths were chosen: the input has ended"))
 		}
+		chosen, err := parseChoice(strings.TrimSpace(line), n)
+		if err == nil {
+			return chosen, nil
+		}
+		q.out.printf("%s\n", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -59,9 +60,11 @@ func TestQuestions(t *testing.T) {
 	if _, err = q.numbers(t.Context(), 3); err == nil || !strings.Contains(err.Error(), "ended") {
 		t.Errorf("after the end of the input: %v", err)
 	}
+	silent, w := io.Pipe()
+	defer w.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (&questions{make(chan string), &printer{w: &out}}).numbers(ctx, 3); !errors.Is(err, context.Canceled) {
+	if _, err := newQuestions(silent, &printer{w: &out}).numbers(ctx, 3); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
