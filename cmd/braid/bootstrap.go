@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -127,33 +126,3 @@ func bootstrapDir() (string, error) {
 // isSetUp tells whether somebody has set up SCION on this host: a daemon is named, or there is a
 // topology.
 func isSetUp(c scionnet.Config) bool { return c.Daemon != "" || bootstrap.Has(c.ConfigDir) }
-
-// ownSetup returns the directory of braid's own configuration. ok is false if that must not be
-// used: the user has named another configuration or has switched bootstrapping off, or somebody has
-// set up SCION on this host.
-func ownSetup(cmd *cli.Command, c scionnet.Config) (dir string, ok bool) {
-	where := cmd.String("bootstrap")
-	off := where == "" || where == "off"
-	if off || cmd.IsSet("config-dir") || isSetUp(c) {
-		return "", false
-	}
-	dir, err := bootstrapDir()
-	return dir, err == nil
-}
-
-// setUp gets a configuration for a host that has none, or refreshes it. If that fails, the old
-// configuration stays, and opening the host fails if that is not enough.
-func setUp(ctx context.Context, cmd *cli.Command, log *slog.Logger) {
-	if log == nil {
-		log = logger(cmd)
-	}
-	c, err := environment(cmd)
-	if err != nil {
-		return // the caller will meet the same error
-	}
-	dir, ok := ownSetup(cmd, c)
-	if !ok {
-		return
-	}
-	bootstrap.Refresh(ctx, cmd.String("bootstrap"), dir, cmd.IsSet("bootstrap"), log)
-}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,9 +55,10 @@ func environment(cmd *cli.Command) (scionnet.Config, error) {
 	return c, nil
 }
 
-// scionConfig adds braid's own flags to the environment. If there is no other configuration, it is
-// the one that braid has got by bootstrapping.
-func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
+// scionConfig adds braid's own flags to the environment. If nobody has set up SCION on this host,
+// the configuration is the one that braid has got by bootstrapping; update, if not nil, gets or
+// refreshes that one first.
+func scionConfig(cmd *cli.Command, update func(dir string)) (scionnet.Config, error) {
 	c, err := environment(cmd)
 	if err != nil {
 		return c, err
@@ -64,9 +66,18 @@ func scionConfig(cmd *cli.Command, log *slog.Logger) (scionnet.Config, error) {
 	if c.NAT, err = scionnet.ParseNAT(cmd.String("nat")); err != nil {
 		return c, usageErrorf("--nat: %w", err)
 	}
-	c.Logger, c.EPIC = log, cmd.Bool("epic")
-	if dir, ok := ownSetup(cmd, c); ok && bootstrap.Has(dir) {
-		c.ConfigDir = dir
+	c.EPIC = cmd.Bool("epic")
+	server := cmd.String("bootstrap")
+	if server == "" || server == "off" || cmd.IsSet("config-dir") || isSetUp(c) {
+		return c, nil
+	}
+	if dir, err := bootstrapDir(); err == nil {
+		if update != nil {
+			update(dir)
+		}
+		if bootstrap.Has(dir) {
+			c.ConfigDir = dir
+		}
 	}
 	return c, nil
 }
@@ -82,12 +93,15 @@ func hasSCION(cmd *cli.Command) bool {
 func openHost(
 	ctx context.Context, cmd *cli.Command, log *slog.Logger, listen ...scionnet.Addr,
 ) (*scionnet.Host, error) {
-	setUp(ctx, cmd, log)
-	c, err := scionConfig(cmd, log)
+	c, err := scionConfig(cmd, func(dir string) {
+		// If it fails, opening the host fails, unless an older configuration is enough.
+		log := cmp.Or(log, logger(cmd))
+		bootstrap.Refresh(ctx, cmd.String("bootstrap"), dir, cmd.IsSet("bootstrap"), log)
+	})
 	if err != nil {
 		return nil, err
 	}
-	c.AnyPort = cmd.Bool("force")
+	c.Logger, c.AnyPort = log, cmd.Bool("force")
 	if len(listen) > 0 && !cmd.IsSet("local") {
 		c.LocalIP = listen[0].Host
 	}
