@@ -299,11 +299,11 @@ func (p pathReport) statusText() string {
 
 func (l *pathList) verdict(probed bool) error {
 	if len(l.Paths) == 0 && len(l.Refused) > 0 {
-		return cli.Exit(fmt.Sprintf("none of the %d paths to %s is allowed: %s",
-			len(l.Refused), l.Destination, l.summary), 1)
+		return fmt.Errorf("none of the %d paths to %s is allowed: %s",
+			len(l.Refused), l.Destination, l.summary)
 	}
 	if len(l.Paths) == 0 {
-		return cli.Exit("no path found", 1)
+		return errors.New("no path found")
 	}
 	if !probed {
 		return nil
@@ -313,5 +313,5 @@ func (l *pathList) verdict(probed bool) error {
 			return nil
 		}
 	}
-	return cli.Exit("no path alive", 1)
+	return errors.New("no path alive")
 }

@@ -97,12 +97,7 @@ func TestPathsVerdict(t *testing.T) {
 		{nil, false, 1}, {nil, true, 1}, {[]pathReport{dead}, false, 0}, {[]pathReport{dead}, true, 1}, {[]pathReport{dead, alive}, true, 0},
 	} {
 		err := (&pathList{Paths: tt.paths}).verdict(tt.probed)
-		var exit cli.ExitCoder
-		code := 0
-		if errors.As(err, &exit) {
-			code = exit.ExitCode()
-		}
-		if code != tt.code {
+		if code := exitCode(err); code != tt.code {
 			t.Errorf("%v, probed %t: exit code %d, want %d", tt.paths, tt.probed, code, tt.code)
 		}
 	}
@@ -168,8 +163,7 @@ func TestPathsLikeShowpaths(t *testing.T) {
 		t.Errorf("own AS: %v\n%s", err, out)
 	}
 	out, err = runPathsCommand(t.Context(), append([]string{"9-9", "--json"}, where...)...)
-	var exit cli.ExitCoder
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || decode(t, []byte(out))["destination"] != "9-9" {
+	if exitCode(err) != exitFailed || decode(t, []byte(out))["destination"] != "9-9" {
 		t.Errorf("AS that does not exist: %v\n%s", err, out)
 	}
 	if _, err = runPathsCommand(t.Context(), append([]string{"9-9"}, where...)...); !errors.Is(err, scionnet.ErrNoPath) {
