@@ -150,7 +150,11 @@ func (s Stored) checkDatabase(
 		unfinished[piece] = errors.Is(err, io.ErrUnexpectedEOF) || err != nil && saved.Blocks[piece] != nil
 		return nil
 	}
-	err = s.eachPiece(ctx, piecesOf(l, wanted), progress, note)
+	db, err := openBoltReader(s.Dir, l, s.Hash)
+	if err == nil {
+		chosen := piecesOf(l, wanted)
+		err = errors.Join(s.eachPiece(ctx, db, chosen, progress, note), db.close())
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -172,14 +176,10 @@ func (s Stored) checkDatabase(
 
 // eachPiece is work.check for a database.
 func (s Stored) eachPiece(
-	ctx context.Context, chosen []bool, progress func(bytes int64), do checking,
+	ctx context.Context, db *bolt, chosen []bool, progress func(bytes int64), do checking,
 ) error {
-	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
-	if err != nil {
-		return err
-	}
 	open := func() source { return placeReader{db} }
-	return errors.Join(work{s.Layout, chosen, open, progress}.check(ctx, do), db.close())
+	return work{s.Layout, chosen, open, progress}.check(ctx, do)
 }
 
 // placeReader reads a torrent's data out of a place.
@@ -189,8 +189,8 @@ func (placeReader) close() {}
 
 // Export writes the files of a torrent from a database into a directory, and checks every piece. If
 // pieces are missing or wrong, the error is ErrIncomplete, and the names of files that need them
-// end in .part. Right pieces in the directory are kept. progress may be nil. The options are those
-// of Open.
+// end in .part. Without a database it writes nothing. Right pieces in the directory are kept.
+// progress may be nil. The options are those of Open.
 func (s Stored) Export(
 	ctx context.Context, out string, log *slog.Logger, progress func(bytes int64), o Options,
 ) (err error) {
@@ -198,6 +198,14 @@ func (s Stored) Export(
 	if s.Kind != KindBolt {
 		return fmt.Errorf("storage %s keeps the files as they are", s.Kind)
 	}
+	db, err := openBoltReader(s.Dir, s.Layout, s.Hash)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: there is no database of them in %s", ErrIncomplete, s.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.close()) }()
 	st, err := Open(KindFile, out, log, o)
 	if err != nil {
 		return err
@@ -209,7 +217,7 @@ func (s Stored) Export(
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	var bad atomic.Int64
-	err = s.eachPiece(ctx, nil, progress, func(src source, index int, err error) error {
+	err = s.eachPiece(ctx, db, nil, progress, func(src source, index int, err error) error {
 		if err != nil {
 			bad.Add(1)
 			return nil //nolint:nilerr // the others are exported, and the missing ones counted

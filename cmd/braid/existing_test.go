@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -95,6 +97,10 @@ func TestExistingFiles(t *testing.T) {
 
 	download(0, "", "file.torrent", "db", "--storage", "bolt")
 	write("exported/file", foreign, 0o644)
+	run(exitData, "there is no database of them in empty", "export", "file.torrent", "--data", "empty", "-o", "none")
+	if _, err := os.Stat(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a database, there is a directory of the export: %v", err)
+	}
 	run(1, "--rename", "export", "file.torrent", "--data", "db", "-o", "exported")
 	holds("exported/file", foreign)
 	run(0, `"aside":`, "export", "file.torrent", "--data", "db", "-o", "exported", "--rename", "--json")
