@@ -41,6 +41,19 @@ type CreateOptions struct {
 	Skipped func(path, reason string)
 }
 
+// Check returns an error if no torrent can have these options.
+func (o CreateOptions) Check() error {
+	p := cmp.Or(o.PieceLength, minPieceLength)
+	if p < minPieceLength || p > maxPieceLength || p&(p-1) != 0 {
+		return fmt.Errorf("piece length %d: want a power of two from 16 KiB to 64 MiB", p)
+	}
+	sample := metainfo.Info{
+		Name: cmp.Or(o.Name, "name"), PieceLength: p, Pieces: make([]byte, 20), Length: 1,
+	}
+	_, err := storage.NewLayout(&sample)
+	return err
+}
+
 // Created is a new torrent.
 type Created struct {
 	Torrent []byte // the .torrent file
@@ -62,6 +75,9 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if err != nil {
 		return Created{}, err
 	}
+	if err := opts.Check(); err != nil {
+		return Created{}, err
+	}
 	info := metainfo.Info{Name: cmp.Or(opts.Name, filepath.Base(root)), Source: opts.Source}
 	total, err := collect(ctx, root, &info, opts)
 	if err != nil {
@@ -72,10 +88,6 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	}
 	if info.PieceLength = opts.PieceLength; info.PieceLength == 0 {
 		info.PieceLength = pieceLength(total)
-	}
-	if p := info.PieceLength; p < minPieceLength || p > maxPieceLength || p&(p-1) != 0 {
-		return Created{}, fmt.Errorf(
-			"piece length %d: want a power of two from 16 KiB to 64 MiB", p)
 	}
 	if opts.Private {
 		info.Private = new(true)

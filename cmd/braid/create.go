@@ -79,6 +79,9 @@ func create(ctx context.Context, t *task) error {
 		}
 		opts.Trackers = append(opts.Trackers, tier)
 	}
+	if err := opts.Check(); err != nil {
+		t.wrong("%w", err)
+	}
 	t.check("web-seed", checkWebSeed)
 	for _, pattern := range opts.Exclude {
 		t.want(strings.Trim(pattern, "/") != "",

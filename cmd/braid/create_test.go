@@ -55,6 +55,8 @@ func TestCreateAndInfo(t *testing.T) {
 	want(2, "", "--web-seed", "create", "set", "--web-seed", "gopher://x/")
 	want(2, "", "--tracker", "create", "set", "--tracker", "udp://127.0.0.1:1,gopher://x")
 	want(2, "", "--exclude", "create", "set", "--exclude", "/")
+	want(2, "", "want a power of two from 16 KiB", "create", "set", "--piece-length", "300KiB")
+	want(2, "", `name "a/b"`, "create", "set", "--name", "a/b")
 	want(1, "", "no data", "create", "set", "--exclude", "a*", "--exclude", "b*")
 	want(1, "", "braid: write none/t.torrent: no such file or directory\n", "create", "set", "-o", "none/t.torrent")
 	want(1, "", "braid: write set: file exists\n", "create", "set", "-o", "set")
