@@ -90,7 +90,12 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 		PeerLimit:     ifSet(cmd, "peer-limit", cmd.Int),
 	}
 	if cmd.IsSet("labels") {
-		labels := strings.FieldsFunc(cmd.String("labels"), func(r rune) bool { return r == ',' })
+		labels := []string{}
+		for word := range strings.SplitSeq(cmd.String("labels"), ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				labels = append(labels, word)
+			}
+		}
 		c.Labels = &labels
 	}
 	for _, text := range cmd.StringSlice("file") {
