@@ -77,24 +77,19 @@ func (f *flags) dhtItems() (out []ed25519.PublicKey) {
 // since it sends packets to hosts that the user has not named. Over SCION it is on: there is no
 // other way to find peers without a tracker, and all nodes there are braid's.
 func (f *flags) dht() *node.DHTConfig {
-	where := f.String("dht")
 	cfg := &node.DHTConfig{
-		SCION: true, OverIP: where == "on", File: dhtFile(f.Command),
+		SCION: true, OverIP: f.String("dht") == "on", File: dhtFile(f.Command),
 		Nodes: readAll(f, "dht-node", dht.ParseAddr), Items: f.dhtItems(),
 	}
 	f.want(len(cfg.Items) == 0 || cfg.OverIP,
 		"--dht-item: the DHT over IP is off unless you give --dht on")
-	switch where {
-	case "on":
-	case "off":
+	if f.String("dht") == "off" {
 		f.want(len(cfg.Nodes) == 0, "--dht-node: --dht is off")
 		return nil
-	case "":
-		for _, a := range cfg.Nodes {
-			f.want(a.IsSCION(), "--dht-node %s: the DHT over IP is off unless you give --dht on", a)
-		}
-	default:
-		f.wrong("--dht %q: want on or off", where)
+	}
+	for _, a := range cfg.Nodes {
+		f.want(cfg.OverIP || a.IsSCION(),
+			"--dht-node %s: the DHT over IP is off unless you give --dht on", a)
 	}
 	return cfg
 }

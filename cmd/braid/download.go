@@ -30,7 +30,7 @@ func downloadCommand() *cli.Command {
 			boolFlag("piece-events", "with --json: print an event for each verified piece"),
 			stringFlag("trace", "", "write the views and decisions of path selection to `FILE`, "+
 				"one JSON object a line, compressed if its name ends in .gz"),
-			timeFlag("stop-timeout", 0, "give up a torrent after `TIME` without data, and say why "+
+			periodFlag("stop-timeout", 0, "give up a torrent after `TIME` without data, and say why "+
 				"(default: never)"),
 			boolFlag("seed-after", "after the download, serve others until interrupted, or until "+
 				"--ratio or --seed-time, which imply it"),
@@ -113,9 +113,6 @@ func interrupted(torrents []*node.Torrent) error {
 // downloads reads the torrents that the command line names, and finds errors of the command line
 // before anything is opened.
 func (t *task) downloads(ctx context.Context) ([]node.Options, error) {
-	if t.stopTimeout(); t.err != nil {
-		return nil, t.err
-	}
 	sources, err := openSources(ctx, t.Command)
 	if err != nil {
 		return nil, err
@@ -129,7 +126,7 @@ func (t *task) downloadsOf(ctx context.Context, sources []client.Source) ([]node
 		sources[i] = s.WithKept(t.String("output"))
 	}
 	o := node.Options{
-		StopTimeout: t.stopTimeout(),
+		StopTimeout: t.Duration("stop-timeout"),
 		PieceEvents: t.Bool("json") && t.Bool("piece-events"),
 		Peers:       t.peers(ctx),
 		WebSeeds:    t.webSeeds(),

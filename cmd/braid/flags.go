@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 )
@@ -33,18 +33,35 @@ func boolFlag(name, usage string, short ...string) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: usage, Aliases: short}
 }
 
+// intFlag wants at least 0.
 func intFlag(name string, value int, usage string) cli.Flag {
-	return &cli.IntFlag{Name: name, Value: value, Usage: usage}
+	return &cli.IntFlag{Name: name, Value: value, Usage: usage, Validator: atLeast(0)}
 }
 
 // countFlag wants at least 1. A default of 0 stands for one that the usage text names.
 func countFlag(name string, value int, usage string) cli.Flag {
-	return &cli.IntFlag{Name: name, Value: value, Usage: usage, Validator: func(n int) error {
-		if n < 1 {
-			return errors.New("want at least 1")
+	return &cli.IntFlag{Name: name, Value: value, Usage: usage, Validator: atLeast(1)}
+}
+
+func atLeast(least int) func(int) error {
+	return func(n int) error {
+		if n < least {
+			return fmt.Errorf("want at least %d", least)
 		}
 		return nil
-	}}
+	}
+}
+
+// choiceFlag wants one of the choices.
+func choiceFlag(name, value, usage string, choices ...string) cli.Flag {
+	isChoice := func(s string) error {
+		if slices.Contains(choices, s) {
+			return nil
+		}
+		last := len(choices) - 1
+		return fmt.Errorf("want %s or %s", strings.Join(choices[:last], ", "), choices[last])
+	}
+	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Validator: isChoice}
 }
 
 // floatFlag has the default 0, which the help does not show. It wants a number that JSON can hold.
@@ -171,18 +188,4 @@ func checkHostPort(text string) error {
 		return fmt.Errorf("address %q: want HOST:PORT, such as 127.0.0.1:8080", text)
 	}
 	return nil
-}
-
-// isOn reads a flag that is on or off.
-func (f *flags) isOn(name string) bool {
-	where := f.String(name)
-	f.want(where == "on" || where == "off", "--%s %q: want on or off", name, where)
-	return where == "on"
-}
-
-// stopTimeout reads --stop-timeout.
-func (f *flags) stopTimeout() time.Duration {
-	stop := f.Duration("stop-timeout")
-	f.want(stop > 0 || !f.IsSet("stop-timeout"), "--stop-timeout %v: want more than 0", stop)
-	return stop
 }

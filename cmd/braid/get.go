@@ -32,7 +32,7 @@ func getCommand() *cli.Command {
 			stringFlag("output", ".", "download into `DIR`", "o"),
 			boolFlag("follow", "if the sender runs with --watch: keep running and fetch each "+
 				"change. It overwrites changed files, and deletes none"),
-			timeFlag("stop-timeout", 0, "give up after `TIME` without data, and say why (default: "+
+			periodFlag("stop-timeout", 0, "give up after `TIME` without data, and say why (default: "+
 				"never)"),
 			boolFlag("piece-events", "with --json: print an event for each verified piece"),
 		}, withoutFlags(keepFlags(), "list"), writeFlags(), groupFlags()),

@@ -54,6 +54,8 @@ func TestMistypedCommandLines(t *testing.T) {
 		"testbed link -d x":              `name one interface, such as 1-ff00:0:110#1; see braid testbed link --help`,
 		"testbed down -d x y":            `braid testbed down takes no arguments, got "y"`,
 		"testbed link x -d x":            `interface "x": want ISD-AS#ID such as 1-ff00:0:110#1`,
+		"testbed link --direction up x":  `--direction "up": want out, in or both; see braid testbed link --help`,
+		"set 1 --position -1":            `--position "-1": want at least 0; see braid set --help`,
 		"bench link --duration 0s":       `--duration: want more than 0`,
 		"bench link x":                   `braid bench link takes no arguments, got "x"`,
 		"list 1 2":                       `braid list takes no torrents: braid show 1 2`,

@@ -14,13 +14,15 @@ import (
 func limitFlags() []cli.Flag {
 	return inCategory("Limits (of the peers' messages; packet headers come on top)",
 		&rateFlag{
-			Name: "upload-rate",
+			Name:      "upload-rate",
+			Validator: checkLimit,
 			Usage: "send at most `RATE` to all peers together, such as 10Mbit/s or 1.5MB/s; " +
 				"shared fairly between networks, their hosts, and peers",
 		},
 		&rateFlag{
-			Name:  "download-rate",
-			Usage: "receive at most `RATE` from all peers together",
+			Name:      "download-rate",
+			Validator: checkLimit,
+			Usage:     "receive at most `RATE` from all peers together",
 		},
 		listFlag("rate-limit", "limit all connections together, in each direction, whose path has "+
 			"an interface that matches: `PATTERN=RATE` such as '1-ff00:0:110#2=10mbit', "+
@@ -30,39 +32,29 @@ func limitFlags() []cli.Flag {
 
 // limits reads the flags.
 func (f *flags) limits() client.Limits {
-	rate := func(name string) int64 {
-		r := f.Int64(name)
-		if err := checkLimit(r); err != nil && f.IsSet(name) {
-			f.wrong("--%s %s: %w", name, units.FormatRate(r), err)
-		}
-		return r
+	return client.Limits{
+		Upload:   f.Int64("upload-rate"),
+		Download: f.Int64("download-rate"),
+		Paths:    readAll(f, "rate-limit", parsePathLimit),
 	}
-	l := client.Limits{Upload: rate("upload-rate"), Download: rate("download-rate")}
-	for _, s := range f.StringSlice("rate-limit") {
-		p, err := parsePathLimit(s)
-		if err != nil {
-			f.wrong("--rate-limit %q: %w", s, err)
-		}
-		l.Paths = append(l.Paths, p)
-	}
-	return l
 }
 
-func parsePathLimit(s string) (client.PathLimit, error) {
+func parsePathLimit(s string) (l client.PathLimit, err error) {
 	pattern, rate, ok := strings.Cut(s, "=")
 	if !ok {
-		return client.PathLimit{}, fmt.Errorf("want PATTERN=RATE, such as 1-ff00:0:110#2=10mbit")
+		return l, fmt.Errorf("%q: want PATTERN=RATE, such as 1-ff00:0:110#2=10mbit", s)
 	}
-	p, err := pathsel.ParsePattern(pattern)
+	if l.Pattern, err = pathsel.ParsePattern(pattern); err != nil {
+		return l, fmt.Errorf(
+			"%q: %w; a pattern is ISD, ISD-AS or ISD-AS#IF, with 0 for any", s, err)
+	}
+	if l.Rate, err = units.ParseRate(rate); err == nil {
+		err = checkLimit(l.Rate)
+	}
 	if err != nil {
-		return client.PathLimit{}, fmt.Errorf(
-			"%w; a pattern is ISD, ISD-AS or ISD-AS#IF, with 0 for any", err)
+		return l, fmt.Errorf("%q: %w", s, err)
 	}
-	r, err := units.ParseRate(rate)
-	if err == nil {
-		err = checkLimit(r)
-	}
-	return client.PathLimit{Pattern: p, Rate: r}, err
+	return l, nil
 }
 
 // checkLimit refuses rates that are too low for any connection.

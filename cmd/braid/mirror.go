@@ -38,7 +38,7 @@ func mirrorCommand() *cli.Command {
 		timeFlag("interval", 0, "look for changes every `TIME`, at least 10s (default: 15m; 10s "+
 			"in a directory)"),
 		boolFlag("once", "look once, wait for the downloads, and end, for cron"),
-		timeFlag("stop-timeout", 0, "give up a torrent after `TIME` without data, until the next "+
+		periodFlag("stop-timeout", 0, "give up a torrent after `TIME` without data, until the next "+
 			"look (default: never; 10m with --once)"),
 		countFlag("downloads", 8, "download at most `N` torrents at a time"),
 		stringFlag("state", "", "remember torrents and offers in `DIR` (default: a directory for "+
@@ -161,7 +161,7 @@ func (f *flags) mirrorInterval(source string) time.Duration {
 // mirrorOptions says how each torrent is added.
 func (f *flags) mirrorOptions(ctx context.Context) func(client.Source) (node.Options, error) {
 	o := node.Options{
-		StopTimeout: f.stopTimeout(), Peers: f.peers(ctx), Goal: f.seedGoal(),
+		StopTimeout: f.Duration("stop-timeout"), Peers: f.peers(ctx), Goal: f.seedGoal(),
 		Storage: node.Storage{Existing: f.existingFiles(), AllowDotfiles: f.Bool("allow-dotfiles")},
 	}
 	if f.Bool("once") {

@@ -49,7 +49,6 @@ func (f *flags) policy() pathsel.Policy {
 	if p.ACL, err = pathsel.ParseACL(strings.Join(f.StringSlice("acl"), " ")); err != nil {
 		f.wrong("--acl: %w; such as '- 1-ff00:0:110#2, +'", err)
 	}
-	f.want(p.MinMTU >= 0, "--min-mtu %d: want bytes such as 1400", p.MinMTU)
 	canAsk := term.IsTerminal(int(os.Stdin.Fd())) && stderr(f.Command).isTerminal()
 	f.want(canAsk || !f.Bool("interactive"),
 		"--interactive: there is no terminal to ask on; choose paths with --sequence or --acl")

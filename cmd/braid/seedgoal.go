@@ -13,7 +13,7 @@ func seedGoalFlags(limit string) []cli.Flag {
 	return []cli.Flag{
 		floatFlag("ratio", "stop serving a torrent when `N` times its size has been sent "+
 			"(default: "+limit+")"),
-		timeFlag("seed-time", 0, "stop serving a torrent `TIME` after it is complete, such as 30m "+
+		periodFlag("seed-time", 0, "stop serving a torrent `TIME` after it is complete, such as 30m "+
 			"or 24h (default: "+limit+")"),
 	}
 }
@@ -22,7 +22,6 @@ func (f *flags) seedGoal() node.Goal {
 	g := node.Goal{Ratio: f.Float("ratio"), Time: f.Duration("seed-time")}
 	f.want(!f.IsSet("ratio") || g.Ratio > 0,
 		"--ratio %v: want a number above 0, such as 1.5", g.Ratio)
-	f.want(!f.IsSet("seed-time") || g.Time > 0, "--seed-time %v: want more than 0", g.Time)
 	return g
 }
 

@@ -41,11 +41,11 @@ func peerFlags() []cli.Flag {
 		transportFlag(),
 		listFlag("listen", "accept peers on `ADDR`: 1-ff00:0:111,[127.0.0.1]:31000, or host:port "+
 			"for TCP or QUIC (repeatable)"),
-		stringFlag("pex", "on", "exchange addresses of peers with connected peers, over SCION and "+
-			"IP, except in private torrents: `WHETHER` is on or off"),
-		stringFlag("lsd", "off", "announce torrents that are not private to the local network, "+
-			"and find peers there: `WHETHER` is on or off"),
-		intFlag("max-paths", client.DefaultMaxPaths, "use at most `N` paths to each peer"),
+		choiceFlag("pex", "on", "exchange addresses of peers with connected peers, over SCION and "+
+			"IP, except in private torrents: `WHETHER` is on or off", "on", "off"),
+		choiceFlag("lsd", "off", "announce torrents that are not private to the local network, "+
+			"and find peers there: `WHETHER` is on or off", "on", "off"),
+		countFlag("max-paths", client.DefaultMaxPaths, "use at most `N` paths to each peer"),
 		intFlag("max-requests", 0, "keep at most `N` requests outstanding on each connection "+
 			"(default: as many as are useful)"),
 		congestionFlag(),
@@ -65,9 +65,9 @@ func selectorFlags() []cli.Flag {
 	return []cli.Flag{
 		stringFlag("path-selection", "adaptive", "which paths to a peer to use: `NAME` is "+
 			"adaptive (paths that add bandwidth), all, first, or slots (the published algorithm)"),
-		timeFlag("initial-deadline", 2*time.Second, "slots: wait at most `TIME` for handshakes "+
+		periodFlag("initial-deadline", 2*time.Second, "slots: wait at most `TIME` for handshakes "+
 			"before the first selection"),
-		timeFlag("slot", time.Second, "slots: select every `TIME`"),
+		periodFlag("slot", time.Second, "slots: select every `TIME`"),
 		intFlag("min-weight", 25, "slots: keep paths with at least `PERCENT` of the best one's "+
 			"weight"),
 		listFlag("without", "select paths without `WHAT`, to measure its effect: handshake, "+
@@ -155,7 +155,7 @@ func (f *flags) node(log *slog.Logger) node.Config {
 	cfg := node.Config{Identity: f.String("identity"), Logger: log, Client: f.client()}
 	if f.String("pex") != "" { // the command has the flags of peer sources: see groupFlags
 		cfg.Knowledge = f.knowledge()
-		cfg.Settings.NoPEX, cfg.Settings.LSD = !f.isOn("pex"), f.isOn("lsd")
+		cfg.Settings.NoPEX, cfg.Settings.LSD = f.String("pex") == "off", f.String("lsd") == "on"
 	}
 	f.check("http", checkFilesAddress)
 	over := f.transports()
@@ -178,7 +178,7 @@ func (f *flags) node(log *slog.Logger) node.Config {
 
 // client reads the flags that configure the session.
 func (f *flags) client() client.Config {
-	c := client.Config{
+	return client.Config{
 		Listen:        readAll(f, "listen", client.ParseListen),
 		Selector:      f.selector(),
 		Policy:        f.policy(),
@@ -189,12 +189,6 @@ func (f *flags) client() client.Config {
 		MaxRequests:   f.Int("max-requests"),
 		MaxUploads:    f.Int("max-uploads"),
 	}
-	f.want(c.MaxPaths >= 1, "--max-paths %d: want at least 1", c.MaxPaths)
-	f.want(c.MaxRequests >= 0,
-		"--max-requests %d: want 0 for as many as are useful, or a number", c.MaxRequests)
-	f.want(c.MaxUploads >= 0,
-		"--max-uploads %d: want 0 for all, or a number of peers", c.MaxUploads)
-	return c
 }
 
 // openLocal opens the SCION host, which must have the addresses of --listen and --http.
@@ -218,8 +212,6 @@ func (f *flags) selector() pathsel.Selector {
 		Slot:            f.Duration("slot"),
 		MinWeight:       f.Int("min-weight"),
 	}
-	f.want(c.InitialDeadline > 0, "--initial-deadline %v: want more than 0", c.InitialDeadline)
-	f.want(c.Slot > 0, "--slot %v: want more than 0", c.Slot)
 	f.want(c.MinWeight >= 1 && c.MinWeight <= 100,
 		"--min-weight %d: want 1 to 100 percent", c.MinWeight)
 	var err error

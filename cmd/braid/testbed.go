@@ -262,8 +262,8 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 		Flags: append(append([]cli.Flag{dir}, linkProperties()...),
 			boolFlag("down", "drop everything"),
 			boolFlag("up", "the opposite of --down"),
-			stringFlag("direction", "both", "change this `DIRECTION`: out (leaving the AS at the "+
-				"interface), in, or both"),
+			choiceFlag("direction", "both", "change this `DIRECTION`: out (leaving the AS at the "+
+				"interface), in, or both", "out", "in", "both"),
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			change, err := linkChange(c)

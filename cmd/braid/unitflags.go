@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -18,6 +19,17 @@ type (
 
 func timeFlag(name string, value time.Duration, usage string) cli.Flag {
 	return &durationFlag{Name: name, Value: value, Usage: usage}
+}
+
+// periodFlag is a timeFlag that wants more than 0.
+func periodFlag(name string, value time.Duration, usage string) cli.Flag {
+	isPositive := func(d time.Duration) error {
+		if d <= 0 {
+			return errors.New("want more than 0")
+		}
+		return nil
+	}
+	return &durationFlag{Name: name, Value: value, Usage: usage, Validator: isPositive}
 }
 
 func bytesFlag(name string, value int64, usage string) cli.Flag {
