@@ -40,7 +40,7 @@ require (
 
 require (
 	github.com/coder/websocket v1.8.15
-	github.com/coreos/go-systemd/v22 v22.5.0
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/fsnotify/fsnotify v1.9.0
 	github.com/miekg/dns v1.1.73
 	github.com/mmcdole/gofeed v1.3.0

@@ -262,7 +262,7 @@ func superviseDaemon(
 		case <-ctx.Done():
 			return nil
 		case <-hangups:
-			tell(reloading())
+			tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 			if err := reload(); err != nil {
 				log.Error("the reload has failed", "error", err)
 			}
