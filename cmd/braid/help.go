@@ -159,9 +159,10 @@ func paragraphs(text string, width int) string {
 func hanging(title string, indent int, text string, width int) string {
 	var b strings.Builder
 	b.WriteString(title)
-	used, fresh := len(title), true
+	used, fresh := columnsOfText(title), true
 	for _, word := range strings.Fields(text) {
-		if !fresh && used+1+len(word) > width {
+		columns := columnsOfText(word)
+		if !fresh && used+1+columns > width {
 			b.WriteString("\n" + strings.Repeat(" ", indent))
 			used, fresh = indent, true
 		}
@@ -170,7 +171,7 @@ func hanging(title string, indent int, text string, width int) string {
 			used++
 		}
 		b.WriteString(word)
-		used, fresh = used+len(word), false
+		used, fresh = used+columns, false
 	}
 	return strings.TrimRight(b.String(), " ") + "\n"
 }

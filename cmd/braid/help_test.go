@@ -86,8 +86,8 @@ func TestHelpFits(t *testing.T) {
 	walk = func(c *cli.Command) {
 		for _, width := range []int{60, 80, 100} {
 			for _, line := range strings.Split(helpText(c, width), "\n") {
-				if len(line) > width && strings.Contains(strings.TrimSpace(line), " ") {
-					t.Errorf("%s: %d columns of %d: %s", c.Name, len(line), width, line)
+				if n := columnsOfText(line); n > width && strings.Contains(strings.TrimSpace(line), " ") {
+					t.Errorf("%s: %d columns of %d: %s", c.Name, n, width, line)
 				}
 			}
 		}

@@ -461,24 +461,10 @@ func fit(s string, width int) string {
 // wrapText breaks text between words into at most most lines of width columns. If the text is
 // longer, the last line is shortened.
 func wrapText(s string, width, most int) []string {
-	var out []string
-	used := ""
-	words := strings.Fields(visible(s))
-	for i, w := range words {
-		switch {
-		case used == "":
-			used = w
-		case columnsOfText(used)+1+columnsOfText(w) <= width:
-			used += " " + w
-		case len(out) == most-1:
-			rest := strings.Join(words[i:], " ")
-			return append(out, strings.TrimRight(fit(used+" "+rest, width), " "))
-		default:
-			out, used = append(out, used), w
-		}
-	}
-	if used != "" {
-		out = append(out, used)
+	out := strings.Split(strings.TrimSpace(hanging("", 0, visible(s), width)), "\n")
+	if len(out) > most {
+		rest := strings.Join(out[most-1:], " ")
+		out = append(out[:most-1], strings.TrimRight(fit(rest, width), " "))
 	}
 	return out
 }
