@@ -12,7 +12,6 @@ import (
 
 	"braid/client"
 	"braid/node"
-	"braid/node/web/files"
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/scionnet/congestion"
@@ -163,13 +162,20 @@ func (f *flags) node(log *slog.Logger) node.Config {
 		"--lsd on sends packets on IP, which --transport scion forbids")
 	cfg.Client.WebRTC, cfg.Client.IP = over.rtc, over.ip
 	if over.scion {
-		cmd, listen := f.Command, cfg.Client.Listen
-		named := f.IsSet("config-dir") || f.IsSet("sciond")
+		var at []scionnet.Addr // addresses that the host must have
+		for _, p := range cfg.Client.Listen {
+			if a, ok := p.SCION(); ok {
+				at = append(at, a)
+			}
+		}
+		http := f.filesOnSCION()
+		at = append(at, http...)
+		cmd := f.Command
 		cfg.SCION = node.SCION{
-			Required: named || slices.ContainsFunc(f.StringSlice("http"), files.IsSCION),
+			Required: f.IsSet("config-dir") || f.IsSet("sciond") || len(http) > 0,
 			Likely:   hasSCION(cmd),
 			Open: func(ctx context.Context) (*scionnet.Host, error) {
-				return openLocal(ctx, cmd, listen, log)
+				return openHost(ctx, cmd, log, at...)
 			},
 		}
 	}
@@ -189,20 +195,6 @@ func (f *flags) client() client.Config {
 		MaxRequests:   f.Int("max-requests"),
 		MaxUploads:    f.Int("max-uploads"),
 	}
-}
-
-// openLocal opens the SCION host, which must have the addresses of --listen and --http.
-func openLocal(
-	ctx context.Context, cmd *cli.Command, listen []client.Peer, log *slog.Logger,
-) (*scionnet.Host, error) {
-	var at []scionnet.Addr
-	for _, p := range listen {
-		if a, ok := p.SCION(); ok {
-			at = append(at, a)
-		}
-	}
-	at = append(at, (&flags{Command: cmd}).filesOnSCION()...)
-	return openHost(ctx, cmd, log, at...)
 }
 
 // selector reads the flags that choose a selector.
