@@ -75,10 +75,11 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if err != nil {
 		return Created{}, err
 	}
+	opts.Name = cmp.Or(opts.Name, filepath.Base(root))
 	if err := opts.Check(); err != nil {
 		return Created{}, err
 	}
-	info := metainfo.Info{Name: cmp.Or(opts.Name, filepath.Base(root)), Source: opts.Source}
+	info := metainfo.Info{Name: opts.Name, Source: opts.Source}
 	total, err := collect(ctx, root, &info, opts)
 	if err != nil {
 		return Created{}, err

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -365,18 +366,32 @@ func ReplaceFile(name string, b []byte, lasting bool) error {
 // ReplaceSecret is a lasting ReplaceFile for a file that only its owner may read.
 func ReplaceSecret(name string, b []byte) error { return replaceFile(name, b, 0o600, true) }
 
-// replaceFile replaces regular files only: root could replace /dev/null.
-func replaceFile(name string, b []byte, mode os.FileMode, lasting bool) error {
-	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() && !st.IsDir() {
-		return writeError(name, errors.New("not a regular file"))
+// CheckReplace returns an error if ReplaceFile could not write the file.
+func CheckReplace(name string) error {
+	f, err := newFile(name, 0o600)
+	if err != nil {
+		return writeError(name, err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".braid-*")
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// newFile makes the temporary file that replaces a file. It replaces regular files only: root could
+// replace /dev/null. The umask of the user holds.
+func newFile(name string, mode os.FileMode) (*os.File, error) {
+	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() && !st.IsDir() {
+		return nil, errors.New("not a regular file")
+	}
+	temporary := filepath.Join(filepath.Dir(name), ".braid-"+rand.Text())
+	return os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+}
+
+func replaceFile(name string, b []byte, mode os.FileMode, lasting bool) error {
+	f, err := newFile(name, mode)
 	if err != nil {
 		return writeError(name, err)
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(mode))
 	if lasting {
 		err = errors.Join(err, f.Sync())
 	}

@@ -111,6 +111,9 @@ func create(ctx context.Context, t *task) error {
 			return t.err
 		}
 	}
+	if err := node.CheckReplace(name); err != nil { // now, since hashing may take hours
+		return err
+	}
 	count, stop := t.out.counting("hashing "+root, 0)
 	opts.Progress = count.of
 	c, err := client.Create(ctx, root, opts)

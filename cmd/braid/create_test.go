@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,6 +59,11 @@ func TestCreateAndInfo(t *testing.T) {
 	want(2, "", "want a power of two from 16 KiB", "create", "set", "--piece-length", "300KiB")
 	want(2, "", `name "a/b"`, "create", "set", "--name", "a/b")
 	want(1, "", "no data", "create", "set", "--exclude", "a*", "--exclude", "b*")
+	large := filepath.Join(dir, "large") // hashing it takes an hour
+	if err := errors.Join(os.WriteFile(large, nil, 0o644), os.Truncate(large, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	want(1, "", "braid: write none/t.torrent: no such file or directory\n", "create", "large", "-o", "none/t.torrent")
 	want(1, "", "braid: write none/t.torrent: no such file or directory\n", "create", "set", "-o", "none/t.torrent")
 	want(1, "", "braid: write set: file exists\n", "create", "set", "-o", "set")
 	// The torrent replaces no file of its own data. It may replace an older torrent.
@@ -66,4 +72,20 @@ func TestCreateAndInfo(t *testing.T) {
 	want(0, "set/a.torrent: 14 B in 2 files", "", "create", "set", "-o", "set/a.torrent")
 	want(2, "", "set/a.torrent belongs to the data", "create", "set", "-o", "set/a.torrent")
 	want(0, "set/a.torrent: 14 B in 2 files", "", "create", "set", "-o", "set/a.torrent", "--exclude", "*.torrent")
+}
+
+// A torrent may contain the key of a private tracker, so the umask of the user decides who reads it.
+func TestCreateObeysUmask(t *testing.T) {
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	cmd := braid(t, dir, "create", "file", "-o", "own.torrent")
+	cmd.Args = append([]string{"sh", "-c", `umask 077; exec "$0" "$@"`}, cmd.Args...)
+	cmd.Path = "/bin/sh"
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(filepath.Join(dir, "own.torrent"))
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
 }
