@@ -72,7 +72,13 @@ func dial(cmd *cli.Command) (*v1.Client, error) {
 }
 
 func daemonAddress(flag string) (string, error) {
-	if flag != "" {
+	switch scheme, _, _ := strings.Cut(flag, "://"); {
+	case scheme == "http" || scheme == "https":
+		return flag, nil
+	case flag != "":
+		if err := checkAPI(flag); err != nil {
+			return "", usageErrorf("--api: %w", err)
+		}
 		return flag, nil
 	}
 	own, err := ownSocket(os.Getenv)

@@ -142,12 +142,7 @@ func stateDir(flag string, getenv func(string) string) (string, error) {
 
 // openService opens the node of a daemon.
 func (t *task) openService(ctx context.Context, state string) (*node.Node, error) {
-	t.check("api", func(address string) error {
-		if strings.HasPrefix(address, "unix:") {
-			return nil
-		}
-		return checkHostPort(address)
-	})
+	t.check("api", checkAPI)
 	cfg := t.node(t.log)
 	cfg.State, cfg.Service, cfg.DHT = state, true, t.dht()
 	if t.err != nil {
@@ -182,6 +177,14 @@ func (t *task) openService(ctx context.Context, state string) (*node.Node, error
 		})
 	}
 	return n, err
+}
+
+// checkAPI is an error unless a daemon can answer at such an address.
+func checkAPI(address string) error {
+	if strings.HasPrefix(address, "unix:") {
+		return nil
+	}
+	return checkHostPort(address)
 }
 
 // openServer opens the HTTP server of a daemon with its interfaces.

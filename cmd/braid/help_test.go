@@ -55,6 +55,8 @@ func TestMistypedCommandLines(t *testing.T) {
 		"testbed down -d x y":            `braid testbed down takes no arguments, got "y"`,
 		"testbed link x -d x":            `interface "x": want ISD-AS#ID such as 1-ff00:0:110#1`,
 		"testbed link --direction up x":  `--direction "up": want out, in or both; see braid testbed link --help`,
+		"list --api here":                `--api: address "here": want HOST:PORT, such as 127.0.0.1:8080`,
+		"info magnet:?x":                 `magnet link: missing v1 infohash; want magnet:?xt=urn:btih:HASH`,
 		"set 1 --position -1":            `--position "-1": want at least 0; see braid set --help`,
 		"bench link --duration 0s":       `--duration: want more than 0`,
 		"bench link x":                   `braid bench link takes no arguments, got "x"`,

@@ -217,7 +217,7 @@ func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedS
 			}
 			continue
 		}
-		s, err := client.OpenSource(ctx, name)
+		s, err := openNamed(ctx, name)
 		if err != nil {
 			return nil, err
 		}

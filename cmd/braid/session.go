@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -90,12 +91,22 @@ func logger(cmd *cli.Command) *slog.Logger {
 	return slog.New(h)
 }
 
+// openNamed reads a torrent that the command line names. A malformed magnet link is an error of the
+// command line.
+func openNamed(ctx context.Context, name string) (client.Source, error) {
+	s, err := client.OpenSource(ctx, name)
+	if err != nil && strings.HasPrefix(strings.ToLower(name), "magnet:") {
+		return s, usageErrorf("%w", err)
+	}
+	return s, err
+}
+
 // openSource reads the only torrent that the command line names.
 func openSource(ctx context.Context, cmd *cli.Command) (client.Source, error) {
 	if cmd.Args().Len() != 1 {
 		return client.Source{}, usageErrorf("name one torrent; see braid %s --help", cmd.Name)
 	}
-	return client.OpenSource(ctx, cmd.Args().First())
+	return openNamed(ctx, cmd.Args().First())
 }
 
 // openSources reads the torrents that the command line names.
@@ -105,7 +116,7 @@ func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error)
 	}
 	var out []client.Source
 	for _, name := range cmd.Args().Slice() {
-		s, err := client.OpenSource(ctx, name)
+		s, err := openNamed(ctx, name)
 		if err != nil {
 			return nil, err
 		}
