@@ -230,3 +230,76 @@ func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedS
 	}
 	return out, nil
 }
+
+// seedGoalFlags say when to stop serving. limit is the default, in words.
+func seedGoalFlags(limit string) []cli.Flag {
+	return []cli.Flag{
+		floatFlag("ratio", "stop serving a torrent when `N` times its size has been sent "+
+			"(default: "+limit+")"),
+		periodFlag("seed-time", 0, "stop serving a torrent `TIME` after it is complete, such as 30m "+
+			"or 24h (default: "+limit+")"),
+	}
+}
+
+func (f *flags) seedGoal() node.Goal {
+	g := node.Goal{Ratio: f.Float("ratio"), Time: f.Duration("seed-time")}
+	f.want(!f.IsSet("ratio") || g.Ratio > 0,
+		"--ratio %v: want a number above 0, such as 1.5", g.Ratio)
+	return g
+}
+
+// orUntil continues a sentence about serving until interrupted.
+func orUntil(g node.Goal) string {
+	var out string
+	if g.Ratio > 0 {
+		out += fmt.Sprintf(", or %v times the size is sent", g.Ratio)
+	}
+	if g.Time > 0 {
+		out += fmt.Sprintf(", or for %v", g.Time)
+	}
+	return out
+}
+
+// reach says which peers can connect to a seed, and on which network no tracker names it. ip is the
+// transport on IP.
+func reach(listen []client.Peer, ip client.IPTransport, torrents []node.Options) []string {
+	onIP := "TCP"
+	if ip == client.QUIC {
+		onIP = "QUIC"
+	}
+	isIP := func(p client.Peer) bool { return !onSCION(p) }
+	var out []string
+	switch {
+	case !slices.ContainsFunc(listen, isIP):
+		out = append(out, "SCION peers only: other clients cannot connect (add --listen HOST:PORT)")
+	case !anyOnSCION(listen):
+		out = append(out,
+			onIP+" peers only: SCION peers cannot connect (add --listen ISD-AS,[IP]:PORT)")
+	default:
+		out = append(out, "peers on SCION and on "+onIP)
+	}
+	for _, u := range node.FindUnheard(listen, torrents) {
+		of := "this seed"
+		if len(torrents) > 1 {
+			of = listed(u.Torrents)
+		}
+		network := map[bool]string{true: "SCION", false: "IP"}[u.SCION]
+		if u.Through == "" {
+			out = append(out, fmt.Sprintf("no tracker on %s is named: nobody hears there of %s",
+				network, of))
+		} else {
+			out = append(out, fmt.Sprintf("no tracker on %s is named: peers there hear of %s "+
+				"only if the tracker %s is on %s, too", network, of, u.Through, network))
+		}
+	}
+	return out
+}
+
+// listed returns the first names, and the number of the others.
+func listed(names []string) string {
+	const shown = 2
+	if more := len(names) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
+	}
+	return strings.Join(names, " and ")
+}

@@ -2,11 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"braid/client"
+	"braid/node"
+	"braid/tracker"
 )
 
 // A seed takes a directory of torrents, of which it serves those whose data is there.
@@ -113,4 +120,89 @@ func TestKeptMagnet(t *testing.T) {
 		t.Error(said)
 	}
 	must(t, dir, "download", info.Magnet, "-o", "out", "--storage", "bolt", "--peer", "127.0.0.1:1", "--stop-timeout", "20s")
+}
+
+// A seed ends when it has sent enough, and a download that serves afterwards when its time is over.
+// Trackers hear of it.
+func TestSeedUntil(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	var stopped atomic.Int32
+	tracker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("event") == "stopped" {
+			stopped.Add(1)
+		}
+		_, _ = w.Write([]byte("d8:intervali1800e5:peers0:e"))
+	}))
+	defer tracker.Close()
+	peer, end := runningSeed(t, dir, "file.torrent", "--ratio", "1", "--seed-time", "24h", "--tracker", tracker.URL+"/announce")
+	code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out", "--peer", peer, "--seed-time", "10ms")
+	if code != 0 || !strings.Contains(said, "file: served for 10ms, 0 B sent; it is not served any longer") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	if events, err := end(); err != nil || !strings.Contains(events, `{"event":"served"`) || !strings.Contains(events, `"reason":"ratio 1.00 is reached"`) {
+		t.Errorf("the seed: %v: %s", err, events)
+	}
+	if n := stopped.Load(); n != 1 {
+		t.Errorf("the tracker was told %d times", n)
+	}
+	for _, args := range []string{"--ratio 0", "--ratio -1", "--ratio nan", "--ratio inf", "--seed-time 0s", "--seed-time -1s"} {
+		for _, command := range []string{"seed file.torrent --listen 127.0.0.1:0 ", "download file.torrent --peer " + peer + " "} {
+			if code, _, said := ends(t, dir, strings.Fields(command+args)...); code != exitUsage {
+				t.Errorf("%s: exit code %d: %s", command+args, code, said)
+			}
+		}
+	}
+}
+
+func TestReach(t *testing.T) {
+	const scion, tcp = "1-ff00:0:110,[10.0.0.1]:31000", "10.0.0.1:1"
+	const onSCION, onHTTP, onUDP = "scion://1-ff00:0:110,[10.0.0.1]:31080/announce", "http://10.0.0.1/announce", "udp://10.0.0.1:1"
+	for _, tt := range []struct {
+		listen   string
+		ip       client.IPTransport
+		trackers []string // of each torrent
+		want     []string // the beginning of each line, with what else is in it behind a |
+	}{
+		{scion, client.TCP, []string{onSCION}, []string{"SCION peers only: other clients"}},
+		{scion, client.TCP, []string{""}, []string{"SCION peers only"}},
+		{tcp, client.TCP, []string{onHTTP}, []string{"TCP peers only: SCION peers cannot"}},
+		{tcp, client.QUIC, []string{onUDP}, []string{"QUIC peers only"}},
+		{scion + " " + tcp, client.TCP, []string{onSCION + " " + onHTTP}, []string{"peers on SCION and on TCP"}},
+		{scion + " " + tcp, client.TCP, []string{onHTTP}, []string{"peers on SCION and on TCP", "no tracker on SCION is named: |hear of this seed only if the tracker " + onHTTP}},
+		{scion + " " + tcp, client.TCP, []string{onSCION}, []string{"peers on SCION and on TCP", "no tracker on IP is named: |only if the tracker " + onSCION}},
+		{scion, client.TCP, []string{onUDP}, []string{"SCION peers only", "no tracker on SCION is named: nobody hears there of this seed"}},
+		{scion, client.TCP, []string{onUDP, onSCION, onUDP, onUDP}, []string{"SCION peers only", "no tracker on SCION is named: nobody hears there of a, c and 1 more"}},
+	} {
+		var listen []client.Peer
+		for s := range strings.FieldsSeq(tt.listen) {
+			p, err := client.ParseListen(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			listen = append(listen, p)
+		}
+		var torrents []node.Options
+		for i, all := range tt.trackers {
+			o := node.Options{Source: client.Source{Name: string(rune('a' + i))}}
+			for s := range strings.FieldsSeq(all) {
+				u, err := tracker.ParseURL(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Trackers = append(o.Trackers, []tracker.URL{u})
+			}
+			torrents = append(torrents, o)
+		}
+		have := reach(listen, tt.ip, torrents)
+		fits := len(have) == len(tt.want)
+		for i := 0; fits && i < len(have); i++ {
+			begin, in, _ := strings.Cut(tt.want[i], "|")
+			fits = strings.HasPrefix(have[i], begin) && strings.Contains(have[i], in)
+		}
+		if !fits {
+			t.Errorf("on %s with %q:\n%s\nwant\n%s", tt.listen, tt.trackers, strings.Join(have, "\n"), strings.Join(tt.want, "\n"))
+		}
+	}
 }

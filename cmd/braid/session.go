@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +19,8 @@ import (
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/scionnet/congestion"
+	"braid/tracker"
+	"braid/tracker/wire"
 )
 
 // sessionFlags are common to the commands that talk to peers and end.
@@ -222,4 +227,146 @@ func (f *flags) selector() pathsel.Selector {
 		f.wrong("--without: %w", err)
 	}
 	return read(f, "path-selection", c.New)
+}
+
+// announceFlags are common to the commands that let peers find them.
+func announceFlags() []cli.Flag {
+	return []cli.Flag{
+		listFlag("tracker", "ask the tracker at `URL`, too, in addition to the torrent's own "+
+			"trackers: http, https, udp or scion (repeatable)"),
+		boolFlag("no-trackers", "ask no tracker of the torrent"),
+		choiceFlag("dht", "", "take part in the DHT, where peers find each other without a "+
+			"tracker: `WHERE` is on (over SCION and IP) or off (default: over SCION only)",
+			"on", "off"),
+		dhtNodeFlag(),
+		dhtItemFlag(),
+		choiceFlag("peer-order", "mixed", "ask trackers on SCION for peers in `ORDER`: random, "+
+			"nearest, or mixed (half of each)", "random", "nearest", "mixed"),
+		choiceFlag("path-knowledge", "share", "`HOW` to use the path knowledge of trackers on "+
+			"SCION: share (try the paths first that trackers recommend, and send them "+
+			"measurements of paths), use (send no measurements), or off", "share", "use", "off"),
+	}
+}
+
+// trackers returns the tiers of trackers to ask for a torrent: first those of the command line,
+// then those of the torrent. Wrong URLs of the command line are errors; those of the torrent are
+// logged.
+func (f *flags) trackers(s client.Source, log *slog.Logger) (out [][]tracker.URL) {
+	for _, u := range readAll(f, "tracker", tracker.ParseURL) {
+		out = append(out, []tracker.URL{u.OfUser()})
+	}
+	if f.Bool("no-trackers") {
+		return out
+	}
+	return append(out, node.ParseTrackers(s, log)...)
+}
+
+// knowledge reads --peer-order and --path-knowledge.
+func (f *flags) knowledge() node.Knowledge {
+	how := f.String("path-knowledge")
+	if how == "off" {
+		f.want(!f.IsSet("peer-order"),
+			"--peer-order has no effect with --path-knowledge off: give only one of them")
+		return node.Knowledge{}
+	}
+	order := read(f, "peer-order", wire.ParseOrder)
+	return node.Knowledge{Peers: order, Use: true, Share: how == "share"}
+}
+
+// peers reads --peer. The name in scion://name:31000 is looked up in the hosts files and in DNS;
+// all its addresses are peers.
+func (f *flags) peers(ctx context.Context) (out []client.Peer) {
+	for _, text := range f.StringSlice("peer") {
+		name, isURL := strings.CutPrefix(text, "scion://")
+		host, port, err := net.SplitHostPort(name)
+		if !isURL || err != nil || !scionnet.IsName(host) {
+			p, err := client.ParsePeer(name)
+			if _, ok := p.SCION(); err == nil && isURL && !ok {
+				err = fmt.Errorf("peer %q: want scion://name:port, or an address on SCION", text)
+			}
+			if err != nil {
+				f.wrong("--peer: %w", err)
+			}
+			out = append(out, p)
+			continue
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			f.wrong("--peer: peer %q: want a port from 1 to 65535", text)
+			continue
+		}
+		c, err := scionConfig(f.Command, nil)
+		if err != nil {
+			f.note(err)
+			continue
+		}
+		found, err := c.Names().Lookup(ctx, host, uint16(n))
+		if err != nil {
+			f.note(fmt.Errorf("--peer: %w", err))
+		}
+		for _, a := range found {
+			out = append(out, client.SCIONPeer(a))
+		}
+	}
+	return out
+}
+
+// transports are the ways in which peers may be reached.
+type transports struct {
+	scion bool
+	ip    client.IPTransport
+	rtc   *client.WebRTCConfig // nil: no WebRTC
+}
+
+func transportFlag() cli.Flag {
+	return &cli.StringSliceFlag{
+		Name:   "transport",
+		Value:  []string{"scion", "tcp"},
+		Config: cli.StringConfig{TrimSpace: true},
+		Usage: "reach peers over `NAME`: scion; tcp or quic, one of the two for all peers on IP; " +
+			"webrtc, for peers in browsers, whom trackers at ws:// and wss:// introduce " +
+			"(repeatable)",
+	}
+}
+
+// iceFlags say how WebRTC connections get through NATs.
+func iceFlags() []cli.Flag {
+	return []cli.Flag{
+		listFlag("ice", "webrtc: ask the server at `URL`, stun:HOST:PORT or "+
+			"turn:USER:PASSWORD@HOST:PORT, for a way through NATs (repeatable; default: none)"),
+		boolFlag("ice-local", "webrtc: tell peers this host's addresses on local networks, and "+
+			"contact peers at such addresses"),
+	}
+}
+
+// transports reads --transport.
+func (f *flags) transports() (t transports) {
+	names := f.StringSlice("transport")
+	has := func(n string) bool { return slices.Contains(names, n) }
+	for _, n := range names {
+		f.want(slices.Contains([]string{"scion", "tcp", "quic", "webrtc"}, n),
+			"--transport %q: want scion, tcp, quic or webrtc", n)
+	}
+	t.scion = has("scion")
+	if has("webrtc") {
+		t.rtc = &client.WebRTCConfig{ICE: f.StringSlice("ice"), Local: f.Bool("ice-local")}
+		readAll(f, "ice", client.ParseICE)
+	} else if f.IsSet("ice") || f.IsSet("ice-local") {
+		f.wrong("--ice and --ice-local are for WebRTC: add webrtc to --transport")
+	}
+	switch {
+	case has("tcp") && has("quic"):
+		f.wrong("--transport: give tcp or quic, not both: " +
+			"the address of a peer does not tell which one it speaks")
+	case has("quic"):
+		t.ip = client.QUIC
+	case !has("tcp"):
+		t.ip = client.NoIP
+	}
+	return t
+}
+
+func congestionFlag() cli.Flag {
+	return stringFlag("congestion", string(scionnet.DefaultCongestion), "`NAME` of the congestion "+
+		"controller of connections over SCION and QUIC: bbr or newreno")
 }
