@@ -332,6 +332,13 @@ func statFile(dir string, f File) FileReport {
 		r.State, r.Error = FileDamaged, "not a regular file"
 	case st.Size() != f.Length:
 		r.State = FileSize
+	default:
+		file, err := os.Open(name)
+		if err != nil {
+			r.State, r.Error = FileDamaged, err.Error()
+			break
+		}
+		file.Close()
 	}
 	return r
 }
