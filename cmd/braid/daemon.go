@@ -67,16 +67,20 @@ func runDaemon(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
+	journal := v1.NewJournal()
+	t.log = slog.New(slog.NewMultiHandler(t.log.Handler(), journal.Handler()))
+	cfg := t.service(state)
+	if t.err != nil {
+		return t.err
+	}
 	if err := t.lockDir(state, "braid daemon"); err != nil {
 		return err
 	}
-	journal := v1.NewJournal()
-	t.log = slog.New(slog.NewMultiHandler(t.log.Handler(), journal.Handler()))
 	access, err := web.OpenAccess(filepath.Join(state, "password"), t.StringSlice("allow-host"))
 	if err != nil {
 		return err
 	}
-	n, err := t.openService(ctx, state)
+	n, err := t.openService(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -140,23 +144,22 @@ func stateDir(flag string, getenv func(string) string) (string, error) {
 	return filepath.Join(home, ".local", "state", "braid"), nil
 }
 
-// openService opens the node of a daemon.
-func (t *task) openService(ctx context.Context, state string) (*node.Node, error) {
+// service reads the flags that configure the node of a daemon.
+func (t *task) service(state string) node.Config {
 	t.check("api", checkAPI)
 	cfg := t.node(t.log)
 	cfg.State, cfg.Service, cfg.DHT = state, true, t.dht()
-	if t.err != nil {
-		return nil, t.err
-	}
 	cfg.Identity = cmp.Or(cfg.Identity, filepath.Join(state, "identity.pem"))
 	if cfg.DHT != nil {
 		cfg.DHT.File = filepath.Join(state, "dht.json")
 	}
 	dir, err := filepath.Abs(cmp.Or(t.String("directory"), filepath.Join(state, "downloads")))
-	if err != nil {
-		return nil, err
-	}
+	t.note(err)
 	cfg.Settings.Dir = dir
+	return cfg
+}
+
+func (t *task) openService(ctx context.Context, cfg node.Config) (*node.Node, error) {
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
 		return nil, listenError(err)

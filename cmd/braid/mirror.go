@@ -93,6 +93,7 @@ func runMirror(ctx context.Context, t *task) error {
 	if err := cfg.Filter.Check(); err != nil {
 		t.wrong("--include and --exclude: %w", err)
 	}
+	own := t.mirrorNode(source)
 	if t.err != nil {
 		return t.err
 	}
@@ -107,7 +108,8 @@ func runMirror(ctx context.Context, t *task) error {
 		return err
 	}
 	cfg.State = filepath.Join(state, "mirror.json")
-	if cfg.Node, err = t.openMirrorNode(ctx, source, cfg.Dir, state); err != nil {
+	own.State, own.Settings.Dir = state, cfg.Dir
+	if cfg.Node, err = t.start(ctx, own, t.out.finishing); err != nil {
 		return err
 	}
 	if err := cfg.Node.Restore(ctx); err != nil {
@@ -134,7 +136,7 @@ func runMirror(ctx context.Context, t *task) error {
 func mirrorSource(cmd *cli.Command) (string, error) {
 	source := cmd.Args().First()
 	if !mirror.IsLocal(source) {
-		_, onSCION, _ := scionnet.ParseServerURL(source) // openMirrorNode reports its errors
+		_, onSCION, _ := scionnet.ParseServerURL(source) // mirrorNode reports its errors
 		if u, err := url.Parse(source); !onSCION && (err != nil || u.Host == "") {
 			return "", usageErrorf("%s is not a URL such as https://example.org", source)
 		}
@@ -188,19 +190,17 @@ func (t *task) mirrorState(source, dir string) (string, error) {
 	return state, t.lockDir(state, "braid mirror")
 }
 
-func (t *task) openMirrorNode(ctx context.Context, source, dir, state string) (*node.Node, error) {
+// mirrorNode reads the flags that configure the node of a mirror.
+func (t *task) mirrorNode(source string) node.Config {
 	cfg := t.node(t.log)
-	cfg.State, cfg.Service, cfg.DHT = state, true, t.dht()
+	cfg.Service, cfg.DHT = true, t.dht()
 	_, onSCION, err := scionnet.ParseServerURL(source)
 	if onSCION && err != nil {
 		t.wrong("%w", err)
 	}
-	if t.err != nil {
-		return nil, t.err
-	}
 	cfg.SCION.Required = cfg.SCION.Required || onSCION && cfg.SCION.Open != nil
-	cfg.Settings.Dir, cfg.Settings.Queue = dir, node.Queue{Downloads: t.Int("downloads")}
-	return t.start(ctx, cfg, t.out.finishing)
+	cfg.Settings.Queue = node.Queue{Downloads: t.Int("downloads")}
+	return cfg
 }
 
 // finishing reports the torrents of a mirror that become complete or fail.
