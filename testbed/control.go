@@ -92,6 +92,11 @@ func answer(w http.ResponseWriter, v any, err error) {
 	_ = json.NewEncoder(w).Encode(v) // fails if the client has gone
 }
 
+// Refusal is the error of a testbed that cannot do what a request says.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
 // call asks the testbed that runs in a directory. It gets out, or posts in.
 func call(ctx context.Context, dir, path string, in, out any) error {
 	method := http.MethodPost
@@ -138,7 +143,7 @@ func call(ctx context.Context, dir, path string, in, out any) error {
 		if json.NewDecoder(reply.Body).Decode(&refusal) != nil || refusal.Error == "" {
 			refusal.Error = reply.Status
 		}
-		return errors.New(refusal.Error)
+		return Refusal(refusal.Error)
 	}
 	if out == nil {
 		return nil

@@ -169,6 +169,12 @@ func TestPathsLikeShowpaths(t *testing.T) {
 	if _, err = runPathsCommand(t.Context(), append([]string{"9-9"}, where...)...); !errors.Is(err, scionnet.ErrNoPath) {
 		t.Errorf("AS that does not exist: error %v, want ErrNoPath", err)
 	}
+	// The network does not have this link. Only the network knows that.
+	dir, _, _ := strings.Cut(n.ConfigDir(src), "/gen/")
+	code, _, said := ends(t, t.TempDir(), "testbed", "link", "1-ff00:0:110#99", "--down", "-d", dir)
+	if code != exitUsage || !strings.Contains(said, "no link of topology two-paths ends at 1-ff00:0:110#99") {
+		t.Errorf("a link that does not exist: exit code %d: %s", code, said)
+	}
 }
 
 func decode(t *testing.T, b []byte) map[string]any {

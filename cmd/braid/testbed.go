@@ -270,7 +270,11 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return testbed.ChangeLink(ctx, c.String("dir"), change)
+			err = testbed.ChangeLink(ctx, c.String("dir"), change)
+			if errors.As(err, new(testbed.Refusal)) { // such as an interface that is not there
+				return usageErrorf("%w", err)
+			}
+			return err
 		},
 	}
 }
