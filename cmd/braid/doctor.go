@@ -84,9 +84,9 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 
 func printFindings(out *printer, all []doctor.Finding) {
 	for _, f := range all {
-		fmt.Fprintf(out, "%-8s %s: %s\n", f.Status, f.Check, f.Found)
+		out.printf("%-8s %s: %s\n", f.Status, f.Check, f.Found)
 		if f.Status != doctor.OK {
-			fmt.Fprintf(out, "%9sWhy it matters: %s.\n%9sWhat to do: %s.\n", "", f.Why, "", f.Do)
+			out.printf("%9sWhy it matters: %s.\n%9sWhat to do: %s.\n", "", f.Why, "", f.Do)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/node/doctor"
 	"braid/node/event"
 	"braid/pathsel"
 	"braid/storage"
@@ -201,6 +202,10 @@ var outputs = []struct {
 		l := filled[pathList](text)
 		l.print(p, false, time.Time{})
 		l.print(p, true, time.Time{})
+		return nil
+	}},
+	{"doctor", true, func(p *printer, text string) error {
+		printFindings(p, filled[[]doctor.Finding](text))
 		return nil
 	}},
 	{"testbed status", true, func(p *printer, text string) error {
