@@ -162,9 +162,9 @@ func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
 			}
 		}
 	}
-	said := make([]string, len(named))
+	out := stderr(cmd)
 	var all sync.WaitGroup
-	for i, u := range named {
+	for _, u := range named {
 		if !node.MayKnowSiblings(u) {
 			continue
 		}
@@ -176,22 +176,17 @@ func nameSiblings(ctx context.Context, cmd *cli.Command, s client.Source) {
 			isNamed := func(x tracker.URL) bool { return slices.ContainsFunc(named, x.Same) }
 			switch {
 			case err != nil:
-				said[i] = fmt.Sprintf("could not ask %s whether it has other addresses: %s",
+				out.printf("could not ask %s whether it has other addresses: %s\n",
 					u, u.Hide(err.Error()))
 			case len(siblings) > 0 && !slices.ContainsFunc(siblings, isNamed):
-				said[i] = fmt.Sprintf("warning: the tracker %s is also at %s, "+
+				out.printf("warning: the tracker %s is also at %s, "+
 					"which the torrent does not name:\n"+
-					"clients that reach it only there do not find it; add --tracker '%s'",
+					"clients that reach it only there do not find it; add --tracker '%s'\n",
 					u, siblings[0], siblings[0])
 			}
 		})
 	}
 	all.Wait()
-	for _, line := range said {
-		if line != "" {
-			stderr(cmd).printf("%s\n", line)
-		}
-	}
 }
 
 // splitURLs reads URL,URL. A comma ends a URL only where another one begins: SCION addresses have

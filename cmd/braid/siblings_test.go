@@ -47,7 +47,8 @@ func TestTorrentNamesOneTracker(t *testing.T) {
 		{[]string{"--tracker", "http://127.0.0.1:1/announce"}, "could not ask http://127.0.0.1:1/announce"},
 		{[]string{"--tracker", web, "--offline"}, ""},
 	} {
-		if said := create(tt.args...); !strings.Contains(said, tt.want) || tt.want == "" && said != "" {
+		said := create(tt.args...)
+		if !strings.Contains(said, tt.want) || tt.want == "" && said != "" || strings.Contains(said, `\u000a`) {
 			t.Errorf("create %v says %q; want %q in it", tt.args, said, tt.want)
 		}
 	}
