@@ -16,12 +16,12 @@ func downloadCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "download",
 		Usage:     "download torrents over all SCION paths to their peers",
-		ArgsUsage: "TORRENT|URL|MAGNET...",
+		ArgsUsage: "TORRENT|URL|DIR|MAGNET...",
 		Description: "Downloads torrents, which you name by .torrent files, their http or https " +
-			"URLs, or magnet links. Files end in .part until they are complete. Ctrl-C stops " +
-			"cleanly, and the same command resumes the download. braid uses an existing file if " +
-			"at least one of its pieces is right. Otherwise it writes nothing: see --overwrite " +
-			"and --rename.\n\n" + exitCodes,
+			"URLs, directories of .torrent files, or magnet links. Files end in .part until they " +
+			"are complete. Ctrl-C stops cleanly, and the same command resumes the download. " +
+			"braid uses an existing file if at least one of its pieces is right. Otherwise it " +
+			"writes nothing: see --overwrite and --rename.\n\n" + exitCodes,
 		Flags: append([]cli.Flag{
 			stringFlag("output", ".", "download into `DIR`", "o"),
 			listFlag("peer", "download from `ADDR`: 1-ff00:0:110,[127.0.0.1]:31000, "+
@@ -113,9 +113,13 @@ func interrupted(torrents []*node.Torrent) error {
 // downloads reads the torrents that the command line names, and finds errors of the command line
 // before anything is opened.
 func (t *task) downloads(ctx context.Context) ([]node.Options, error) {
-	sources, err := openSources(ctx, t.Command)
+	named, err := t.sources(ctx)
 	if err != nil {
 		return nil, err
+	}
+	var sources []client.Source
+	for _, s := range named {
+		sources = append(sources, s.Source)
 	}
 	return t.downloadsOf(ctx, sources)
 }

@@ -68,10 +68,7 @@ func seed(ctx context.Context, t *task) error {
 
 // seeds returns the torrents that the command line names and whose data is complete.
 func (t *task) seeds(ctx context.Context) ([]node.Options, error) {
-	if t.Args().Len() == 0 {
-		return nil, usageErrorf("name at least one torrent; see braid seed --help")
-	}
-	named, err := readSources(ctx, t.Args().Slice(), t.log)
+	named, err := t.sources(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -179,17 +176,17 @@ func (t *task) tellReach(n *node.Node, torrents []node.Options) {
 	}
 }
 
-// seedSource is a torrent to be seeded.
-type seedSource struct {
+// listedSource is a torrent that the command line names.
+type listedSource struct {
 	client.Source
-	listed bool // it was found in a directory, and is skipped if its data is incomplete
+	listed bool // it was found in a directory; braid seed skips it if its data is incomplete
 }
 
 // readSources reads the named torrents, and all torrents in the named directories.
-func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedSource, error) {
-	var out []seedSource
-	add := func(s seedSource) bool {
-		if slices.ContainsFunc(out, func(o seedSource) bool { return o.InfoHash == s.InfoHash }) {
+func readSources(ctx context.Context, names []string, log *slog.Logger) ([]listedSource, error) {
+	var out []listedSource
+	add := func(s listedSource) bool {
+		if slices.ContainsFunc(out, func(o listedSource) bool { return o.InfoHash == s.InfoHash }) {
 			return false
 		}
 		out = append(out, s)
@@ -211,7 +208,7 @@ func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedS
 				s, err := client.OpenSource(ctx, filepath.Join(name, f.Name()))
 				if err != nil {
 					log.Warn("torrent skipped", "error", err)
-				} else if !add(seedSource{s, true}) {
+				} else if !add(listedSource{s, true}) {
 					log.Warn("torrent skipped: it is there twice", "file", f.Name())
 				}
 			}
@@ -221,7 +218,7 @@ func readSources(ctx context.Context, names []string, log *slog.Logger) ([]seedS
 		if err != nil {
 			return nil, err
 		}
-		if !add(seedSource{s, false}) {
+		if !add(listedSource{s, false}) {
 			return nil, usageErrorf("%s: the same torrent is named twice", name)
 		}
 	}

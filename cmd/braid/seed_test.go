@@ -206,3 +206,14 @@ func TestReach(t *testing.T) {
 		}
 	}
 }
+
+// A directory stands for the torrents in it, for downloads, too.
+func TestDownloadOfADirectory(t *testing.T) {
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	peer := smallSeed(t, dir)
+	must(t, dir, "download", ".", "-o", "out", "--peer", peer)
+	if _, err := os.Stat(filepath.Join(dir, "out", "file")); err != nil {
+		t.Error(err)
+	}
+}

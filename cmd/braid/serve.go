@@ -19,14 +19,15 @@ func serveCommand() *cli.Command {
 		Name: "serve",
 		Usage: "serve the files of torrents over HTTP, as a web seed and for browsers and " +
 			"players",
-		ArgsUsage: "TORRENT|URL|MAGNET...",
+		ArgsUsage: "TORRENT|URL|DIR|MAGNET...",
 		Description: "Answers GET and HEAD of /torrent/INFO HASH/PATH, with ranges; " +
-			"http://ADDR/torrent/INFO HASH/ is a web seed for braid create --web-seed. Data that " +
-			"is missing below --data is downloaded from peers; pieces that somebody reads come " +
-			"first. A torrent with complete data is only read. With --listen, braid serve is " +
-			"also a seed. Everybody who can connect and knows an info hash may read. It runs " +
-			"until it is interrupted. When it is ready it says so on standard error, and with " +
-			"--json as " + `{"event":"ready","listen":[...],"http":[...]}.` + "\n\n" + exitCodes,
+			"http://ADDR/torrent/INFO HASH/ is a web seed for braid create --web-seed. A " +
+			"directory stands for the .torrent files in it. Data that is missing below --data is " +
+			"downloaded from peers; pieces that somebody reads come first. A torrent with " +
+			"complete data is only read. With --listen, braid serve is also a seed. Everybody " +
+			"who can connect and knows an info hash may read. It runs until it is interrupted. " +
+			"When it is ready it says so on standard error, and with --json as " +
+			`{"event":"ready","listen":[...],"http":[...]}.` + "\n\n" + exitCodes,
 		Flags: slices.Concat([]cli.Flag{
 			stringFlag("data", ".", "`DIR` that holds the torrents' files or directories"),
 		}, filesFlags(), []cli.Flag{
@@ -89,7 +90,7 @@ func serve(ctx context.Context, t *task) error {
 // served returns the torrents that the command line names. If a torrent's data is complete, its
 // files are opened for reading only.
 func (t *task) served(ctx context.Context) ([]node.Options, error) {
-	sources, err := openSources(ctx, t.Command)
+	sources, err := t.sources(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -114,24 +114,12 @@ func openSource(ctx context.Context, cmd *cli.Command) (client.Source, error) {
 	return openNamed(ctx, cmd.Args().First())
 }
 
-// openSources reads the torrents that the command line names.
-func openSources(ctx context.Context, cmd *cli.Command) ([]client.Source, error) {
-	if cmd.Args().Len() == 0 {
-		return nil, usageErrorf("name at least one torrent; see braid %s --help", cmd.Name)
+// sources reads the torrents that the command line names.
+func (t *task) sources(ctx context.Context) ([]listedSource, error) {
+	if t.Args().Len() == 0 {
+		return nil, usageErrorf("name at least one torrent; see braid %s --help", t.Name)
 	}
-	var out []client.Source
-	for _, name := range cmd.Args().Slice() {
-		s, err := openNamed(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		isSame := func(o client.Source) bool { return o.InfoHash == s.InfoHash }
-		if slices.ContainsFunc(out, isSame) {
-			return nil, usageErrorf("%s: the same torrent is named twice", name)
-		}
-		out = append(out, s)
-	}
-	return out, nil
+	return readSources(ctx, t.Args().Slice(), t.log)
 }
 
 // openNode opens a node for these torrents, with more sources of peers, and shows its events.
