@@ -118,12 +118,9 @@ func parseChoice(s string, n int) ([]int, error) {
 		if !isRange {
 			to = from
 		}
-		i, err := number(from)
-		if err != nil {
-			return nil, err
-		}
-		j, err := number(to)
-		if err != nil {
+		i, err1 := number(from)
+		j, err2 := number(to)
+		if err := cmp.Or(err1, err2); err != nil {
 			return nil, err
 		}
 		if j < i {

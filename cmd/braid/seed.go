@@ -75,16 +75,14 @@ func (t *task) seeds(ctx context.Context) ([]node.Options, error) {
 	t.want(t.IsSet("listen") || t.transports().rtc != nil,
 		"no listen address: give --listen ISD-AS,[IP]:PORT (see --help)")
 	o := node.Options{
-		Goal: t.seedGoal(),
+		Goal:         t.seedGoal(),
+		SuperSeeding: read(&t.flags, "super-seeding", client.ParseSuperSeeding),
 		Storage: node.Storage{
 			Kind:     t.storageKind(),
 			Dir:      t.String("data"),
 			Complete: true,
 			Recheck:  t.Bool("recheck"),
 		},
-	}
-	if o.SuperSeeding, err = client.ParseSuperSeeding(t.String("super-seeding")); err != nil {
-		t.wrong("--%w", err)
 	}
 	if t.err != nil {
 		return nil, t.err
