@@ -231,3 +231,15 @@ func TestTarget(t *testing.T) {
 		}
 	}
 }
+
+// The error of a directory that cannot be written to names the directory.
+func TestUnwritableDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	f, err := Gather(t.Context(), Options{SCION: scionnet.Config{ConfigDir: t.TempDir()}, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "write to " + dir + ": no such file or directory"; f.DirErr == nil || f.DirErr.Error() != want {
+		t.Errorf("%v, want %s", f.DirErr, want)
+	}
+}

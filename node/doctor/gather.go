@@ -222,7 +222,7 @@ func (f *Facts) lookAtSystem(dir string) {
 	f.Dir = dir
 	test, err := os.CreateTemp(dir, ".braid-doctor-*")
 	if err != nil {
-		f.DirErr = err
+		f.DirErr = fmt.Errorf("write to %s: %w", dir, errors.Unwrap(err))
 		return
 	}
 	test.Close()
