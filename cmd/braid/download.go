@@ -139,7 +139,11 @@ func (t *task) downloadsOf(ctx context.Context, sources []client.Source) ([]node
 		Storage:     t.storage(),
 	}
 	if t.err == nil && !t.Bool("list") { // listAll does it, after it has shown the files
-		t.note(checkSelection(o.Selection, sources))
+		err := checkSelection(o.Selection, sources)
+		if err != nil && t.Name == "download" { // braid get has no --list
+			err = usageErrorf("%w; --list shows the files", err)
+		}
+		t.note(err)
 	}
 	t.want(!t.IsSet("trace") || len(sources) == 1, "--trace: one torrent at a time")
 	var out []node.Options

@@ -99,6 +99,10 @@ func TestSend(t *testing.T) {
 	}
 	has(t, filepath.Join(dir, "out", filepath.Base(dir), "file"), data)
 	has(t, filepath.Join(dir, "out", filepath.Base(dir), "set/deep/a"), []byte("set/deep/a"))
+	// braid get has no --list, which the same error of braid download names.
+	if code, _, said := ends(t, dir, "get", e.Line, "-o", "out", "--select", "z"); code != exitUsage || !strings.HasSuffix(said, "matches \"z\"\n") {
+		t.Errorf("%d: %s", code, said)
+	}
 
 	l, err := send.ParseLine(e.Line)
 	if err != nil {

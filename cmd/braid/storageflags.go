@@ -129,7 +129,7 @@ func checkSelection(s client.Selection, sources []client.Source) error {
 	}
 	s.Shared = false // layouts has all torrents, so each pattern must match in one of them
 	if err := s.Check(layouts...); err != nil {
-		return usageErrorf("%w; --list shows the files", err)
+		return usageErrorf("%w", err)
 	}
 	return nil
 }
