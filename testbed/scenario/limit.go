@@ -1,7 +1,7 @@
 package scenario
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -13,8 +13,9 @@ import (
 )
 
 // mostPayload returns the largest sum of payload rates, in bits per second, that routes can carry
-// together. It solves a linear programme with a rate for each route and a bound for each link. For
-// one leecher the result is the maximum flow over its paths, unless acknowledgements fill a link.
+// together; NaN if there is no limit, because no link of some route has a rate. It solves a linear
+// programme with a rate for each route and a bound for each link. For one leecher the result is the
+// maximum flow over its paths, unless acknowledgements fill a link.
 func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float64, error) {
 	var open []route
 	isDown := func(l pathsel.Interface) bool { return capacity[l] <= 0 }
@@ -23,7 +24,7 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 			continue
 		}
 		if !r.hasLimit(capacity) {
-			return 0, errUnbounded
+			return math.NaN(), nil
 		}
 		open = append(open, r)
 	}
@@ -97,8 +98,8 @@ func (r route) load(on func(l pathsel.Interface, bits float64)) {
 }
 
 // allowed returns how much payload, in bits, the links could have carried between two times to the
-// leechers and competing flows that were there. Datagrams at a constant rate have their rate
-// reserved.
+// leechers and competing flows that were there; NaN if there is no limit. Datagrams at a constant
+// rate have their rate reserved.
 func (r *Record) allowed(from, to float64) (float64, error) {
 	return r.integrate(from, to, r.carriesAll)
 }
@@ -157,16 +158,9 @@ func (r *Record) limit() ([]LimitStep, error) {
 		return nil, nil
 	}
 	var steps []LimitStep
-	first, ok := r.began()
-	if !ok {
-		first = 0 // traffic only
-	}
-	for _, t := range r.moments(first, r.End) {
+	for _, t := range r.moments(r.began(), r.End) {
 		v, err := r.carriesAll(t)
-		if errors.Is(err, errUnbounded) {
-			return nil, nil
-		}
-		if err != nil {
+		if err != nil || math.IsNaN(v) {
 			return nil, err
 		}
 		if n := len(steps); t < r.End && (n == 0 || steps[n-1].MbitS != v/1e6) {
@@ -179,63 +173,62 @@ func (r *Record) limit() ([]LimitStep, error) {
 	return steps, nil
 }
 
-// began returns when the first leecher started, and whether there was one.
-func (r *Record) began() (first float64, ok bool) {
-	first = math.Inf(1)
-	for _, l := range r.Leechers {
-		first = min(first, l.Start)
+// began returns when the first leecher started; 0 if there is traffic only.
+func (r *Record) began() float64 {
+	if len(r.Leechers) == 0 {
+		return 0
 	}
-	return first, len(r.Leechers) > 0
+	byStart := func(a, b *Leecher) int { return cmp.Compare(a.Start, b.Start) }
+	return slices.MinFunc(r.Leechers, byStart).Start
 }
 
 // leastTime returns T*, the least time in seconds, from the first leecher's start, in which the
 // links could have carried the payload of all leechers. It is the longest of two times: the time
 // that all need together, and the longest time that one would need alone. This is exact for one
 // leecher and for equal leechers.
-// ok is false if leechers download from each other, or if a bulk flow competes.
-func (r *Record) leastTime() (t float64, ok bool, err error) {
-	first, ok := r.began()
-	if !ok || r.feed || slices.ContainsFunc(r.Flows, func(f *Flow) bool { return f.Kind == Bulk }) {
-		return 0, false, nil
+// It is infinite if the links never could, and NaN without a limit, without leechers, if leechers
+// download from each other, or if a bulk flow competes.
+func (r *Record) leastTime() (t float64, err error) {
+	if r.feed || slices.ContainsFunc(r.Flows, func(f *Flow) bool { return f.Kind == Bulk }) {
+		return math.NaN(), nil
 	}
 	groups := [][]*Leecher{r.Leechers}
 	for _, l := range r.Leechers {
 		groups = append(groups, []*Leecher{l})
 	}
 	for _, g := range groups {
-		done, ok, err := r.carried(g)
-		if err != nil || !ok {
-			return 0, false, err
+		done, err := r.carried(g)
+		if err != nil {
+			return 0, err
 		}
-		t = max(t, done-first)
+		t = max(t, done-r.began()) // NaN stays NaN
 	}
-	return t, true, nil
+	return t, nil
 }
 
 // carried returns when the links could have carried what some leechers got, each from its start on.
-func (r *Record) carried(leechers []*Leecher) (done float64, ok bool, err error) {
+func (r *Record) carried(leechers []*Leecher) (done float64, err error) {
 	var missing float64
 	for _, l := range leechers {
 		missing += 8 * l.Payload.before(r.End)
 	}
-	first, _ := r.began()
-	moments := r.moments(first, r.End)
+	moments := r.moments(r.began(), r.End)
 	for i, a := range moments {
 		there := slices.DeleteFunc(slices.Clone(leechers), func(l *Leecher) bool { return l.Start > a })
 		rate, err := r.carries(a, there)
 		if err != nil {
-			return 0, false, err
+			return 0, err
 		}
 		if i+1 == len(moments) || rate*(moments[i+1]-a) >= missing {
-			return a + missing/rate, rate > 0, nil
+			return a + missing/rate, nil
 		}
 		missing -= rate * (moments[i+1] - a)
 	}
-	return 0, false, nil
+	return math.NaN(), nil
 }
 
 // fair returns how much payload, in bits, a flow gets between two times if each link is divided
-// evenly among the flows and leechers that could use it.
+// evenly among the flows and leechers that could use it; NaN if no link on its way has a rate.
 func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 	return r.integrate(from, to, func(t float64) (float64, error) {
 		capacity := r.capacityAt(t)
@@ -256,7 +249,7 @@ func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 			least = min(least, capacity[link]/float64(max(1, users)))
 		}
 		if math.IsInf(least, 1) {
-			return 0, errUnbounded
+			return math.NaN(), nil
 		}
 		return least * f.route.share, nil
 	})

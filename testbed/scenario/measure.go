@@ -1,8 +1,10 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -10,12 +12,12 @@ import (
 	"braid/pathsel"
 )
 
-// figure says what a Measure needs, and computes it. ok is false if there is nothing to measure:
-// for example, if the run was over before the window.
+// figure says what a Measure needs, and computes it. The result is NaN or infinite if there is
+// nothing to measure: for example, if the run was over before the window.
 type figure struct {
 	over, maybeOver, base, flow bool
 	meaning                     string // with its unit; OVER is the interface, OF the flow
-	of                          func(*Record, Measure) (v float64, ok bool, err error)
+	of                          func(*Record, Measure) (float64, error)
 }
 
 // figures by name; testbed/scenarios/README.md describes them.
@@ -105,73 +107,67 @@ func rankAlways(name string) int {
 // again from a run directory.
 func (r *Record) Measures() (map[string]float64, error) {
 	m, err := r.measure(r.Scenario.Measure)
-	if err == nil {
-		r.addPropagation(m)
-		err = r.addSpread(m)
-	}
-	if m != nil {
-		r.addCPU(m)
-	}
-	return m, err
+	r.addPropagation(m)
+	r.addCPU(m)
+	return m, errors.Join(err, r.addSpread(m))
 }
 
 // measure computes the figures of peers, flows and paths.
 func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
 	m := map[string]float64{}
+	var errs []error
+	put := func(name string, v float64, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measure %s: %w", name, err))
+			return
+		}
+		// A download that came whole in one moment has no rates; its other figures count.
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			m[name] = v
+		}
+	}
 	var bytes, wasted float64
-	first, ok := r.began()
 	for _, l := range r.Leechers {
 		bytes, wasted = bytes+l.Payload.before(r.End), wasted+l.Wasted
 	}
-	if !ok {
-		first = 0
+	if len(r.Leechers) == 0 {
+		wasted = math.NaN()
 		for _, f := range r.Flows {
 			bytes += f.Received.At(r.End)
 		}
 	}
-	put := func(name string, v float64, ok bool, err error) {
-		// A download that came whole in one moment has no rates; its other figures count.
-		if err == nil && ok && !math.IsNaN(v) && !math.IsInf(v, 0) {
-			m[name] = v
-		}
+	took := r.End - r.began()
+	whole, err := efficiencyBetween(r, r.began(), r.End)
+	put("e", whole, err)
+	payload, err := efficiencyBetween(r, 0, r.End)
+	put("e-payload", payload, err)
+	put("seconds", took, nil)
+	least, err := r.leastTime()
+	put("t-star", least, err)
+	if t, ok := m["t-star"]; ok {
+		put("over-t-star", took/t, nil)
 	}
-	whole, ok, err := efficiencyBetween(r, first, r.End)
-	if err != nil && !errors.Is(err, errUnbounded) {
-		return nil, err
-	}
-	put("e", whole, ok, err)
-	payload, ok, err := efficiencyBetween(r, 0, r.End)
-	put("e-payload", payload, ok, err)
-	took := r.End - first
-	put("seconds", took, true, nil)
-	least, ok, err := r.leastTime()
-	put("t-star", least, ok, err)
-	put("over-t-star", took/least, ok, err)
-	put("wasted", wasted/bytes, bytes > 0 && len(r.Leechers) > 0, nil)
-	put("mbit", bytes*8/1e6/took, true, nil)
-	longest, ok, err := gap(r, Measure{})
-	put("gap", longest, ok, err)
+	put("wasted", wasted/bytes, nil)
+	put("mbit", bytes*8/1e6/took, nil)
+	longest, err := gap(r, Measure{})
+	put("gap", longest, err)
 	changes, needless := r.changes()
-	put("changes", float64(changes), true, nil)
-	put("needless", float64(needless)/(r.End/60), true, nil)
-	rho, ok := r.handshakeRank()
-	put("handshake-rank", rho, ok, nil)
+	put("changes", float64(changes), nil)
+	put("needless", float64(needless)/(r.End/60), nil)
+	put("handshake-rank", r.handshakeRank(), nil)
 	for _, w := range wanted {
-		v, ok, err := figures[w.What].of(r, w)
-		if err != nil && !errors.Is(err, errUnbounded) {
-			return nil, fmt.Errorf("measure %s: %w", w.Name, err)
-		}
-		put(w.Name, v, ok, err)
+		v, err := figures[w.What].of(r, w)
+		put(w.Name, v, err)
 	}
-	return m, nil
+	return m, errors.Join(errs...)
 }
 
-func (m Measure) window(r *Record) (from, to float64, ok bool) {
+func (m Measure) window(r *Record) (from, to float64) {
 	from, to = m.From.D().Seconds(), r.End
 	if m.To > 0 {
 		to = min(to, m.To.D().Seconds())
 	}
-	return from, to, from < to
+	return from, to
 }
 
 // leechers returns those that a measure is about.
@@ -180,24 +176,25 @@ func (m Measure) leechers(r *Record) []*Leecher {
 }
 
 // first returns the longest time in seconds from a leecher's start to its first useful payload.
-func first(r *Record, m Measure) (longest float64, ok bool, err error) {
+func first(r *Record, m Measure) (float64, error) {
+	longest := math.Inf(-1)
 	for _, l := range m.leechers(r) {
 		if at := l.firstByte(); !math.IsInf(at, 1) {
-			longest, ok = max(longest, at-l.Start), true
+			longest = max(longest, at-l.Start)
 		}
 	}
-	return longest, ok, nil
+	return longest, nil
 }
 
 // gap returns the longest time in seconds in which a leecher got no useful payload.
-func gap(r *Record, m Measure) (longest float64, ok bool, err error) {
-	from, to, _ := m.window(r)
+func gap(r *Record, m Measure) (float64, error) {
+	longest := math.Inf(-1)
+	from, to := m.window(r)
 	for _, l := range m.leechers(r) {
 		a, b := max(from, l.firstByte()), min(to, l.End)
 		if a >= b {
 			continue
 		}
-		ok = true
 		last, have := a, l.Payload.before(a)
 		for i, t := range l.Payload.T {
 			if v := l.Payload.Amount[i]; t > a && t <= b && v > have {
@@ -206,18 +203,22 @@ func gap(r *Record, m Measure) (longest float64, ok bool, err error) {
 		}
 		longest = max(longest, b-last)
 	}
-	return longest, ok, nil
+	return longest, nil
 }
 
 // rate returns the rate of useful payload, or of all bytes over some paths, in Mbit/s.
-func rate(r *Record, m Measure) (float64, bool, error) {
-	from, to, ok := m.window(r)
-	return m.between(r, from, to), ok && len(m.leechers(r)) > 0, nil
+func rate(r *Record, m Measure) (float64, error) {
+	from, to := m.window(r)
+	return m.between(r, from, to), nil
 }
 
 func (m Measure) between(r *Record, from, to float64) float64 {
+	leechers := m.leechers(r)
+	if from >= to || len(leechers) == 0 {
+		return math.NaN()
+	}
 	var bytes float64
-	for _, l := range m.leechers(r) {
+	for _, l := range leechers {
 		if m.Over != nil {
 			bytes += l.overAt(to, m.Over.Interface) - l.overAt(from, m.Over.Interface)
 		} else {
@@ -228,42 +229,37 @@ func (m Measure) between(r *Record, from, to float64) float64 {
 }
 
 // ratio returns the rate in the window divided by the rate in the base window.
-func ratio(r *Record, m Measure) (float64, bool, error) {
-	from, to, ok := m.window(r)
+func ratio(r *Record, m Measure) (float64, error) {
+	from, to := m.window(r)
 	base := m.between(r, m.Base.From.D().Seconds(), min(m.Base.To.D().Seconds(), r.End))
-	return m.between(r, from, to) / base, ok && base > 0, nil
+	return m.between(r, from, to) / base, nil
 }
 
 // efficiency returns the payload of leechers and bulk flows, divided by the payload that the links
 // could have carried. For one leecher, it counts the time from its start to its end, and compares
 // with a network that the leecher has to itself.
-func efficiency(r *Record, m Measure) (float64, bool, error) {
-	from, to, ok := m.window(r)
+func efficiency(r *Record, m Measure) (float64, error) {
+	from, to := m.window(r)
 	if m.Of == "" || r.feed {
-		if !ok {
-			return 0, false, nil
-		}
 		return efficiencyBetween(r, from, to)
 	}
 	of := m.leechers(r)
 	if len(of) == 0 {
-		return 0, false, nil // it never started
+		return math.NaN(), nil // it never started
 	}
 	l := of[0]
 	if m.From == 0 {
 		from = l.Start // before the first payload of all
 	}
-	if from, to = max(from, l.Start), min(to, l.End); from >= to {
-		return 0, false, nil
-	}
+	from, to = max(from, l.Start), min(to, l.End)
 	limit, err := r.integrate(from, to, func(t float64) (float64, error) { return r.carries(t, []*Leecher{l}) })
-	return (l.Payload.before(to) - l.Payload.before(from)) * 8 / limit, limit > 0, err
+	return (l.Payload.before(to) - l.Payload.before(from)) * 8 / limit, err
 }
 
 // efficiencyBetween compares with the data that seeds could send, which says nothing of a swarm.
-func efficiencyBetween(r *Record, from, to float64) (float64, bool, error) {
+func efficiencyBetween(r *Record, from, to float64) (float64, error) {
 	if r.feed {
-		return 0, false, nil
+		return math.NaN(), nil
 	}
 	limit, err := r.allowed(from, to)
 	var got float64
@@ -275,25 +271,25 @@ func efficiencyBetween(r *Record, from, to float64) (float64, bool, error) {
 			got += f.Received.At(to) - f.Received.At(from)
 		}
 	}
-	return got * 8 / limit, limit > 0, err
+	return got * 8 / limit, err
 }
 
 // out returns how many seconds after From the first path over an interface was taken out.
-func out(r *Record, m Measure) (float64, bool, error) {
-	from, to, _ := m.window(r)
+func out(r *Record, m Measure) (float64, error) {
+	from, to := m.window(r)
 	for _, l := range m.leechers(r) {
 		for _, c := range l.scionChoices() {
 			if c.T >= from && c.T < to && leaves(c.Event) && l.crosses(c.Path, m.Over.Interface) {
-				return c.T - from, true, nil
+				return c.T - from, nil
 			}
 		}
 	}
-	return 0, false, nil
+	return math.NaN(), nil
 }
 
 // back returns how many seconds after From data came over an interface again.
-func back(r *Record, m Measure) (float64, bool, error) {
-	from, to, _ := m.window(r)
+func back(r *Record, m Measure) (float64, error) {
+	from, to := m.window(r)
 	first := math.Inf(1)
 	for _, l := range m.leechers(r) {
 		before := l.overAt(from, m.Over.Interface)
@@ -304,23 +300,20 @@ func back(r *Record, m Measure) (float64, bool, error) {
 			}
 		}
 	}
-	return first, !math.IsInf(first, 1), nil
+	return first, nil
 }
 
 // share returns what a competing flow got, divided by its fair share.
-func share(r *Record, m Measure) (float64, bool, error) {
+func share(r *Record, m Measure) (float64, error) {
 	i := slices.IndexFunc(r.Flows, func(f *Flow) bool { return f.Name == m.Of })
 	if i < 0 {
-		return 0, false, nil // its time never came
+		return math.NaN(), nil // its time never came
 	}
 	f := r.Flows[i]
-	from, to, _ := m.window(r)
+	from, to := m.window(r)
 	from, to = max(from, f.Start), min(to, f.End)
-	if from >= to {
-		return 0, false, nil
-	}
 	fair, err := r.fair(f, from, to)
-	return (f.Received.At(to) - f.Received.At(from)) * 8 / fair, fair > 0, err
+	return (f.Received.At(to) - f.Received.At(from)) * 8 / fair, err
 }
 
 // explains is how long, in seconds, a change of a link explains changes of the selection. It covers
@@ -390,4 +383,52 @@ func (r *Record) explained(l *Leecher, c Choice) bool {
 		}
 	}
 	return false
+}
+
+// handshakeRank tells how well handshakes predicted bandwidth. It is the rank correlation
+// (Spearman) between the order of paths by handshake, shortest first, and by bytes per second of
+// use, most first: 1 is a perfect prediction, -1 the opposite. Of several leechers it is the mean;
+// NaN if none had two paths to compare.
+func (r *Record) handshakeRank() float64 {
+	var sum float64
+	n := 0
+	for _, l := range r.Leechers {
+		if rho, ok := l.handshakeRank(); ok {
+			sum += rho
+			n++
+		}
+	}
+	return sum / float64(n)
+}
+
+func (l *Leecher) handshakeRank() (rho float64, ok bool) {
+	used := l.used()
+	var quick, rate []float64
+	for _, f := range slices.Sorted(maps.Keys(used)) {
+		var handshake, bytes float64
+		for _, p := range l.Paths {
+			if p.Key.Path == f {
+				handshake, bytes = cmp.Or(handshake, p.Handshake), bytes+p.Read.before(l.End)
+			}
+		}
+		if handshake > 0 && used[f] > 0 {
+			quick, rate = append(quick, -handshake), append(rate, bytes/used[f])
+		}
+	}
+	return pathsel.Spearman(quick, rate)
+}
+
+// used returns how long each path could bring payload, in seconds: while it was selected or tried.
+func (l *Leecher) used() map[pathsel.Fingerprint]float64 {
+	used := map[pathsel.Fingerprint]float64{}
+	for _, p := range l.Paths {
+		stays, _ := l.Stays(p, l.End)
+		for _, s := range stays {
+			if s.What == InUse || s.What == Probed {
+				used[p.Key.Path] += s.To - s.From
+			}
+		}
+	}
+	delete(used, "") // not a path on SCION
+	return used
 }

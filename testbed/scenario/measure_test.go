@@ -75,9 +75,9 @@ func TestFigures(t *testing.T) {
 		{Measure{What: "out", From: 5 * s, Over: at(1)}, .5},
 		{Measure{What: "back", From: 10 * s, Over: at(1)}, .1},
 	} {
-		got, ok, err := figures[tt.m.What].of(r, tt.m)
-		if err != nil || !ok || math.Abs(got-tt.want) > 1e-3 {
-			t.Errorf("%+v: %v, %v, %v, want %v", tt.m, got, ok, err, tt.want)
+		got, err := figures[tt.m.What].of(r, tt.m)
+		if err != nil || !(math.Abs(got-tt.want) <= 1e-3) {
+			t.Errorf("%+v: %v, %v, want %v", tt.m, got, err, tt.want)
 		}
 	}
 	for _, m := range []Measure{
@@ -85,7 +85,7 @@ func TestFigures(t *testing.T) {
 		{What: "efficiency", From: 30 * s}, {What: "efficiency", Of: "leecher", From: 30 * s}, {What: "efficiency", Of: "nobody"},
 		{What: "rate", Of: "nobody"},
 	} {
-		if v, ok, err := figures[m.What].of(r, m); ok || err != nil {
+		if v, err := figures[m.What].of(r, m); finite(v) || err != nil {
 			t.Errorf("%+v: %v, %v where there is nothing to measure", m, v, err)
 		}
 	}
@@ -104,6 +104,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
 // A second in which nothing comes is a gap, wherever the window begins.
 func TestGap(t *testing.T) {
 	l := &Leecher{Name: "l", End: 10}
@@ -113,7 +115,7 @@ func TestGap(t *testing.T) {
 	r := &Record{Leechers: []*Leecher{l}, End: 10}
 	for _, tt := range []struct{ from, to, want float64 }{{0, 0, 2.5}, {2.5, 0, 2}, {0, 3.5, 1.5}, {5, 10, 1}} {
 		m := Measure{From: Duration(tt.from * 1e9), To: Duration(tt.to * 1e9)}
-		if got, _, _ := gap(r, m); !near(got, tt.want) {
+		if got, _ := gap(r, m); !near(got, tt.want) {
 			t.Errorf("gap from %v to %v: %v, want %v", tt.from, tt.to, got, tt.want)
 		}
 	}
@@ -128,14 +130,14 @@ func TestShare(t *testing.T) {
 		f.Received.add(float64(i), float64(i)*1e6/3)
 	}
 	r.Flows = []*Flow{f}
-	if v, ok, err := share(r, Measure{Of: "rival"}); err != nil || !ok || math.Abs(v-2./3) > 1e-3 {
-		t.Errorf("share %v, %v, %v", v, ok, err)
+	if v, err := share(r, Measure{Of: "rival"}); err != nil || !(math.Abs(v-2./3) <= 1e-3) {
+		t.Errorf("share %v, %v", v, err)
 	}
-	if _, ok, err := share(r, Measure{Of: "another"}); ok || err != nil {
+	if v, err := share(r, Measure{Of: "another"}); finite(v) || err != nil {
 		t.Errorf("a share of a flow whose time never came: %v", err)
 	}
 	// What the links carry does not grow by the flow, what comes does.
-	if v, _, err := efficiency(r, Measure{From: Duration(time.Second), To: Duration(3 * time.Second)}); err != nil || math.Abs(v-(2+1./3)/2) > 1e-3 {
+	if v, err := efficiency(r, Measure{From: Duration(time.Second), To: Duration(3 * time.Second)}); err != nil || !(math.Abs(v-(2+1./3)/2) <= 1e-3) {
 		t.Errorf("efficiency %v, %v", v, err)
 	}
 	// A leecher is compared with the links that it has to itself, whatever the flow could use beside.
@@ -144,7 +146,7 @@ func TestShare(t *testing.T) {
 		r.states[i].capacity[link(3)] = 8e6
 	}
 	alone := Measure{Of: "leecher", From: Duration(time.Second), To: Duration(3 * time.Second)}
-	if v, _, err := efficiency(r, alone); err != nil || math.Abs(v-1) > 1e-3 {
+	if v, err := efficiency(r, alone); err != nil || !(math.Abs(v-1) <= 1e-3) {
 		t.Errorf("efficiency of one leecher %v, %v", v, err)
 	}
 	f.route = way(1, 2)
@@ -333,5 +335,28 @@ func TestMeanings(t *testing.T) {
 	s := Scenario{Measure: []Measure{{Name: "other", What: "ratio", Over: &At{link(2)}, From: 5e9, To: 15e9, Base: &Window{1e9, 5e9}}}}
 	if got, want := s.Meaning("other"), "rate over "+link(2).String()+" in parts of that in another window, from 5s to 15s, against 1s to 5s"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Path 1 brought 15 MB in the 16 s in which it was in use, path 2 brought 20 MB in 19.3 s.
+func TestHandshakeRank(t *testing.T) {
+	r := steady()
+	l := r.Leechers[0]
+	one, two := l.routes[0].fingerprint, l.routes[1].fingerprint
+	if used := l.used(); !near(used[one], 16) || !near(used[two], 19.3) {
+		t.Errorf("in use for %v", used)
+	}
+	none := math.NaN()
+	for _, tt := range []struct{ one, two, want float64 }{{.2, .1, 1}, {.1, .2, -1}, {.1, .1, none}, {.1, 0, none}} {
+		l.Paths[0].Handshake, l.Paths[1].Handshake = tt.one, tt.two
+		if rho := r.handshakeRank(); rho != tt.want && !(math.IsNaN(rho) && math.IsNaN(tt.want)) {
+			t.Errorf("handshakes of %v and %v s: %v, want %v", tt.one, tt.two, rho, tt.want)
+		}
+	}
+	// Who has one path, or no sample at all, does not count.
+	l.Paths[0].Handshake, l.Paths[1].Handshake = .2, .1
+	r.Leechers = append(r.Leechers, &Leecher{End: 20}, &Leecher{End: 20, Payload: l.Payload, Choices: l.Choices})
+	if rho := r.handshakeRank(); rho != 1 {
+		t.Errorf("%v", rho)
 	}
 }

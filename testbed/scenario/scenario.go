@@ -12,7 +12,7 @@
 //	attempt.go, peer.go, traffic.go             one run
 //	place.go, gateway.go, client.go             where a peer runs, and which program
 //	sample.go, fold.go, record.go               samples, and the record that they make
-//	limit.go, spread.go, measure.go, order.go, propagation.go, watch.go   figures: functions from a record
+//	limit.go, spread.go, measure.go, propagation.go, watch.go   figures: functions from a record
 //	summary.go                                  the figures over all runs
 //	rundir.go                                   a run directory, read again
 //

@@ -113,13 +113,8 @@ func (r *Record) addSpread(figures map[string]float64) error {
 		return nil // no one rate holds all the time, or not the links' alone
 	}
 	rate, err := spreadRate(r.overlay, func(n string) bool { return seeds[n] }, receivers, r.states[0].capacity)
-	switch {
-	case errors.Is(err, errUnbounded):
-		return nil
-	case err != nil:
+	if err != nil || !(rate > 0) { // there is no limit, or a link is down from the start
 		return err
-	case rate <= 0:
-		return nil // a link is down from the start
 	}
 	figures["t-star"] = float64(s.Torrents) * float64(s.Size) * 8 / rate
 	figures["over-t-star"] = figures["seconds"] / figures["t-star"]
@@ -131,9 +126,8 @@ func (s Scenario) throttled() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return slices.Contains(p.Args, "--upload-rate") })
 }
 
-var errUnbounded = errors.New("no link on the way has a rate, so there is no limit to compare with")
-
-// spreadRate returns R above, in bits of payload per second.
+// spreadRate returns R above, in bits of payload per second; NaN if some way has no link with a
+// rate.
 func spreadRate(
 	ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64,
 ) (float64, error) {
@@ -144,14 +138,14 @@ func spreadRate(
 		// Seeds need nothing.
 		if x := (arc{node[w.from], node[w.to]}); x.to != 0 && x.from != x.to {
 			if !w.hasLimit(capacity) {
-				return 0, errUnbounded
+				return math.NaN(), nil
 			}
 			arcs, used = append(arcs, x), append(used, w.route)
 		}
 	}
 	receivers = slices.DeleteFunc(slices.Clone(receivers), func(r string) bool { return node[r] == 0 })
 	if len(receivers) == 0 {
-		return 0, errUnbounded
+		return math.NaN(), nil
 	}
 	bounds := boundsOf(used, capacity)
 	// A cut says which nodes are on the seeds' side. The first cuts are the seeds alone, and all
