@@ -1,11 +1,9 @@
 package scenario
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -99,12 +97,13 @@ func (f ScenarioFile) Scenario() (Scenario, error) {
 
 func about(braid string, scenarios []Scenario) About {
 	a := About{
-		Began: time.Now().UTC().Truncate(time.Second), Program: sum(braid), Go: runtime.Version(),
-		Modules: map[string]string{}, Kernel: kernel(), TCP: congestionControl(),
-		CPU: processor(), CPUs: runtime.NumCPU(),
-		Emulator: linkemu.CurrentSettings(),
+		Began: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), Modules: map[string]string{},
+		Kernel: kernel(), CPUs: runtime.NumCPU(), Emulator: linkemu.CurrentSettings(),
 	}
-	a.Memory, a.Load = machine()
+	if program, err := os.ReadFile(braid); err == nil {
+		a.Program = fmt.Sprintf("%x", sha256.Sum256(program))
+	}
+	a.readMachine()
 	for _, s := range scenarios {
 		f := ScenarioFile{Name: s.Name, Seed: s.Seed, Scale: s.scale, Leechers: s.leechers, Text: string(s.text)}
 		for _, l := range s.topology.Links {
@@ -129,33 +128,25 @@ func about(braid string, scenarios []Scenario) About {
 	return a
 }
 
-// machine returns the memory in bytes and the average load over the last minute; 0 where there is
-// no /proc.
-func machine() (memory int64, load float64) {
+// readMachine reads from /proc what it says of the machine.
+func (a *About) readMachine() {
+	a.CPU = runtime.GOARCH
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
-		return 0, 0
+		return // not Linux
 	}
 	if m, err := proc.Meminfo(); err == nil && m.MemTotalBytes != nil {
-		memory = int64(*m.MemTotalBytes)
+		a.Memory = int64(*m.MemTotalBytes)
 	}
 	if l, err := proc.LoadAvg(); err == nil {
-		load = l.Load1
+		a.Load = l.Load1
 	}
-	return memory, load
-}
-
-func sum(file string) string {
-	f, err := os.Open(file)
-	if err != nil {
-		return ""
+	if c, err := proc.CPUInfo(); err == nil && len(c) > 0 {
+		a.CPU = cmp.Or(c[0].ModelName, a.CPU)
 	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return ""
+	if tcp, err := proc.SysctlStrings("net.ipv4.tcp_congestion_control"); err == nil {
+		a.TCP = strings.Join(tcp, " ")
 	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 func kernel() string {
@@ -164,19 +155,4 @@ func kernel() string {
 		return runtime.GOOS
 	}
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
-}
-
-func congestionControl() string {
-	b, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
-	return string(bytes.TrimSpace(b))
-}
-
-func processor() string {
-	b, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(b)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }
