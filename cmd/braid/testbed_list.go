@@ -3,10 +3,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/urfave/cli/v3"
 
 	"braid/testbed/scenario"
 )
@@ -87,4 +90,22 @@ func shortened(names []string, width int) string {
 		}
 	}
 	return fmt.Sprintf("%d names", len(names))
+}
+
+func testbedShowCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "print a topology or a scenario that comes with braid, to start from",
+		ArgsUsage: "TOPOLOGY|SCENARIO",
+		ArgValidator: arguments(1, 1, "name one topology or scenario; "+
+			"braid testbed up --help and braid testbed run --list name them"),
+		Action: func(_ context.Context, c *cli.Command) error {
+			text, err := scenario.ShippedText(c.Args().First())
+			if err != nil {
+				return err
+			}
+			_, err = stdout(c).Write(text)
+			return err
+		},
+	}
 }
