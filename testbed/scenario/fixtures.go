@@ -37,15 +37,14 @@ type fixtures struct {
 	log     *os.File
 }
 
-// prepare makes what all runs share.
-func (h *fixtures) prepare() (err error) {
-	if h.launcher != nil {
-		return nil
+func newFixtures() (*fixtures, error) {
+	scratch, held, err := newScratch(os.TempDir())
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for temporary files: %w", err)
 	}
-	if h.scratch, h.held, err = newScratch(os.TempDir()); err == nil {
-		h.launcher, h.datasets = testbed.NewLauncher(), map[dataKey]*dataset{}
-	}
-	return err
+	return &fixtures{
+		scratch: scratch, held: held, launcher: testbed.NewLauncher(), datasets: map[dataKey]*dataset{},
+	}, nil
 }
 
 // networkFor returns the options of the scenario's network, except the router. Scenarios with the
@@ -124,11 +123,8 @@ func (h *fixtures) closeNetwork() error {
 
 func (h *fixtures) close() error {
 	err := h.closeNetwork()
-	if h.launcher != nil {
-		h.launcher.Close()
-		err = errors.Join(err, os.RemoveAll(h.scratch), h.held.Close())
-	}
-	return err
+	h.launcher.Close()
+	return errors.Join(err, os.RemoveAll(h.scratch), h.held.Close())
 }
 
 // dataKey has all that a data set depends on.

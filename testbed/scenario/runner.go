@@ -70,14 +70,17 @@ func Run(ctx context.Context, scenarios []Scenario, o Options) (all []Result, er
 		return nil, err
 	}
 	_ = testbed.RaisePriority() // without it, the links have no priority over peers
-	var h fixtures
+	h, err := newFixtures()
+	if err != nil {
+		return nil, err
+	}
 	defer func() { err = errors.Join(err, h.close()) }()
 	var errs []error
 	for _, s := range scenarios {
 		if o.Runs > 0 {
 			s.Runs = o.Runs
 		}
-		results, err := runScenario(ctx, s, o, &h)
+		results, err := runScenario(ctx, s, o, h)
 		all = append(all, results...)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("scenario %s: %w", s.Name, err))
@@ -149,9 +152,6 @@ func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Optio
 	a := &attempt{
 		Scenario: t.Scenario, fixtures: h, braid: o.Braid, hooks: o.Hooks, variant: t.variant, dir: dir,
 		messages: make(chan message), done: make(chan struct{}), paused: map[pathsel.Interface]bool{},
-	}
-	if err := h.prepare(); err != nil {
-		return res, fmt.Errorf("make a directory for temporary files: %w", err)
 	}
 	if a.data, err = h.dataset(ctx, t.Scenario); err != nil {
 		return res, err

@@ -5,12 +5,12 @@
 // not measure inside braid: peers are processes of their own, and their events are all that is
 // known of them. testbed/scenarios has the files and describes the format.
 //
-//	scenario.go, value.go, check.go, lines.go   the file
+//	scenario.go, value.go, check.go             the file
 //	vary.go, neighbours.go                      variants and groups of peers
 //	runner.go, fixtures.go, claim.go            repetitions, networks, data, the run directory
 //	turns.go                                    the order of runs, and how long they take
 //	attempt.go, peer.go, traffic.go             one run
-//	place.go, gateway.go, client.go             where a peer runs, and which program
+//	place.go, client.go                         where a peer runs, and which program
 //	sample.go, fold.go, record.go               samples, and the record that they make
 //	limit.go, spread.go, measure.go, propagation.go, watch.go   figures: functions from a record
 //	summary.go                                  the figures over all runs
@@ -121,7 +121,7 @@ const (
 const (
 	SCION   = "scion"   // or ""
 	Web     = "web"     // seeds are web seeds on SCION, from which leechers read over HTTP/3
-	Gateway = "gateway" // seeds are on SCION; a leecher is on IP, beside a gateway of its own: see gateway.go
+	Gateway = "gateway" // seeds are on SCION; a leecher is on IP, beside a gateway of its own: see place.go
 	TCP     = "tcp"     // on IP, over the same links, by the shortest way
 	QUIC    = "quic"    // likewise
 	WebRTC  = "webrtc"  // likewise; a tracker over WebSocket tells all of these peers of each other
