@@ -105,8 +105,6 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 		err = r.follow(ctx, p, t, stored)
 		r.locked(func() { delete(r.downloading, p) })
 		if err != nil {
-			p.kill(syscall.SIGKILL)
-			<-p.ended
 			return err
 		}
 		if p.err == nil {
@@ -140,7 +138,7 @@ func (r *run) download(ctx context.Context, name string, d Download) error {
 }
 
 // follow reads the events of a download until it ends, and checks each piece that is announced as
-// verified.
+// verified. The download has ended when follow returns.
 func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Stored) error {
 	stall := time.NewTimer(patience)
 	defer stall.Stop()
@@ -164,19 +162,16 @@ func (r *run) follow(ctx context.Context, p *process, t torrent, s storage.Store
 				last = *e
 				for _, piece := range verified {
 					if err := t.onDisk(s, piece); err != nil {
+						p.end(syscall.SIGKILL)
 						return err
 					}
 				}
 			}
 		case <-stall.C:
-			p.kill(syscall.SIGQUIT)
-			for range p.events { // until it has written its stacks
-			}
+			p.end(syscall.SIGQUIT)
 			return fmt.Errorf("no progress for %v at %d bytes; its stacks are in %s", patience, last.Bytes, p.log)
 		case <-ctx.Done():
-			p.kill(syscall.SIGKILL)
-			for range p.events {
-			}
+			p.end(syscall.SIGKILL)
 			return context.Cause(ctx)
 		}
 	}

@@ -64,6 +64,14 @@ func (p *process) kill(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s) // it may have ended already
 }
 
+// end signals a process whose events nobody else reads, and waits until it has ended: after
+// SIGQUIT, until it has written its stacks. A process whose events are not read never ends.
+func (p *process) end(s syscall.Signal) {
+	p.kill(s)
+	for range p.events {
+	}
+}
+
 func (p *process) lastWords() string { return testbed.LastWords(p.log, p.logged) }
 
 // serve starts a long-lived process, and waits until it is ready. From then on it must not end by
@@ -85,9 +93,10 @@ func (r *run) serve(ctx context.Context, name string) error {
 				p.listen = ready.Listen
 			}
 		case <-late.C:
-			p.kill(syscall.SIGQUIT)
+			p.end(syscall.SIGQUIT)
 			return fmt.Errorf("%s was not ready after %v; its stacks are in %s", name, patience, p.log)
 		case <-ctx.Done():
+			p.end(syscall.SIGKILL)
 			return context.Cause(ctx)
 		}
 	}
