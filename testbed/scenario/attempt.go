@@ -60,11 +60,11 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout.D(), failure{fmt.Errorf("not done after %v", a.Timeout)})
 	defer cancel()
 	status, err := a.rest(ctx)
-	if err != nil {
-		return Result{}, err
+	if err == nil {
+		a.begun = time.Now()
+		a.writer, err = newSampleWriter(filepath.Join(a.dir, samplesFile), a.Scenario, a.begun)
 	}
-	a.begun = time.Now()
-	if a.writer, err = newSampleWriter(filepath.Join(a.dir, samplesFile), a.Scenario, a.begun); err != nil {
+	if err != nil {
 		return Result{}, err
 	}
 	a.writer.glance(status, nil)
@@ -92,19 +92,19 @@ type failure struct{ error }
 func (f failure) Unwrap() error { return f.error }
 
 // rest resets every link, and waits until the routers see that all work.
-func (a *attempt) rest(ctx context.Context) (testbed.Status, error) {
+func (a *attempt) rest(ctx context.Context) (s testbed.Status, err error) {
 	for _, l := range a.topology.Links {
 		if err := a.network.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {
-			return testbed.Status{}, err
+			return s, err
 		}
 	}
+	works := func(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == "unwatched" }
 	for {
-		s := a.network.Status(ctx, false)
-		down := slices.ContainsFunc(s.Links, func(l testbed.LinkStatus) bool { return !works(l.A) || !works(l.B) })
+		s = a.network.Status(ctx, false)
 		if !s.Healthy() {
 			return s, errors.New("a process of the network has died")
 		}
-		if !down {
+		if !slices.ContainsFunc(s.Links, func(l testbed.LinkStatus) bool { return !works(l.A) || !works(l.B) }) {
 			return s, nil
 		}
 		if err := testbed.Sleep(ctx, 100*time.Millisecond); err != nil {
@@ -112,8 +112,6 @@ func (a *attempt) rest(ctx context.Context) (testbed.Status, error) {
 		}
 	}
 }
-
-func works(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == "unwatched" }
 
 func (a *attempt) course(ctx context.Context) error {
 	for _, t := range a.Traffic {

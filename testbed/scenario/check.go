@@ -278,10 +278,8 @@ func (s *Scenario) checkPeers() error {
 			return onLine(p.line, "peer %s: %w", p.Name, err)
 		}
 	}
-	some := func(is func(Peer) bool) bool { return slices.ContainsFunc(s.Peers, is) }
-	seeds := func(p Peer) bool { return p.Role == Seed }
-	leeches := func(p Peer) bool { return p.Role == Leech }
-	if len(s.Peers) > 0 && !(some(seeds) && some(leeches)) {
+	leeches := func(p Peer) bool { return p.Role == Leech } // a seed comes before each
+	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, leeches) {
 		return onLine(s.lines.of("peers"), "peers: want at least one seed and one leech")
 	}
 	return nil

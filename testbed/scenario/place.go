@@ -85,7 +85,7 @@ func (a *attempt) start(ctx context.Context, p Peer) error {
 	if p.Role == Leech {
 		out = filepath.Join(a.scratch, p.Name)
 	}
-	command, host := a.command(p, a.arguments(p, torrents, out))
+	command, host := a.command(p, torrents, out)
 	ps, err := a.startProcess(p, host, out, command)
 	if err != nil || !a.serves(p) {
 		return err
@@ -126,8 +126,9 @@ func (a *attempt) startBehindGateway(ctx context.Context, p Peer, torrents []str
 	return err
 }
 
-// arguments returns the command of a braid peer without its addresses and its own arguments.
-func (a *attempt) arguments(p Peer, torrents []string, out string) (args []string) {
+// command returns the command that starts a braid peer, and its host; nil on SCION.
+func (a *attempt) command(p Peer, torrents []string, out string) (args []string, host *testbed.IPHost) {
+	listen, transport := "--listen", p.Transport
 	switch {
 	case p.Role == Leech:
 		args = append(a.download(p, torrents, out), "--path-selection", p.Selector)
@@ -138,6 +139,7 @@ func (a *attempt) arguments(p Peer, torrents []string, out string) (args []strin
 		}
 	case p.Transport == Web:
 		args = append(append([]string{a.braid, "serve"}, torrents...), "--data", a.data.dir)
+		listen = "--http"
 	default:
 		args = append(append([]string{a.braid, "seed"}, torrents...), "--data", a.data.dir)
 	}
@@ -146,36 +148,22 @@ func (a *attempt) arguments(p Peer, torrents []string, out string) (args []strin
 		args = append(args, "--tracker", a.peers[0].listen)
 	case a.DHT:
 		args = append(args, "--dht-node", a.peers[0].listen)
+	case p.Transport == WebRTC: // all addresses of the testbed are local ones
+		args = append(args, "--ice-local", "--tracker", a.peers[0].listen)
 	}
-	args = append(args, a.common(p.Name)...)
-	switch p.Transport {
-	case Web, Gateway: // on SCION, in their own way
-		return append(args, "--transport", SCION)
-	case WebRTC: // all addresses of the testbed are local ones
-		return append(args, "--transport", WebRTC, "--ice-local", "--tracker", a.peers[0].listen)
-	}
-	return append(args, "--transport", p.Transport)
-}
-
-// command returns the command that starts a braid peer: args, its addresses and the peer's own
-// arguments. The host is nil on SCION.
-func (a *attempt) command(p Peer, args []string) ([]string, *testbed.IPHost) {
-	listen, serves := "--listen", a.serves(p)
-	if p.Transport == Web {
-		listen = "--http"
-	}
-	if !p.onIP() {
+	addr := ""
+	if p.onIP() {
+		host = a.ip.AddHost(p.AS)
+		addr = host.Addr().String() + ":0"
+	} else {
 		args = append(args, a.network.HostFlags(p.AS)...)
-		if serves {
-			args = append(args, listen, a.network.HostAddr(p.AS, 0))
-		}
-		return append(args, p.Args...), nil
+		addr, transport = a.network.HostAddr(p.AS, 0), SCION
 	}
-	host := a.ip.AddHost(p.AS)
-	if serves && p.Transport != WebRTC { // whose peers meet over the tracker
-		args = append(args, listen, host.Addr().String()+":0")
+	if a.serves(p) && p.Transport != WebRTC { // whose peers meet over the tracker
+		args = append(args, listen, addr)
 	}
-	return append(args, p.Args...), host
+	args = append(args, "--transport", transport)
+	return slices.Concat(args, a.common(p.Name), p.Args), host
 }
 
 // download returns the command of a leecher, as far as every way of transfer has it.
