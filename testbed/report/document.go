@@ -59,32 +59,33 @@ func parseDocument(text string) (d document, err error) {
 	if len(text) > maxDocument {
 		return d, fmt.Errorf("the document is larger than %d bytes", maxDocument)
 	}
+	whole := text
 	for {
 		prose, rest, found := cutAtLine(text, blockBegins)
 		if !found {
 			d.tail = text
 			return d, nil
 		}
-		n := strings.Count(text[:len(prose)], "\n") + 1
+		n := 1 + strings.Count(whole[:len(whole)-len(text)+len(prose)], "\n")
 		inside, rest, found := strings.Cut(rest, directiveEnds)
 		if !found {
-			return d, fmt.Errorf("the comment of a block, %d lines after the block before, "+
-				"does not end with %q on a line", n, strings.TrimSpace(directiveEnds))
+			return d, fmt.Errorf("line %d: the comment does not end with %q on a line",
+				n, strings.TrimSpace(directiveEnds))
 		}
 		b := block{prose: prose, directive: blockBegins + inside + directiveEnds}
 		decoder := yaml.NewDecoder(strings.NewReader(inside))
 		decoder.KnownFields(true)
 		if err := decoder.Decode(&b); err != nil {
-			return d, fmt.Errorf("a block, %d lines after the block before: %w", n, err)
+			return d, fmt.Errorf("line %d: the comment of a block: %w", n, err)
 		}
 		if b.Missed == (b.Scenario != "") {
-			return d, fmt.Errorf("a block, %d lines after the block before, needs either a scenario or missed", n)
+			return d, fmt.Errorf("line %d: a block needs either a scenario or missed", n)
 		}
 		if b.made, text, found = cutAtLine(rest, blockEnds); !found || strings.Contains("\n"+b.made, "\n"+blockBegins) {
-			return d, fmt.Errorf("the block of %s does not end with %q on a line", b.name(), blockEnds)
+			return d, fmt.Errorf("line %d: the block of %s does not end with %q on a line", n, b.name(), blockEnds)
 		}
 		if slices.ContainsFunc(d.blocks, func(x block) bool { return x.name() == b.name() }) {
-			return d, fmt.Errorf("there are two blocks of %s", b.name())
+			return d, fmt.Errorf("line %d: there are two blocks of %s", n, b.name())
 		}
 		d.blocks = append(d.blocks, b)
 	}

@@ -93,6 +93,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"<!-- runs\nscenario: made\n", "does not end"},
 		{"<!-- runs\nscenario: made\n-->\n", "does not end"},
 		{"<!-- runs\nscenario: made\n-->\n<!-- runs\nmissed: true\n-->\n<!-- end of runs -->", "does not end"},
+		{"1\n<!-- runs\nmissed: true\n-->\n<!-- end of runs -->\n6\n<!-- runs\n", "line 7: the comment does not end"},
 		{"<!-- runs\nscenario: made\ndrawn: [x]\n-->\n<!-- end of runs -->", "drawn"},
 		{"<!-- runs\ndraw: [x]\n-->\n<!-- end of runs -->", "either"},
 		{"<!-- runs\nmissed: true\n-->\n<!-- end of runs -->\n<!-- runs\nmissed: true\n-->\n<!-- end of runs -->", "two blocks"},
