@@ -281,10 +281,10 @@ func (s *Scenario) setDefaults() {
 	}
 }
 
-// Only returns the scenario with some of its variants.
+// Only returns the scenario with some of its variants, which are also those of Smoky.
 func (s Scenario) Only(names []string) (Scenario, error) {
 	variants := s.Variants
-	s.Variants = nil
+	s.Variants, s.Smoke.Variants = nil, names
 	for _, n := range names {
 		i := slices.IndexFunc(variants, func(v Variant) bool { return v.Name == n })
 		if i < 0 {

@@ -114,6 +114,20 @@ func TestOnlyTwice(t *testing.T) {
 	}
 }
 
+// A quick look at some variants looks at all of them, whatever the file says of quick looks.
+func TestSmokyOnly(t *testing.T) {
+	s, err := parseText(strings.Replace(varied, "args: [--verbose]", "", 1))
+	if err == nil {
+		s, err = s.Only([]string{"quic-2", "other"})
+	}
+	if err == nil {
+		s, err = s.Smoky()
+	}
+	if err != nil || len(s.Variants) != 2 || s.Variants[0].Name != "quic-2" {
+		t.Errorf("%+v, %v", s.Variants, err)
+	}
+}
+
 // The name of a value may be the beginning of another name.
 func TestMatrixNames(t *testing.T) {
 	s, err := parseText(strings.Replace(whole, "variants:\n", `matrix: {s: [adaptive], size: [2MB]}
