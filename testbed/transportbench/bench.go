@@ -199,26 +199,37 @@ func transfer(ctx context.Context, cfg Config, r Row, at place) (sample, error) 
 
 // rows returns the cases of the run, in the order of the table.
 func (cfg Config) rows() ([]Row, error) {
-	rows := cases()
-	for _, name := range cfg.Only {
-		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Case == name }) {
-			return nil, fmt.Errorf("case %q: no case matches the selection", name)
-		}
+	rows, err := pick(cases(), "case", cfg.Only, func(r Row) string { return r.Case })
+	if err == nil {
+		rows, err = pick(rows, "routers", cfg.Routers, func(r Row) string { return r.Routers })
 	}
-	rows = slices.DeleteFunc(rows, func(r Row) bool {
-		return len(cfg.Only) > 0 && !slices.Contains(cfg.Only, r.Case) ||
-			len(cfg.Routers) > 0 && !slices.Contains(cfg.Routers, r.Routers) ||
-			len(cfg.MTUs) > 0 && !slices.Contains(cfg.MTUs, r.MTU) ||
-			cfg.Braid == "" && isDownload(r.Case)
-	})
-	if len(rows) == 0 {
-		return nil, errors.New("no case matches the selection")
+	if err == nil {
+		rows, err = pick(rows, "MTU", cfg.MTUs, func(r Row) int { return r.MTU })
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Braid == "" {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return isDownload(r.Case) })
 	}
 	if _, err := exec.LookPath(aria2); err != nil {
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Case == caseAria2 })
 		cfg.Progress("without " + caseAria2 + ": " + err.Error())
 	}
 	return rows, nil
+}
+
+// pick returns the rows with a selected value; an empty selection selects all. A value that no row
+// has is an error.
+func pick[T comparable](rows []Row, name string, selected []T, of func(Row) T) ([]Row, error) {
+	for _, v := range selected {
+		if !slices.ContainsFunc(rows, func(r Row) bool { return of(r) == v }) {
+			return nil, fmt.Errorf("%s %#v: no case matches the selection", name, v)
+		}
+	}
+	return slices.DeleteFunc(rows, func(r Row) bool {
+		return len(selected) > 0 && !slices.Contains(selected, of(r))
+	}), nil
 }
 
 // place names where a case runs: inside one AS, whose MTU counts, or through routers, with links of

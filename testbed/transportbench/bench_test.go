@@ -108,8 +108,15 @@ func TestSummary(t *testing.T) {
 
 // A case with a typing error is not left out in silence.
 func TestUnknownCase(t *testing.T) {
-	cfg := Config{Only: []string{"tcp", "quick"}, Progress: func(string) {}}
-	if rows, err := cfg.rows(); err == nil || !strings.Contains(err.Error(), `"quick"`) {
-		t.Errorf("%v, %v", rows, err)
+	for says, cfg := range map[string]Config{
+		`case "quick"`:    {Only: []string{"tcp", "quick"}},
+		`routers "stick"`: {Routers: []string{"none", "stick"}},
+		`MTU 140`:         {MTUs: []int{8400, 140}},
+		`routers "fast"`:  {Only: []string{"tcp"}, Routers: []string{"fast"}},
+	} {
+		cfg.Progress = func(string) {}
+		if rows, err := cfg.rows(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, %v, want %s", rows, err, says)
+		}
 	}
 }
