@@ -61,8 +61,14 @@ func (s *Scenario) check() error {
 	if _, err := s.options(); err != nil {
 		return err
 	}
-	if err := s.checkPeers(); err != nil {
-		return err
+	for i, p := range s.Peers {
+		if err := s.checkPeer(p, s.Peers[:i]); err != nil {
+			return onLine(p.line, "peer %s: %w", p.Name, err)
+		}
+	}
+	leeches := func(p Peer) bool { return p.Role == Leech } // a seed comes before each
+	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, leeches) {
+		return wrong("peers", "want at least one seed and one leech")
 	}
 	for i, t := range s.Traffic {
 		if err := s.checkTraffic(t, s.Traffic[:i]); err != nil {
@@ -85,8 +91,13 @@ func (s *Scenario) check() error {
 			return onLine(s.lines.item("measure", i), "measure %s: %w", m.Name, err)
 		}
 	}
-	if err := s.checkExpect(); err != nil {
-		return onLine(s.lines.of("expect"), "expect: %w", err)
+	for n, e := range s.Expect {
+		if rankAlways(n) < 0 && !slices.ContainsFunc(s.Measure, func(m Measure) bool { return m.Name == n }) {
+			return wrong("expect", "no measure is called %q", n)
+		}
+		if _, err := parseComparison(e); err != nil {
+			return wrong("expect", "%s: %w", n, err)
+		}
 	}
 	for i, v := range s.Variants {
 		if err := s.checkVariant(v, s.Variants[:i]); err != nil {
@@ -153,9 +164,6 @@ func (s *Scenario) checkVariant(v Variant, earlier []Variant) error {
 		return fmt.Errorf("more than %d peers", maxPeers)
 	}
 	for i, p := range x.Peers {
-		if err := checkPlace(p); err != nil {
-			return fmt.Errorf("peer %s: %w", p.Name, err)
-		}
 		if err := x.checkSwarm(p, x.Peers[:i]); err != nil {
 			return fmt.Errorf("peer %s: %w", p.Name, err)
 		}
@@ -163,27 +171,34 @@ func (s *Scenario) checkVariant(v Variant, earlier []Variant) error {
 	return nil
 }
 
-// checkSwarm returns why a peer cannot exchange data with the earlier peers that it knows.
+var (
+	routers    = []string{"", "stock", "fast"}
+	transports = []string{SCION, Web, Gateway, TCP, QUIC, WebRTC}
+)
+
+// checkSwarm returns why a peer cannot run, or cannot exchange data with the earlier peers that it
+// knows.
 func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
-	if s.Tracker && s.DHT {
+	switch {
+	case !slices.Contains(transports, p.Transport):
+		return fmt.Errorf("transport %q: want one of %s", p.Transport, strings.Join(transports, ", "))
+	case p.Client != Braid && clients[p.Client].command == nil:
+		return fmt.Errorf("client %q: want braid, %s", p.Client, list(clients))
+	case p.Client != Braid && len(p.Args) > 0:
+		return errors.New("args are for braid; other clients have their default settings")
+	case s.Tracker && s.DHT:
 		return errors.New("tracker: true and dht: true: peers are introduced in one way")
-	}
-	if s.Tracker && p.onIP() {
+	case s.Tracker && p.onIP():
 		return fmt.Errorf("tracker: true is for peers on SCION, not on %s", p.Transport)
-	}
-	if s.DHT && p.Transport != SCION {
+	case s.DHT && p.Transport != SCION:
 		return fmt.Errorf("dht: true is for peers on SCION, not on %s", p.Transport)
-	}
-	if p.Transport == Gateway && !s.Tracker {
+	case p.Transport == Gateway && !s.Tracker:
 		return errors.New("transport gateway needs tracker: true, because gateways find seeds through a tracker")
-	}
-	if p.Transport == Web && (s.introduced() || s.Torrents > 1) {
+	case p.Transport == Web && (s.introduced() || s.Torrents > 1):
 		return errors.New("transport web is for one torrent, without a tracker or the DHT")
-	}
-	if s.foreign() && p.Transport != TCP {
+	case s.foreign() && p.Transport != TCP:
 		return fmt.Errorf("with other clients all peers need transport tcp, not %s", p.Transport)
-	}
-	if p.Role == Seed {
+	case p.Role == Seed:
 		return nil
 	}
 	for _, q := range earlier {
@@ -205,23 +220,6 @@ func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
 	}
 	if p.Client == Iperf3 && slices.ContainsFunc(earlier, shares) {
 		return errors.New("a seed of iperf3 serves one leecher: give each leecher a seed of its own with from")
-	}
-	return nil
-}
-
-var (
-	routers    = []string{"", "stock", "fast"}
-	transports = []string{SCION, Web, Gateway, TCP, QUIC, WebRTC}
-)
-
-func checkPlace(p Peer) error {
-	switch {
-	case !slices.Contains(transports, p.Transport):
-		return fmt.Errorf("transport %q: want one of %s", p.Transport, strings.Join(transports, ", "))
-	case p.Client != Braid && clients[p.Client].command == nil:
-		return fmt.Errorf("client %q: want braid, %s", p.Client, list(clients))
-	case p.Client != Braid && len(p.Args) > 0:
-		return errors.New("args are for braid; other clients have their default settings")
 	}
 	return nil
 }
@@ -268,19 +266,6 @@ func (s *Scenario) hasAS(ia pathsel.IA) bool {
 func plainName(n string) error {
 	if n == "" || len(n) > 60 || strings.Trim(n, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || n[0] == '.' {
 		return fmt.Errorf("name %q: want small letters, digits, -, _, and . except in front", n)
-	}
-	return nil
-}
-
-func (s *Scenario) checkPeers() error {
-	for i, p := range s.Peers {
-		if err := s.checkPeer(p, s.Peers[:i]); err != nil {
-			return onLine(p.line, "peer %s: %w", p.Name, err)
-		}
-	}
-	leeches := func(p Peer) bool { return p.Role == Leech } // a seed comes before each
-	if len(s.Peers) > 0 && !slices.ContainsFunc(s.Peers, leeches) {
-		return onLine(s.lines.of("peers"), "peers: want at least one seed and one leech")
 	}
 	return nil
 }
@@ -453,18 +438,6 @@ func (s *Scenario) checkMeasure(m Measure, earlier []Measure) error {
 		return fmt.Errorf("of %q: no leecher has that name", m.Of)
 	case m.Over != nil && s.topology.LinkAt(m.Over.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, m.Over)
-	}
-	return nil
-}
-
-func (s *Scenario) checkExpect() error {
-	for n, e := range s.Expect {
-		if rankAlways(n) < 0 && !slices.ContainsFunc(s.Measure, func(m Measure) bool { return m.Name == n }) {
-			return fmt.Errorf("no measure is called %q", n)
-		}
-		if _, err := parseComparison(e); err != nil {
-			return fmt.Errorf("%s: %w", n, err)
-		}
 	}
 	return nil
 }
