@@ -1,14 +1,17 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/aclements/go-moremath/stats"
+	"gonum.org/v1/gonum/stat/combin"
 
 	"braid/testbed/figure"
 	"braid/testbed/scenario"
@@ -278,8 +281,7 @@ func (c Comparison) Make(dir string) (Made, error) {
 	for _, rows := range c.groups() {
 		p.Sections = append(p.Sections, comparedSection(rows))
 	}
-	m := Made{Dir: dir, HTML: filepath.Join(dir, "index.html"), Markdown: filepath.Join(dir, "tables.md")}
-	return m, p.write(&m)
+	return p.write(dir)
 }
 
 func comparedHead(before ...string) []string {
@@ -340,20 +342,44 @@ func comparedFigure(r Compared) figure.Figure {
 	return dotPlot{rows, "time (s)", max(0, lo-room), hi + room, nil}.draw(f, y)
 }
 
-// write writes page, tables and figures.
-func (p page) write(m *Made) error {
-	html, err := p.html()
-	if err != nil {
-		return err
+// Verdict says whether two sides differ in a figure.
+type Verdict string
+
+// Whether higher or lower is better depends on the figure.
+const (
+	Higher        Verdict = "higher" // of the second side; chance alone rarely does that
+	Lower         Verdict = "lower"
+	NotShown      Verdict = "no difference shown" // there may still be one
+	Same          Verdict = "same"                // all values are equal
+	TooFew        Verdict = "too few runs"        // so few runs cannot show a difference
+	NotComparable Verdict = "not comparable"
+)
+
+// alpha is how often chance is taken for a difference.
+const alpha = 0.05
+
+// compareSamples tests whether one side tends to be higher. It compares ranks (Mann and Whitney
+// 1947, exact for few values), because times and rates are not normally distributed. p is the
+// probability that chance alone causes such a difference; 1 if nothing was tested.
+func compareSamples(a, b []float64) (p float64, v Verdict) {
+	if leastP(len(a), len(b)) > alpha {
+		return 1, TooFew
 	}
-	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
-		return fmt.Errorf("create the report's directory: %w", err)
+	r, err := stats.MannWhitneyUTest(a, b, stats.LocationDiffers)
+	switch {
+	case errors.Is(err, stats.ErrSamplesEqual):
+		return 1, Same
+	case err != nil: // a sample is empty, which leastP has seen
+		return 1, TooFew
+	case r.P > alpha:
+		return r.P, NotShown
+	case r.U < float64(len(a)*len(b))/2: // pairs in which the first side is higher
+		return r.P, Higher
 	}
-	for name, b := range map[string][]byte{m.HTML: html, m.Markdown: []byte(p.markdown())} {
-		if err := os.WriteFile(name, b, 0o644); err != nil {
-			return fmt.Errorf("write the report: %w", err)
-		}
-	}
-	m.Figures, err = writeFigures(m.Dir, p.figures())
-	return err
+	return r.P, Lower
+}
+
+// leastP returns p for two sides that do not overlap at all.
+func leastP(n, m int) float64 {
+	return 2 / combin.GeneralizedBinomial(float64(n+m), float64(n))
 }

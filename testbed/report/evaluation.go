@@ -332,16 +332,6 @@ func runFigure(run scenario.RunDir, r scenario.Result, kind, of string) (figure.
 	return figure.Figure{}, fmt.Errorf("draw: there is no figure %q of a run", kind)
 }
 
-// missedRow is the row of an expectation that a variant missed.
-func missedRow(s scenario.Summary, e scenario.Expected) []cell {
-	got := "-"
-	if f, ok := s.Figures[e.Figure]; ok {
-		got = value(f.Median)
-	}
-	busy := fmt.Sprintf("%d of %d", s.CPUBound, s.Runs)
-	return cells(s.Scenario, s.Variant, e.Figure, e.Want, got, strconv.Itoa(s.Runs), busy)
-}
-
 // missedTable lists all missed expectations, of the last directory that has each scenario.
 func missedTable(runs []scenario.RunDir) table {
 	t := table{
@@ -361,7 +351,13 @@ func missedTable(runs []scenario.RunDir) table {
 				missed := v.Missed()
 				met += len(v.Expected) - len(missed)
 				for _, e := range missed {
-					t.Rows = append(t.Rows, missedRow(v, e))
+					got := "-"
+					if f, ok := v.Figures[e.Figure]; ok {
+						got = value(f.Median)
+					}
+					busy := fmt.Sprintf("%d of %d", v.CPUBound, v.Runs)
+					row := cells(v.Scenario, v.Variant, e.Figure, e.Want, got, strconv.Itoa(v.Runs), busy)
+					t.Rows = append(t.Rows, row)
 				}
 			}
 		}

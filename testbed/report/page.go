@@ -6,10 +6,14 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	markdown "text/template"
+
+	"golang.org/x/sync/errgroup"
 
 	"braid/testbed/figure"
 	"braid/testbed/linkemu"
@@ -206,6 +210,31 @@ func inMarkdown(name string, v any) string {
 		panic(err) // the template is ours, and tested
 	}
 	return b.String()
+}
+
+// write writes page, tables and figures into a directory. Figures are written in all formats, in
+// parallel.
+func (p page) write(dir string) (m Made, err error) {
+	m = Made{Dir: dir, HTML: filepath.Join(dir, "index.html"), Markdown: filepath.Join(dir, "tables.md")}
+	html, err := p.html()
+	if err != nil {
+		return m, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return m, fmt.Errorf("create the report's directory: %w", err)
+	}
+	for name, b := range map[string][]byte{m.HTML: html, m.Markdown: []byte(p.markdown())} {
+		if err := os.WriteFile(name, b, 0o644); err != nil {
+			return m, fmt.Errorf("write the report: %w", err)
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, f := range p.figures() {
+		m.Figures = append(m.Figures, f.File())
+		g.Go(func() error { return f.Write(filepath.Join(dir, f.folder), figure.AllFormats...) })
+	}
+	return m, g.Wait()
 }
 
 func slugOf(s string) string { return figure.Figure{Name: s}.File() }

@@ -10,17 +10,14 @@
 //	table.go                               tables
 //	report.go, page.go                     all of it together, and the files
 //	document.go, evaluation.go             the generated blocks of a document; its text stays
-//	compare.go, significance.go            two run directories
+//	compare.go                             two run directories
 package report
 
 import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
 
 	"braid/testbed/figure"
 	"braid/testbed/scenario"
@@ -51,10 +48,8 @@ type Made struct {
 // Make writes the report of a run directory.
 func Make(run scenario.RunDir, o Options) (Made, error) {
 	p := buildPage(run, o)
-	m := Made{
-		Dir: o.Dir, HTML: filepath.Join(o.Dir, "index.html"), Markdown: filepath.Join(o.Dir, "tables.md"),
-		Runs: len(run.Results), Missing: p.missing(),
-	}
+	m, err := p.write(o.Dir)
+	m.Runs, m.Missing = len(run.Results), p.missing()
 	for _, s := range p.Sections {
 		for _, v := range s.variants {
 			m.Scenario = append(m.Scenario, v)
@@ -62,7 +57,7 @@ func Make(run scenario.RunDir, o Options) (Made, error) {
 			m.Missed += len(v.Missed())
 		}
 	}
-	return m, p.write(&m)
+	return m, err
 }
 
 // placed is a figure in a folder.
@@ -72,18 +67,6 @@ type placed struct {
 }
 
 func (p placed) File() string { return filepath.ToSlash(filepath.Join(p.folder, p.Figure.File())) }
-
-// writeFigures writes all figures in all formats, in parallel. It returns their names without
-// endings.
-func writeFigures(dir string, figures []placed) (names []string, err error) {
-	var g errgroup.Group
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, f := range figures {
-		names = append(names, f.File())
-		g.Go(func() error { return f.Write(filepath.Join(dir, f.folder), figure.AllFormats...) })
-	}
-	return names, g.Wait()
-}
 
 // section is a scenario in the page.
 type section struct {
