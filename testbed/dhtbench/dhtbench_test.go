@@ -1,8 +1,14 @@
 package dhtbench
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	"braid/dht/sim"
+	"braid/scionnet"
+	"braid/testbed/bench"
 )
 
 func TestMeasureAndDraw(t *testing.T) {
@@ -22,5 +28,25 @@ func TestMeasureAndDraw(t *testing.T) {
 	f := Draw(rows)
 	if len(f.Data.Rows) != 4 || !strings.Contains(f.Inline(), "churn") {
 		t.Errorf("%d rows, or no line for a case", len(f.Data.Rows))
+	}
+}
+
+// In a small network, every node searches at some time. Nodes that have searched can be replaced.
+func TestChurnOfFewNodes(t *testing.T) {
+	dir := t.TempDir()
+	if err := bench.OneAS(dir, 1400); err != nil {
+		t.Fatal(err)
+	}
+	host, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: dir, LocalIP: netip.MustParseAddr("127.0.0.1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	cfg := OnNetwork(10)
+	cfg.Torrents, cfg.Searches, cfg.Churn = 2, 60, 100
+	cfg.Joining, cfg.Settling, cfg.Keeping, cfg.Searching = 100*time.Millisecond, 0, 0, 6*time.Second
+	n := &Network{hosts: []*scionnet.Host{host}}
+	if _, err := n.Measure(t.Context(), Case{"few", "", func(*sim.Config) {}}, cfg); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"braid/dht"
@@ -79,7 +80,7 @@ func (n *Network) Close() error {
 func (n *Network) Measure(ctx context.Context, c Case, cfg sim.Config) (Row, error) {
 	began := time.Now()
 	c.change(&cfg)
-	w := &world{Network: n, cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), keep: map[*node]bool{}}
+	w := &world{Network: n, cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1))}
 	for range cfg.Torrents {
 		var hash dht.ID
 		for i := range hash {
@@ -96,6 +97,7 @@ func (n *Network) Measure(ctx context.Context, c Case, cfg sim.Config) (Row, err
 type node struct {
 	*dht.Server
 	addr dht.Addr
+	busy atomic.Int32 // announces and searches; meanwhile it is not replaced
 }
 
 // world is the nodes of one measurement. One goroutine uses it; searches have their own.
@@ -106,7 +108,6 @@ type world struct {
 	targets   []dht.ID
 	wanted    []dht.Addr // the peer of each torrent
 	nodes     []*node
-	keep      map[*node]bool // they announce or search, and so are not replaced
 	attackers []*attacker
 }
 
@@ -128,7 +129,8 @@ func (w *world) run(ctx context.Context) (sim.Result, error) {
 	}
 	for i, hash := range w.targets {
 		x := w.some()
-		w.keep[x], w.wanted = true, append(w.wanted, x.addr)
+		x.busy.Add(1)
+		w.wanted = append(w.wanted, x.addr)
 		f, err := x.Follow(hash, map[dht.Network]uint16{dht.OverSCION: x.addr.Port}, func([]dht.Addr) {})
 		if err != nil {
 			return sim.Result{}, fmt.Errorf("announce torrent %d: %w", i, err)
@@ -171,7 +173,8 @@ func (w *world) join(ctx context.Context, i int) error {
 	if err != nil {
 		return fmt.Errorf("start a node: %w", err)
 	}
-	x := &node{dht.Serve(dht.ServerConfig{Sockets: []dht.Socket{s}, Limits: w.cfg.Limits}), s.Addr()}
+	server := dht.Serve(dht.ServerConfig{Sockets: []dht.Socket{s}, Limits: w.cfg.Limits})
+	x := &node{Server: server, addr: s.Addr()}
 	var boot []dht.Addr
 	for range min(3, len(w.nodes)) {
 		boot = append(boot, w.some().addr)
@@ -197,17 +200,17 @@ func (w *world) age(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// replace ends a node, and starts another one.
+// replace ends a node that is not busy, and starts another one.
 func (w *world) replace(ctx context.Context) error {
 	for range 100 {
 		x := w.some()
-		if w.keep[x] {
+		if x.busy.Load() > 0 {
 			continue
 		}
 		w.nodes = slices.DeleteFunc(w.nodes, func(o *node) bool { return o == x })
 		return errors.Join(x.Server.Close(), w.join(ctx, w.rand.IntN(1<<16)))
 	}
-	return errors.New("all nodes announce or search: there is none to replace")
+	return nil // all nodes announce or search
 }
 
 // search has nodes search for the torrents' peers, and waits for all of them.
@@ -221,8 +224,11 @@ func (w *world) search(ctx context.Context) ([]sim.Search, error) {
 		for x.addr == w.wanted[torrent] {
 			x = w.some()
 		}
-		w.keep[x] = true
-		all.Go(func() { results[i], failed[i] = find(ctx, x, w.targets[torrent], w.wanted[torrent]) })
+		x.busy.Add(1)
+		all.Go(func() {
+			defer x.busy.Add(-1)
+			results[i], failed[i] = find(ctx, x, w.targets[torrent], w.wanted[torrent])
+		})
 		if err := w.age(ctx, w.cfg.Searching/time.Duration(w.cfg.Searches)); err != nil {
 			return nil, err
 		}
