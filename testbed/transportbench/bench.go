@@ -33,7 +33,7 @@ type Config struct {
 	// of the fast router.
 	SCIONBin   string
 	FastRouter []string
-	// Braid is the program for whole downloads; if it is empty, they are left out.
+	// Braid is the program for whole downloads.
 	Braid string
 	// Congestion is the congestion controller of braid's QUIC over SCION.
 	Congestion congestion.Algorithm
@@ -208,9 +208,6 @@ func (cfg Config) rows() ([]Row, error) {
 	}
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Braid == "" {
-		rows = slices.DeleteFunc(rows, func(r Row) bool { return isDownload(r.Case) })
 	}
 	if _, err := exec.LookPath(aria2); err != nil {
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Case == caseAria2 })
