@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -68,6 +69,9 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 		}
 	} else {
 		result.Table(stdout(c))
+	}
+	if ctx.Err() != nil { // no promise is broken
+		return errors.Join(ctx.Err(), os.RemoveAll(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("soak: %w\nrepeat it with --seed %d --minutes %v; the logs are in %s",

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -88,5 +91,22 @@ func TestPrintStatus(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "long") {
 		t.Errorf("the log is not for the table:\n%s", out.String())
+	}
+}
+
+// An interrupted soak has broken no promise, so it leaves no logs.
+func TestInterruptedSoak(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	root := testbedCommand()
+	root.Writer, root.ErrWriter = &printer{w: io.Discard}, &printer{w: io.Discard}
+	err := root.Run(ctx, []string{"testbed", "soak"})
+	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "repeat") {
+		t.Errorf("%v", err)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
 	}
 }
