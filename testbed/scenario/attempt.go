@@ -31,11 +31,10 @@ type attempt struct {
 	writer    *sampleWriter
 
 	messages chan message
-	done     chan struct{}              // nobody reads messages any more
-	schedule []action                   // not in order
-	begun    time.Time                  // the run
-	zero     time.Time                  // the first payload byte of a leecher; zero until then
-	paused   map[pathsel.Interface]bool // interfaces at which a router was stopped
+	done     chan struct{} // nobody reads messages any more
+	schedule []action      // not in order
+	begun    time.Time     // the run
+	zero     time.Time     // the first payload byte of a leecher; zero until then
 
 	observing sync.WaitGroup     // other clients
 	ip        *testbed.IPNetwork // nil: nobody is on IP
@@ -205,14 +204,12 @@ func (a *attempt) change(c testbed.LinkChange) error {
 
 func (a *attempt) pause(at pathsel.Interface) error {
 	ends, err := a.network.Pause(at)
-	a.paused[at] = true
 	a.writer.write(Line{Kind: "event", What: "pause", At: at.String(), Interfaces: ends})
 	return err
 }
 
 func (a *attempt) resume(at pathsel.Interface) error {
 	err := a.network.Resume(at)
-	delete(a.paused, at)
 	a.writer.event("resume", at.String())
 	return err
 }
@@ -361,10 +358,11 @@ func (a *attempt) glance() {
 // finish ends all flows and processes of the run, and waits for them.
 func (a *attempt) finish() error {
 	var errs []error
-	for at := range a.paused {
-		errs = append(errs, a.network.Resume(at))
+	for _, e := range a.Events {
+		if e.Pause != nil { // its router may still be stopped
+			errs = append(errs, a.network.Resume(e.Pause.Interface))
+		}
 	}
-	clear(a.paused)
 	for _, f := range a.flows {
 		a.stopFlow(f)
 	}

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"braid/pathsel"
 	"braid/testbed"
 )
 
@@ -17,7 +16,7 @@ func TestBrokenFlow(t *testing.T) {
 	a := &attempt{
 		Scenario: Scenario{Lasts: Duration(time.Millisecond), Timeout: Duration(time.Minute)},
 		fixtures: &fixtures{network: &testbed.Network{}}, dir: t.TempDir(),
-		done: make(chan struct{}), paused: map[pathsel.Interface]bool{},
+		done:  make(chan struct{}),
 		flows: []*flow{{Traffic: Traffic{Name: "rival"}, stop: func() {}, err: errors.New("idle for too long")}},
 	}
 	res, err := a.run(context.Background())

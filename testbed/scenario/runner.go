@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 
-	"braid/pathsel"
 	"braid/testbed"
 )
 
@@ -151,7 +150,7 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Options) (res Result, err error) {
 	a := &attempt{
 		Scenario: t.Scenario, fixtures: h, braid: o.Braid, hooks: o.Hooks, variant: t.variant, dir: dir,
-		messages: make(chan message), done: make(chan struct{}), paused: map[pathsel.Interface]bool{},
+		messages: make(chan message), done: make(chan struct{}),
 	}
 	if a.data, err = h.dataset(ctx, t.Scenario); err != nil {
 		return res, err
