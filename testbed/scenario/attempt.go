@@ -33,7 +33,6 @@ type attempt struct {
 	messages chan message
 	done     chan struct{} // nobody reads messages any more
 	schedule []action      // not in order
-	begun    time.Time     // the run
 	zero     time.Time     // the first payload byte of a leecher; zero until then
 
 	observing sync.WaitGroup     // other clients
@@ -60,8 +59,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer cancel()
 	status, err := a.rest(ctx)
 	if err == nil {
-		a.begun = time.Now()
-		a.writer, err = newSampleWriter(filepath.Join(a.dir, samplesFile), a.Scenario, a.begun)
+		a.writer, err = newSampleWriter(filepath.Join(a.dir, samplesFile), a.Scenario, time.Now())
 	}
 	if err != nil {
 		return Result{}, err

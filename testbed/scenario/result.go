@@ -54,7 +54,7 @@ type PeerResult struct {
 // result verifies what the leechers have, and makes the figures.
 func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
 	res = Result{
-		Scenario: a.Name, Variant: a.variant.Name, Began: a.begun, ZeroS: r.Zero,
+		Scenario: a.Name, Variant: a.variant.Name, Began: a.writer.begun, ZeroS: r.Zero,
 		CPUBound: r.cpuBound(), CPU: r.CPU, OwnCPU: r.OwnCPU,
 	}
 	if failed.error != nil {
