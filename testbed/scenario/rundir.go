@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // RunDir is the content of a run directory. Its files are checked, since they may come from
@@ -188,6 +187,3 @@ func readJSON(name string, most int64, to any) error {
 	}
 	return json.Unmarshal(b, to)
 }
-
-// Dirty tells whether the program was built from an unknown commit or with uncommitted changes.
-func (a About) Dirty() bool { return a.Commit == "" || strings.HasSuffix(a.Commit, "+") }

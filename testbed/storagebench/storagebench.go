@@ -176,11 +176,7 @@ func open(j job) (storage.Store, error) {
 	case "engine-bolt":
 		return engine.NewBoltDB(j.Dir), nil
 	}
-	kind, err := storage.ParseKind(j.Storage)
-	if err != nil {
-		return nil, err
-	}
-	return storage.Open(kind, j.Dir, slog.New(slog.DiscardHandler), storage.Options{})
+	return storage.Open(storage.Kind(j.Storage), j.Dir, slog.New(slog.DiscardHandler), storage.Options{})
 }
 
 // compareData checks the data that a download has left. It cannot check the engine's bolt backend,
