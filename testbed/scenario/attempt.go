@@ -117,7 +117,7 @@ func (a *attempt) course(ctx context.Context) error {
 			return fmt.Errorf("traffic %s: %w", t.Name, err)
 		}
 		a.flows = append(a.flows, f)
-		a.writer.route(f.Name, "", f.route)
+		a.writer.write(Line{Kind: "path", What: f.Name, route: f.route})
 		a.at(t.Start, 0, func() error {
 			a.writer.event("traffic", f.Name)
 			f.start()
@@ -202,7 +202,7 @@ func (a *attempt) change(c testbed.LinkChange) error {
 
 func (a *attempt) pause(at pathsel.Interface) error {
 	ends, err := a.network.Pause(at)
-	a.writer.write(Line{Kind: "event", What: "pause", At: at.String(), Interfaces: ends})
+	a.writer.write(Line{Kind: "event", What: "pause", At: at.String(), route: route{Interfaces: ends}})
 	return err
 }
 

@@ -146,7 +146,7 @@ func (f *fold) add(l Line) (err error) {
 
 // addRoute takes a way between two peers, or that of a flow.
 func (f *fold) addRoute(l Line) {
-	r := route{l.Fingerprint, l.Links, l.Interfaces, l.Share, l.Back, l.Acks}
+	r := l.route
 	if x := f.flow(l.What); x != nil {
 		x.route = r
 		return
@@ -156,11 +156,11 @@ func (f *fold) addRoute(l Line) {
 	f.feed = f.feed || !fromSeed
 	to := f.leechers[l.What]
 	switch {
-	case len(r.links) == 0 || to == nil: // nothing between the peers limits them
+	case len(r.Links) == 0 || to == nil: // nothing between the peers limits them
 	case fromSeed:
 		to.routes = append(to.routes, r)
 	default:
-		r.links, r.back = r.back, r.links
+		r.Links, r.Back = r.Back, r.Links
 		f.overlay = append(f.overlay, overlay{l.What, l.To, r})
 	}
 }
@@ -329,9 +329,9 @@ func (f *fold) path(l *leecherFold, k pathOf) *Path {
 	if p == nil {
 		f.keys++
 		p = &Path{Key: k.Key, Torrent: k.torrent}
-		i := slices.IndexFunc(f.overlay, func(o overlay) bool { return o.fingerprint == k.Path })
+		i := slices.IndexFunc(f.overlay, func(o overlay) bool { return o.Fingerprint == k.Path })
 		if i >= 0 && k.Path != "" {
-			p.Interfaces = f.overlay[i].interfaces
+			p.Interfaces = f.overlay[i].Interfaces
 		}
 		l.paths[k], l.Paths = p, append(l.Paths, p)
 	}

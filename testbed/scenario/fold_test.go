@@ -74,8 +74,10 @@ func TestRecordAgain(t *testing.T) {
 	for n := range uint64(2) {
 		near, far := ends(n + 1)
 		write(0, Line{
-			Kind: "path", What: "leecher", To: "seeder", Fingerprint: pathsel.Fingerprint(fmt.Sprint("f", n)), Share: .9, Acks: .01,
-			Interfaces: []pathsel.Interface{far, near}, Links: []pathsel.Interface{near}, Back: []pathsel.Interface{far},
+			Kind: "path", What: "leecher", To: "seeder", route: route{
+				Fingerprint: pathsel.Fingerprint(fmt.Sprint("f", n)), Share: .9, Acks: .01,
+				Interfaces: []pathsel.Interface{far, near}, Links: []pathsel.Interface{near}, Back: []pathsel.Interface{far},
+			},
 		})
 	}
 	near, _ := ends(1)
@@ -94,7 +96,7 @@ func TestRecordAgain(t *testing.T) {
 		case 20:
 			write(at, Line{Kind: "event", What: "link", At: near.String(), Change: &testbed.LinkChange{Interface: near, Down: &up}})
 		case 30:
-			write(at, Line{Kind: "event", What: "pause", At: near2.String(), Interfaces: []pathsel.Interface{near2}})
+			write(at, Line{Kind: "event", What: "pause", At: near2.String(), route: route{Interfaces: []pathsel.Interface{near2}}})
 		case 40:
 			write(at, Line{Kind: "event", What: "resume", At: near2.String()})
 		}
@@ -284,7 +286,7 @@ func TestPathOfTwoTorrents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Leechers[0].routes = []route{{fingerprint: "f0"}}
+	r.Leechers[0].routes = []route{{Fingerprint: "f0"}}
 	if all, needless := r.changes(); all != 2 || needless != 1 {
 		t.Errorf("%d changes, %d of them needless, want 2 and 1", all, needless)
 	}

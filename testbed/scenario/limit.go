@@ -20,7 +20,7 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 	var open []route
 	isDown := func(l pathsel.Interface) bool { return capacity[l] <= 0 }
 	for _, r := range routes {
-		if slices.ContainsFunc(r.links, isDown) || slices.ContainsFunc(r.back, isDown) {
+		if slices.ContainsFunc(r.Links, isDown) || slices.ContainsFunc(r.Back, isDown) {
 			continue
 		}
 		if !r.hasLimit(capacity) {
@@ -46,7 +46,7 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 
 // hasLimit tells whether a link of the route has a rate.
 func (r route) hasLimit(capacity map[pathsel.Interface]float64) bool {
-	return slices.ContainsFunc(r.links, func(l pathsel.Interface) bool {
+	return slices.ContainsFunc(r.Links, func(l pathsel.Interface) bool {
 		return !math.IsInf(capacity[l], 1)
 	})
 }
@@ -89,11 +89,11 @@ func (bounds linkBounds) fill(a *mat.Dense, b []float64) {
 // load calls on for each link of the route, with the bits that each bit of payload takes there.
 // This includes acknowledgements on the way back.
 func (r route) load(on func(l pathsel.Interface, bits float64)) {
-	for _, l := range r.links {
-		on(l, 1/r.share)
+	for _, l := range r.Links {
+		on(l, 1/r.Share)
 	}
-	for _, l := range r.back {
-		on(l, r.acks)
+	for _, l := range r.Back {
+		on(l, r.Acks)
 	}
 }
 
@@ -136,7 +136,7 @@ func (r *Record) carries(t float64, leechers []*Leecher, more ...route) (float64
 	capacity := maps.Clone(r.capacityAt(t))
 	for _, f := range r.Flows {
 		if f.Kind == Datagrams && f.Start <= t && t < f.End {
-			for _, l := range f.route.links {
+			for _, l := range f.route.Links {
 				capacity[l] = max(0, capacity[l]-float64(f.Rate))
 			}
 		}
@@ -233,9 +233,9 @@ func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 	return r.integrate(from, to, func(t float64) (float64, error) {
 		capacity := r.capacityAt(t)
 		least := math.Inf(1)
-		for _, link := range f.route.links {
+		for _, link := range f.route.Links {
 			users := 0
-			uses := func(x route) bool { return slices.Contains(x.links, link) }
+			uses := func(x route) bool { return slices.Contains(x.Links, link) }
 			for _, l := range r.present(t) {
 				if slices.ContainsFunc(l.routes, uses) {
 					users++
@@ -251,7 +251,7 @@ func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 		if math.IsInf(least, 1) {
 			return math.NaN(), nil
 		}
-		return least * f.route.share, nil
+		return least * f.route.Share, nil
 	})
 }
 

@@ -12,9 +12,9 @@ import (
 func link(n int) pathsel.Interface { return pathsel.Interface{IA: 1, ID: uint64(n)} }
 
 func way(share float64, links ...int) route {
-	r := route{fingerprint: pathsel.Fingerprint(rune('a' + links[0])), share: share}
+	r := route{Fingerprint: pathsel.Fingerprint(rune('a' + links[0])), Share: share}
 	for _, l := range links {
-		r.links, r.interfaces = append(r.links, link(l)), append(r.interfaces, link(l))
+		r.Links, r.Interfaces = append(r.Links, link(l)), append(r.Interfaces, link(l))
 	}
 	return r
 }
@@ -24,7 +24,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), 
 
 // acknowledged returns the way with acknowledgements over one link.
 func acknowledged(r route, acks float64, back int) route {
-	r.acks, r.back = acks, []pathsel.Interface{link(back)}
+	r.Acks, r.Back = acks, []pathsel.Interface{link(back)}
 	return r
 }
 

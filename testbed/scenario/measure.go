@@ -360,18 +360,18 @@ func leaves(event string) bool {
 // explained tells whether a link of the path differs from its state at the start, has changed a
 // short while ago, or carries datagrams at a constant rate.
 func (r *Record) explained(l *Leecher, c Choice) bool {
-	i := slices.IndexFunc(l.routes, func(x route) bool { return x.fingerprint == c.Path.Key.Path })
+	i := slices.IndexFunc(l.routes, func(x route) bool { return x.Fingerprint == c.Path.Key.Path })
 	if i < 0 {
 		return false
 	}
-	shared := func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].links, x) }
+	shared := func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].Links, x) }
 	for _, f := range r.Flows {
 		flows := f.Kind == Datagrams && f.Start <= c.T && c.T < f.End+explains
-		if flows && slices.ContainsFunc(f.route.links, shared) {
+		if flows && slices.ContainsFunc(f.route.Links, shared) {
 			return true
 		}
 	}
-	for _, link := range l.routes[i].links {
+	for _, link := range l.routes[i].Links {
 		for j, s := range r.states {
 			end := math.Inf(1)
 			if j+1 < len(r.states) {

@@ -19,8 +19,8 @@ func steady() *Record {
 	both := map[pathsel.Interface]float64{link(1): 8e6, link(2): 8e6}
 	half := map[pathsel.Interface]float64{link(1): 0, link(2): 8e6}
 	l := &Leecher{Name: "leecher", Start: -1, End: 20, Complete: true, routes: []route{one, two}}
-	p1 := &Path{Key: pathsel.Key{Peer: "s", Path: one.fingerprint}}
-	p2 := &Path{Key: pathsel.Key{Peer: "s", Path: two.fingerprint}}
+	p1 := &Path{Key: pathsel.Key{Peer: "s", Path: one.Fingerprint}}
+	p2 := &Path{Key: pathsel.Key{Peer: "s", Path: two.Fingerprint}}
 	l.Paths = []*Path{p1, p2}
 	for i := range 201 {
 		t := float64(i) / 10
@@ -161,7 +161,7 @@ func TestShare(t *testing.T) {
 // infinite.
 func TestOneMoment(t *testing.T) {
 	one := way(1, 1)
-	p := &Path{Key: pathsel.Key{Peer: "s", Path: one.fingerprint}}
+	p := &Path{Key: pathsel.Key{Peer: "s", Path: one.Fingerprint}}
 	r := &Record{
 		Leechers: []*Leecher{{
 			Name: "leecher", Start: -20, Complete: true, routes: []route{one}, Payload: payload(0, 1e6),
@@ -342,7 +342,7 @@ func TestMeanings(t *testing.T) {
 func TestHandshakeRank(t *testing.T) {
 	r := steady()
 	l := r.Leechers[0]
-	one, two := l.routes[0].fingerprint, l.routes[1].fingerprint
+	one, two := l.routes[0].Fingerprint, l.routes[1].Fingerprint
 	if used := l.used(); !near(used[one], 16) || !near(used[two], 19.3) {
 		t.Errorf("in use for %v", used)
 	}

@@ -222,14 +222,12 @@ func (s *Series) Rates(from, to, width float64) (v []float64) {
 
 // route is a way that payload takes.
 type route struct {
-	fingerprint pathsel.Fingerprint
-	links       []pathsel.Interface // by the interface that sends
-	interfaces  []pathsel.Interface // all, in the direction of the path
-	share       float64             // payload's part of a full packet
-	// back are the links that acknowledgements take. They use acks bits there for each bit of
-	// payload.
-	back []pathsel.Interface
-	acks float64
+	Fingerprint pathsel.Fingerprint `json:"fingerprint,omitempty"`
+	Interfaces  []pathsel.Interface `json:"interfaces,omitempty"` // all, in the direction of the path
+	Share       float64             `json:"share,omitempty"`      // payload's part of a full packet
+	Links       []pathsel.Interface `json:"links,omitempty"`      // that payload takes, by the interface that sends
+	Back        []pathsel.Interface `json:"back,omitempty"`       // that acknowledgements take
+	Acks        float64             `json:"acks,omitempty"`       // bits on Back for each bit of payload
 }
 
 // routeOf returns the way along a path. With against, payload flows back to the host that chose the
@@ -241,15 +239,15 @@ func routeOf(t testbed.Topology, p pathsel.Path, against bool) (route, error) {
 	}
 	packet := testbed.QUICPacket(p.MTU, header)
 	r := route{
-		fingerprint: p.Fingerprint, interfaces: p.Interfaces,
-		share: packet.PayloadShare(), acks: packet.AckLoad(),
+		Fingerprint: p.Fingerprint, Interfaces: p.Interfaces,
+		Share: packet.PayloadShare(), Acks: packet.AckLoad(),
 	}
 	for i := 0; i+1 < len(p.Interfaces); i += 2 {
 		out, in := p.Interfaces[i], p.Interfaces[i+1]
 		if against {
 			out, in = in, out
 		}
-		r.links, r.back = append(r.links, out), append(r.back, in)
+		r.Links, r.Back = append(r.Links, out), append(r.Back, in)
 	}
 	return r, nil
 }
@@ -263,19 +261,19 @@ func ipRouteOf(ip *testbed.IPNetwork, transport string, src, dst pathsel.IA) (ro
 	case WebRTC:
 		packet = testbed.WebRTCPacket
 	}
-	r := route{share: packet.PayloadShare(), acks: packet.AckLoad()}
+	r := route{Share: packet.PayloadShare(), Acks: packet.AckLoad()}
 	var err error
-	if r.links, err = ip.Route(src, dst); err != nil {
+	if r.Links, err = ip.Route(src, dst); err != nil {
 		return r, err
 	}
-	if r.back, err = ip.Route(dst, src); err != nil {
+	if r.Back, err = ip.Route(dst, src); err != nil {
 		return r, err
 	}
-	r.interfaces = slices.Concat(r.links, r.back)
+	r.Interfaces = slices.Concat(r.Links, r.Back)
 	return r, nil
 }
 
-func (r route) crosses(at pathsel.Interface) bool { return slices.Contains(r.interfaces, at) }
+func (r route) crosses(at pathsel.Interface) bool { return slices.Contains(r.Interfaces, at) }
 
 // capacityAt returns what the links carry at a time.
 func (r *Record) capacityAt(t float64) map[pathsel.Interface]float64 {
@@ -288,7 +286,7 @@ func (r *Record) capacityAt(t float64) map[pathsel.Interface]float64 {
 
 // crosses tells whether a path of the leecher has an interface.
 func (l *Leecher) crosses(p *Path, at pathsel.Interface) bool {
-	return slices.ContainsFunc(l.routes, func(r route) bool { return r.fingerprint == p.Key.Path && r.crosses(at) })
+	return slices.ContainsFunc(l.routes, func(r route) bool { return r.Fingerprint == p.Key.Path && r.crosses(at) })
 }
 
 // overAt returns how many bytes had come over the paths with an interface.

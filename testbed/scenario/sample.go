@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"braid/pathsel"
 	"braid/testbed"
 )
 
@@ -37,14 +36,8 @@ type Line struct {
 	At    string          `json:"at,omitempty"`
 	Event json.RawMessage `json:"event,omitempty"`
 
-	// A way of payload. Interfaces are those of the path; of the event pause they are the router's.
-	To          string              `json:"to,omitempty"`
-	Fingerprint pathsel.Fingerprint `json:"fingerprint,omitempty"`
-	Interfaces  []pathsel.Interface `json:"interfaces,omitempty"`
-	Share       float64             `json:"share,omitempty"` // payload's part of a full packet
-	Links       []pathsel.Interface `json:"links,omitempty"` // that payload takes, by the interface that sends
-	Back        []pathsel.Interface `json:"back,omitempty"`  // that acknowledgements take
-	Acks        float64             `json:"acks,omitempty"`  // bits on Back for each bit of payload
+	To    string `json:"to,omitempty"`
+	route        // of a path; of the event pause, Interfaces are the router's
 
 	Change *testbed.LinkChange `json:"change,omitempty"`
 	// Bytes so far of a link's direction or of a flow's payload, and their rate since the sample
@@ -134,14 +127,6 @@ func (w *sampleWriter) writeAt(at time.Time, l Line) {
 
 // event writes what the scenario does at a place.
 func (w *sampleWriter) event(what, at string) { w.write(Line{Kind: "event", What: what, At: at}) }
-
-// route writes a way of payload to a peer or of a flow.
-func (w *sampleWriter) route(to, from string, r route) {
-	w.write(Line{
-		Kind: "path", What: to, To: from, Fingerprint: r.fingerprint, Interfaces: r.interfaces, Share: r.share,
-		Links: r.links, Back: r.back, Acks: r.acks,
-	})
-}
 
 // glance writes the counters of links, processes and the machine at this moment.
 func (w *sampleWriter) glance(s testbed.Status, peers []*process) {

@@ -47,7 +47,7 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 				return fmt.Errorf("find what %s can use: %w", p.Name, err)
 			}
 			for _, r := range there {
-				a.writer.route(p.Name, s.Name, r)
+				a.writer.write(Line{Kind: "path", What: p.Name, To: s.Name, route: r})
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 // one AS there is one way without links.
 func (a *attempt) routesBetween(ctx context.Context, s, p Peer) ([]route, error) {
 	if s.AS == p.AS {
-		return []route{{share: 1}}, nil
+		return []route{{Share: 1}}, nil
 	}
 	if p.onIP() {
 		r, err := ipRouteOf(a.ip, p.Transport, s.AS, p.AS)
@@ -236,7 +236,7 @@ func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node
 	for merged := true; merged; {
 		merged = false
 		for _, w := range ways {
-			if a, b := node[w.from], node[w.to]; len(w.links) == 0 && a != b {
+			if a, b := node[w.from], node[w.to]; len(w.Links) == 0 && a != b {
 				node[w.from], node[w.to], merged = min(a, b), min(a, b), true
 			}
 		}

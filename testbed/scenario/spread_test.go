@@ -23,7 +23,7 @@ func star(up, down []float64, share, acks float64) (ways []overlay, capacity map
 		for j := range up {
 			if i != j {
 				w := overlay{name(i), name(j), way(share, 2*i, 2*j+1)}
-				w.back, w.acks = []pathsel.Interface{link(2 * j), link(2*i + 1)}, acks
+				w.Back, w.Acks = []pathsel.Interface{link(2 * j), link(2*i + 1)}, acks
 				ways = append(ways, w)
 			}
 		}
@@ -91,10 +91,10 @@ func TestSpreadElsewhere(t *testing.T) {
 		t.Errorf("a link that both need: %v", got)
 	}
 	// Two in one place are as good as one, and who is where the seed is needs nothing.
-	if got := spread(t, append(two, overlay{"p2", "p1", route{share: 1}}), capacity, 2); math.Abs(got-10e6) > 1 {
+	if got := spread(t, append(two, overlay{"p2", "p1", route{Share: 1}}), capacity, 2); math.Abs(got-10e6) > 1 {
 		t.Errorf("two in one place: %v", got)
 	}
-	if v, err := spreadRate([]overlay{{"p0", "p1", route{share: 1}}}, func(n string) bool { return n == "p0" }, []string{"p1"}, capacity); err != nil || !math.IsNaN(v) {
+	if v, err := spreadRate([]overlay{{"p0", "p1", route{Share: 1}}}, func(n string) bool { return n == "p0" }, []string{"p1"}, capacity); err != nil || !math.IsNaN(v) {
 		t.Errorf("a limit where there is no link: %v, %v", v, err)
 	}
 	if got := spread(t, two, capacity, 2); math.Abs(got) > 1 {
