@@ -24,10 +24,6 @@ import (
 	"braid/node/event"
 	"braid/pathsel"
 	"braid/storage"
-	"braid/testbed"
-	"braid/testbed/demo"
-	"braid/testbed/report"
-	"braid/testbed/scenario"
 )
 
 // hostile has what a terminal obeys (escape sequences of 7 and 8 bits, bells, tabulators,
@@ -149,13 +145,15 @@ func fill(v reflect.Value, text string, depth int) {
 	}
 }
 
-// outputs are the functions that show people what strangers have written, each with everything in
-// it set to the text. exact: strangers cannot add lines.
-var outputs = []struct {
+type output struct {
 	name  string
 	exact bool
 	print func(p *printer, text string) error
-}{
+}
+
+// outputs are the functions that show people what strangers have written, each with everything in
+// it set to the text. exact: strangers cannot add lines.
+var outputs = []output{
 	{"progress", true, func(p *printer, text string) error {
 		for _, phase := range []client.Phase{client.Metadata, client.Checking, client.Downloading, client.Complete, client.Broken, client.Phase(text)} {
 			for _, state := range []pathsel.State{pathsel.Idle, pathsel.Active, pathsel.Failed} {
@@ -206,20 +204,6 @@ var outputs = []struct {
 	}},
 	{"doctor", true, func(p *printer, text string) error {
 		printFindings(p, filled[[]doctor.Finding](text))
-		return nil
-	}},
-	{"testbed status", true, func(p *printer, text string) error {
-		printStatus(p, filled[testbed.Status](text))
-		return printState(p, filled[testbed.State](text), false)
-	}},
-	{"scenarios", false, func(p *printer, text string) error { filled[scenarioEntry](text).print(p); return nil }},
-	{"scenario table", false, func(p *printer, text string) error {
-		return scenario.Table(p, []scenario.Summary{filled[scenario.Summary](text)})
-	}},
-	{"comparison", false, func(p *printer, text string) error { return filled[report.Comparison](text).Table(p) }},
-	{"demo", false, func(p *printer, text string) error { return filled[demo.Result](text).Table(p) }},
-	{"replay", true, func(p *printer, text string) error {
-		p.printf("%s\n", decisions(filled[[]pathsel.Decision](text)))
 		return nil
 	}},
 	{"error", false, func(p *printer, text string) error { p.say("braid", text); return nil }},
