@@ -131,7 +131,7 @@ func (b *block) make(run scenario.RunDir, s scenario.Scenario, document string) 
 	vs := variantsOf(run, s)
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n*%s*\n\n", plain(s.About))
-	fmt.Fprintf(&out, "`%s`\n\n", strings.ReplaceAll(again(file, vs), "`", ""))
+	fmt.Fprintf(&out, "`%s`\n\n", code(again(file, vs)))
 	fmt.Fprintf(&out, "%s\n\n", plain(originOf(run, file)))
 	if why := bound(vs); why != nil {
 		fmt.Fprintf(&out, "**CPU-bound %s: their times depend on the machine.**\n\n", plain(strings.Join(why, "; ")))

@@ -183,7 +183,7 @@ var functions = template.FuncMap{
 	"draw":   func(p placed) template.HTML { return template.HTML(p.Inline()) },
 	"styles": func() template.CSS { return template.CSS(pageCSS + figure.CSS()) },
 	"plain":  plain,
-	"code":   func(s string) string { return strings.ReplaceAll(s, "`", "") },
+	"code":   code,
 	"join":   func(s []string) string { return strings.Join(s, "; ") },
 }
 

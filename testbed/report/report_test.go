@@ -160,6 +160,19 @@ func TestMedianRun(t *testing.T) {
 	}
 }
 
+// A name that breaks lines stays in its place in the tables.
+func TestNameOfSeveralLines(t *testing.T) {
+	run := open(t, made{leechers: 1, runs: 1, about: "x"})
+	const name = "made`\n\n<script>"
+	run.About.Scenarios[0].Name, run.Scenarios[0].Name = name, name
+	for i := range run.Results {
+		run.Results[i].Scenario = name
+	}
+	if text := buildPage(run, Options{}).markdown(); strings.Contains(text, "\n<script>") {
+		t.Errorf("markup of a name in the tables:\n%.2000s", text)
+	}
+}
+
 // Paths of several torrents can be told apart.
 func TestPathsOfTorrents(t *testing.T) {
 	read := scenario.Series{T: []float64{1}, Amount: []float64{1}}

@@ -41,6 +41,11 @@ var markup = strings.NewReplacer(
 
 func plain(s string) string { return markup.Replace(s) }
 
+var codeMarkup = strings.NewReplacer("\n", " ", "\r", " ", "`", "")
+
+// code makes a text safe between backticks.
+func code(s string) string { return codeMarkup.Replace(s) }
+
 // value formats a number with three significant digits and at most three decimals.
 func value(v float64) string {
 	switch a := math.Abs(v); {
