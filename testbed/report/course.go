@@ -120,7 +120,7 @@ func (s span) String() string {
 }
 
 // spansOf returns what the scenario did, in the order of time.
-func spansOf(events []scenario.RunEvent, t testbed.Topology, n names) []span {
+func spansOf(events []scenario.Line, t testbed.Topology, n names) []span {
 	var out []span
 	open := map[string]int{} // what is under way, by what ends it
 	begin := func(key string, at float64, text string) {

@@ -415,10 +415,10 @@ func TestSpans(t *testing.T) {
 	narrow := &testbed.LinkChange{Interface: second, MTU: &small, TooBig: &says}
 	restored := narrow.Undo(topology.Links[1].Config)
 	wide := &restored
-	e := func(at float64, what, where string, change *testbed.LinkChange) scenario.RunEvent {
-		return scenario.RunEvent{T: at, What: what, At: where, Change: change}
+	e := func(at float64, what, where string, change *testbed.LinkChange) scenario.Line {
+		return scenario.Line{T: at, What: what, At: where, Change: change}
 	}
-	got := spansOf([]scenario.RunEvent{
+	got := spansOf([]scenario.Line{
 		e(1, "link", at, change(half)), e(2, "link", at, change(half/2)), e(3, "link", at, change(rate)), e(4, "link", at, change(half)),
 		e(5, "traffic", "burst", nil), e(6, "traffic-end", "burst", nil), e(7, "crash", "leecher", nil), e(-1, "start", "leecher", nil), e(8, "pause", at, nil), e(9, "resume", at, nil),
 		e(10, "link", at, nil), e(11, "link", other, narrow), e(12, "link", other, wide),

@@ -176,7 +176,7 @@ func (f *fold) flow(name string) *Flow {
 
 // addEvent takes what the scenario did.
 func (f *fold) addEvent(l Line) {
-	f.Events = append(f.Events, RunEvent{l.T, l.What, l.At, l.Change})
+	f.Events = append(f.Events, l)
 	switch l.What {
 	case "traffic", "traffic-end":
 		if x := f.flow(l.At); x != nil && l.What == "traffic" {
@@ -266,7 +266,7 @@ func (f *fold) addSaid(name string, t float64, said any) error {
 	case *event.Piece:
 		own = e.T
 		if e.Piece >= 0 && e.Piece < maxPieces {
-			l.pieces = append(l.pieces, pieceSample{own, e.InfoHash, e.Piece})
+			l.pieces = append(l.pieces, *e)
 		}
 	case *event.PathStep:
 		own = e.T
@@ -369,7 +369,7 @@ func (f *fold) record() (*Record, error) {
 			l.Choices[i].T += start
 		}
 		for i := range l.pieces {
-			l.pieces[i].t += start
+			l.pieces[i].T += start
 		}
 		last, _ := l.Payload.Last()
 		if l.Complete || l.End == 0 {
@@ -397,7 +397,7 @@ func (f *fold) record() (*Record, error) {
 	for i := range r.Events {
 		r.Events[i].T -= r.Zero
 	}
-	slices.SortStableFunc(r.Events, func(a, b RunEvent) int { return cmp.Compare(a.T, b.T) })
+	slices.SortStableFunc(r.Events, func(a, b Line) int { return cmp.Compare(a.T, b.T) })
 	f.countCPU()
 	return r, nil
 }

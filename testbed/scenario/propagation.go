@@ -32,19 +32,19 @@ func (r *Record) spreadings() []spreading {
 		there = append(there, l)
 		first := math.Inf(1)
 		for _, p := range l.pieces {
-			first = min(first, p.t)
+			first = min(first, p.T)
 		}
 		allStarted = max(allStarted, first)
 	}
 	came := map[key]map[string]float64{} // by leecher
 	for _, l := range there {
 		for _, p := range l.pieces {
-			k := key{p.torrent, p.piece}
+			k := key{p.InfoHash, p.Piece}
 			if came[k] == nil {
 				came[k] = map[string]float64{}
 			}
-			if t, ok := came[k][l.Name]; !ok || p.t < t {
-				came[k][l.Name] = p.t
+			if t, ok := came[k][l.Name]; !ok || p.T < t {
+				came[k][l.Name] = p.T
 			}
 		}
 	}

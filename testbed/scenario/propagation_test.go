@@ -1,6 +1,10 @@
 package scenario
 
-import "testing"
+import (
+	"testing"
+
+	"braid/node/event"
+)
 
 // Three leechers, 10, 20 and 40 ms from the seed. The first gets each piece by the shortest way,
 // the others from each other.
@@ -10,13 +14,13 @@ func TestPropagation(t *testing.T) {
 	r.Scenario.Peers = []Peer{{Name: "s", Role: Seed}, {Name: "a", Role: Leech}, {Name: "b", Role: Leech, From: []string{everybody}}, {Name: "c", Role: Leech}}
 	for i, late := range []float64{0, .04, .1} {
 		l := &Leecher{Name: string(rune('a' + i)), Complete: true, delay: []float64{.01, .02, .04}[i]}
-		l.pieces = append(l.pieces, pieceSample{t: float64(3 * i), piece: 0}) // it has only just started
+		l.pieces = append(l.pieces, event.Piece{T: float64(3 * i)}) // it has only just started
 		for p := 1; p <= 10; p++ {
-			l.pieces = append(l.pieces, pieceSample{t: 9 + float64(p) + .01 + late, piece: p})
+			l.pieces = append(l.pieces, event.Piece{T: 9 + float64(p) + .01 + late, Piece: p})
 		}
 		r.Leechers = append(r.Leechers, l)
 	}
-	gone := &Leecher{Name: "gone", pieces: []pieceSample{{t: 100, piece: 1}}, delay: .01}
+	gone := &Leecher{Name: "gone", pieces: []event.Piece{{T: 100, Piece: 1}}, delay: .01}
 	r.Leechers = append(r.Leechers, gone)
 	m := map[string]float64{}
 	r.addPropagation(m)

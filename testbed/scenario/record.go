@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"braid/node/event"
 	"braid/pathsel"
 	"braid/testbed"
 )
@@ -19,7 +20,7 @@ type Record struct {
 	Flows     []*Flow
 	Links     map[string]*LinkSamples // by the interface that sends
 	Processes []*ProcessSamples
-	Events    []RunEvent
+	Events    []Line // what the scenario did
 	// CPU and OwnCPU are the parts of all processors in use, by all programs and by this run's
 	// processes.
 	CPU, OwnCPU float64
@@ -49,9 +50,9 @@ type Leecher struct {
 	Paths      []*Path // in the order in which it first named them
 	Choices    []Choice
 
-	pieces []pieceSample
-	delay  float64 // least delay from a seed to its AS, in seconds
-	routes []route // from seeds
+	pieces []event.Piece // that it verified
+	delay  float64       // least delay from a seed to its AS, in seconds
+	routes []route       // from seeds
 }
 
 // Path is a path-level peer of a leecher's torrent.
@@ -112,13 +113,6 @@ func (l *Leecher) Stays(p *Path, end float64) (stays, exits []Stay) {
 	return stays, exits
 }
 
-// pieceSample is when a leecher verified a piece.
-type pieceSample struct {
-	t       float64
-	torrent string
-	piece   int
-}
-
 // Flow is cross traffic.
 type Flow struct {
 	Traffic
@@ -154,13 +148,6 @@ type ProcessSamples struct {
 	Cores     float64 // processors in use since then, on average
 	Peak      int64   // memory in bytes
 	cpu       Series  // so far
-}
-
-// RunEvent is something that the scenario did.
-type RunEvent struct {
-	T        float64
-	What, At string
-	Change   *testbed.LinkChange
 }
 
 // Series is an amount that grows over time.
