@@ -32,7 +32,6 @@ type fold struct {
 // leecherFold is a leecher on its own clock, which counts from the start of its transfer.
 type leecherFold struct {
 	*Leecher
-	said     bool
 	fetched  map[string]float64 // by torrent
 	wasted   map[string]float64
 	finished map[string]bool
@@ -80,7 +79,8 @@ func newFold(s Scenario) *fold {
 	for _, p := range s.Peers {
 		if p.Role == Leech {
 			f.leechers[p.Name] = &leecherFold{
-				Leecher: &Leecher{Name: p.Name, delay: s.seedDelay(p)}, wanted: s.torrentsOf(p),
+				Leecher: &Leecher{Name: p.Name, Start: math.Inf(1), delay: s.seedDelay(p)},
+				wanted:  s.torrentsOf(p),
 				fetched: map[string]float64{}, wasted: map[string]float64{}, finished: map[string]bool{},
 				paths: map[pathOf]*Path{},
 			}
@@ -282,12 +282,10 @@ func (f *fold) addSaid(name string, t float64, said any) error {
 	if !saneTime(own) {
 		return errUnlikely
 	}
-	if !l.said {
+	if math.IsInf(l.Start, 1) { // its first event
 		f.Leechers = append(f.Leechers, l.Leecher)
 	}
-	if !l.said || t-own < l.Start {
-		l.said, l.Start = true, t-own
-	}
+	l.Start = min(l.Start, t-own)
 	if _, got := l.Payload.Last(); !f.hasZero && got > 0 {
 		f.Zero, f.hasZero = t, true
 	}
