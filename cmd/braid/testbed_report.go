@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -101,10 +100,8 @@ func testbedEvaluation(c *cli.Command, document string) error {
 	if c.Bool("json") {
 		return printObjects(stdout(c), made)
 	}
-	for line := range strings.Lines(made.String()) {
-		stdout(c).printf("%s\n", strings.TrimSuffix(line, "\n"))
-	}
-	return nil
+	_, err = stdout(c).Write([]byte(made.String()))
+	return err
 }
 
 func testbedCompareCommand() *cli.Command {
