@@ -149,7 +149,7 @@ func spreadRate(
 	}
 	bounds := boundsOf(used, capacity)
 	// A cut says which nodes are on the seeds' side. The first cuts are the seeds alone, and all
-	// nodes but one.
+	// nodes but one. Without the latter, the programmes of a large swarm take minutes.
 	only := make([]bool, n)
 	only[0] = true
 	cuts := [][]bool{only}
