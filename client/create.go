@@ -99,8 +99,12 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if _, err := storage.NewLayout(&info); err != nil {
 		return Created{}, err
 	}
+	real, err := filepath.EvalSymlinks(root) // storage does not follow a link out of the directory
+	if err != nil {
+		return Created{}, err
+	}
 	onDisk := info
-	onDisk.Name = filepath.Base(root)
+	onDisk.Name = filepath.Base(real)
 	layout, err := storage.NewLayout(&onDisk)
 	if err != nil {
 		return Created{}, err
@@ -109,7 +113,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if opts.Progress != nil {
 		progress = func(done int64) { opts.Progress(done, total) }
 	}
-	if info.Pieces, err = storage.Hash(ctx, layout, filepath.Dir(root), progress); err != nil {
+	if info.Pieces, err = storage.Hash(ctx, layout, filepath.Dir(real), progress); err != nil {
 		return Created{}, err
 	}
 	mi := metainfo.MetaInfo{CreatedBy: "braid", Comment: opts.Comment, UrlList: opts.WebSeeds}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +54,13 @@ func TestCreateLikeOthers(t *testing.T) {
 	}
 	if _, err := Create(t.Context(), link, CreateOptions{}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("a link to a directory: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := errors.Join(os.WriteFile(file, []byte("data"), 0o600), os.Symlink(file, root+"-file")); err != nil {
+		t.Fatal(err)
+	}
+	if s := makeTorrent(t, root+"-file", CreateOptions{}).Source; s.Info.Name != filepath.Base(root)+"-file" {
+		t.Errorf("a link to a file gives %q", s.Info.Name)
 	}
 }
 

@@ -269,7 +269,7 @@ func (p mixed) SelfHash() (metainfo.Hash, error) {
 	if err := t.writer.flushPiece(p.index); err != nil {
 		return metainfo.Hash{}, err
 	}
-	sum, err := sumOf(t.layout, placeReader{t.place}, p.index, make([]byte, hashPart))
+	sum, err := sumOf(t.layout, t.place, p.index, make([]byte, hashPart))
 	if err != nil {
 		return sum, p.unreadable(err)
 	}

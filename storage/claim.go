@@ -200,8 +200,14 @@ func (c *claimer) directory(p string) (bool, error) {
 // foreign returns the suspects without a right piece.
 func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int64)) (out []int, err error) {
 	l := c.layout
-	src := &filesReader{layout: l, dir: c.root.Name(), names: c.names}
-	defer src.close()
+	data, err := readFiles(c.root.Name(), l, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, data.close()) }()
+	for i, f := range l.Files {
+		data.final[i] = c.names[i] != filepath.FromSlash(f.Path+partSuffix)
+	}
 	buf := make([]byte, hashPart)
 	sums := map[int]bool{} // of each hashed piece: it is right
 	hashed := int64(0)
@@ -219,7 +225,7 @@ func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int
 			}
 			right, done := sums[p]
 			if !done {
-				sum, err := sumOf(l, src, p, buf)
+				sum, err := sumOf(l, data, p, buf)
 				right = err == nil && sum == l.pieceHash(p)
 				sums[p] = right
 				if hashed += n; progress != nil {

@@ -35,10 +35,12 @@ func many(t *testing.T) (info *metainfo.Info, data []byte) {
 	}
 	dir := t.TempDir()
 	set, l := dataset(t, dir, 64, files)
-	r := filesReader{layout: l, dir: dir}
-	defer r.close()
+	r, err := readFiles(dir, l, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	data = make([]byte, l.Length)
-	if err := r.read(data, 0); err != nil {
+	if err := errors.Join(r.read(data, 0), r.close()); err != nil {
 		t.Fatal(err)
 	}
 	return &set, data

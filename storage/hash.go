@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,27 +19,19 @@ import (
 // How the data of a torrent is hashed:
 //
 //  1. A counter hands out pieces in order, so that a disk reads forwards.  (parallel workers)
-//  2. A worker reads the files of its piece through a buffer of its own, part by part, and
-//     keeps the last file open for the next piece.                          (each by itself)
-//  3. It reports the sum, or why the piece could not be read.               (concurrent calls)
+//  2. A worker reads its piece through a buffer of its own, part by part.  (each by itself)
+//  3. It reports the sum, or why the piece could not be read.              (concurrent calls)
 
 // hashPart is how much of a piece is in memory while it is hashed. A torrent may claim pieces that
 // are much larger than its data.
 const hashPart = 256 << 10
 
-// source gives the bytes of a torrent's data. Each worker has its own.
-type source interface {
-	// read fills b from an offset in the torrent's data on; all of it is in one piece.
-	read(b []byte, off int64) error
-	close()
-}
-
 // partsOf reads a piece part by part; what do gets is valid until it returns.
-func partsOf(l Layout, src source, piece int, buf []byte, do func(b []byte, off int64) error) error {
+func partsOf(l Layout, data place, piece int, buf []byte, do func(b []byte, off int64) error) error {
 	off, n := l.PieceRange(piece)
 	for end := off + n; off < end; {
 		b := buf[:min(int64(len(buf)), end-off)]
-		if err := src.read(b, off); err != nil {
+		if err := data.read(b, off); err != nil {
 			return err
 		}
 		if err := do(b, off); err != nil {
@@ -51,9 +42,11 @@ func partsOf(l Layout, src source, piece int, buf []byte, do func(b []byte, off 
 	return nil
 }
 
-func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, err error) {
+type hashSum = [sha1.Size]byte
+
+func sumOf(l Layout, data place, piece int, buf []byte) (sum hashSum, err error) {
 	h := sha1.New()
-	err = partsOf(l, src, piece, buf, func(b []byte, _ int64) error {
+	err = partsOf(l, data, piece, buf, func(b []byte, _ int64) error {
 		h.Write(b)
 		return nil
 	})
@@ -61,24 +54,18 @@ func sumOf(l Layout, src source, piece int, buf []byte) (sum [sha1.Size]byte, er
 	return sum, err
 }
 
-// hashing is told of a piece that was hashed, or why it could not be read.
-type hashing func(src source, piece int, sum [sha1.Size]byte, err error) error
-
-// checking is told of a piece, with an error if it is missing or wrong.
-type checking func(src source, piece int, err error) error
-
-// work says which pieces to hash, and how to read them. progress may be nil; it is called with the
-// number of bytes so far.
+// work says which pieces to hash. progress may be nil; it is called with the number of bytes so
+// far.
 type work struct {
 	layout   Layout
 	chosen   []bool // pieces; nil: all
-	open     func() source
+	data     place
 	progress func(bytes int64)
 }
 
-// hash hashes the pieces. report is called once for each, from several goroutines. An error of it,
-// or of the context, ends the work.
-func (w work) hash(ctx context.Context, report hashing) error {
+// hash hashes the pieces. report is called once for each, from several goroutines, with the sum or
+// why the piece could not be read. An error of it, or of the context, ends the work.
+func (w work) hash(ctx context.Context, report func(piece int, sum hashSum, err error) error) error {
 	l := w.layout
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -94,8 +81,6 @@ func (w work) hash(ctx context.Context, report hashing) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), l.Pieces()) {
 		g.Go(func() error {
-			r := w.open()
-			defer r.close()
 			buf := make([]byte, hashPart)
 			for {
 				piece := int(next.Add(1) - 1)
@@ -108,8 +93,8 @@ func (w work) hash(ctx context.Context, report hashing) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				sum, err := sumOf(l, r, piece, buf)
-				if err := report(r, piece, sum, err); err != nil {
+				sum, err := sumOf(l, w.data, piece, buf)
+				if err := report(piece, sum, err); err != nil {
 					return err
 				}
 				advance(piece)
@@ -121,68 +106,14 @@ func (w work) hash(ctx context.Context, report hashing) error {
 
 var errWrong = errors.New("the piece is wrong")
 
-// check is hash for data that should be right.
-func (w work) check(ctx context.Context, report checking) error {
-	return w.hash(ctx, func(src source, piece int, sum [sha1.Size]byte, err error) error {
+// check is hash for data that should be right: report gets an error if a piece is missing or wrong.
+func (w work) check(ctx context.Context, report func(piece int, err error) error) error {
+	return w.hash(ctx, func(piece int, sum hashSum, err error) error {
 		if err == nil && sum != w.layout.pieceHash(piece) {
 			err = errWrong
 		}
-		return report(src, piece, err)
+		return report(piece, err)
 	})
-}
-
-// filesReader reads a torrent's data out of its files.
-type filesReader struct {
-	layout Layout
-	dir    string
-	names  []string // the present name of each file, empty if it does not exist; nil: they are complete
-	file   *os.File // of layout.Files[index]
-	index  int
-}
-
-func (r *filesReader) close() {
-	if r.file != nil {
-		r.file.Close()
-		r.file = nil
-	}
-}
-
-func (r *filesReader) read(b []byte, off int64) error {
-	clear(b) // padding is zeros
-	return r.layout.Span(off, len(b), func(i int, at int64, from, to int) error {
-		return r.readFile(i, b[from:to], at)
-	})
-}
-
-func (r *filesReader) readFile(i int, b []byte, at int64) error {
-	if r.file == nil || r.index != i {
-		r.close()
-		name := filepath.Join(r.dir, filepath.FromSlash(r.layout.Files[i].Path))
-		if r.names != nil {
-			if r.names[i] == "" {
-				return fs.ErrNotExist
-			}
-			name = filepath.Join(r.dir, r.names[i])
-		}
-		st, err := os.Stat(name)
-		if err == nil && !st.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file", name) // opening a pipe would wait for its writer
-		}
-		if err != nil {
-			return err
-		}
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		r.file, r.index = f, i
-	}
-	if _, err := r.file.ReadAt(b, at); errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: %w", r.file.Name(), io.ErrUnexpectedEOF)
-	} else if err != nil {
-		return err
-	}
-	return nil
 }
 
 // FileState says how a file compares with its torrent.
@@ -252,24 +183,30 @@ func (s Stored) checkFiles(
 ) (present []bool, err error) {
 	l := s.Layout
 	present = make([]bool, len(l.Files))
-	names := make([]string, len(l.Files))
-	for i, f := range l.Files {
-		found := statFile(s.Dir, f)
-		present[i] = found.State == FileOK
-		names[i] = filepath.FromSlash(f.Path)
-		if found.State == FilePartial {
-			names[i] += partSuffix
+	data, err := readFiles(s.Dir, l, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		for i := range r.Files {
+			if wanted[i] {
+				r.Files[i].State = FileMissing
+			}
 		}
+		return present, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range l.Files {
+		found := statFile(data.root, f)
+		present[i], data.final[i] = found.State == FileOK, found.State != FilePartial
 		if wanted[i] {
 			r.Files[i] = found
 		}
 	}
-	open := func() source { return &filesReader{layout: l, dir: s.Dir, names: names} }
-	note := func(_ source, piece int, err error) error {
+	err = work{l, piecesOf(l, wanted), data, progress}.check(ctx, func(piece int, err error) error {
 		r.Good[piece] = err == nil
 		return nil
-	}
-	return present, work{l, piecesOf(l, wanted), open, progress}.check(ctx, note)
+	})
+	return present, errors.Join(err, data.close())
 }
 
 // newReport returns a report in which all wanted files are right. judge corrects it.
@@ -316,14 +253,14 @@ func piecesOf(l Layout, wanted []bool) []bool {
 	return out
 }
 
-func statFile(dir string, f File) FileReport {
+func statFile(dir *os.Root, f File) FileReport {
 	r := FileReport{File: f, State: FileOK}
-	name := filepath.Join(dir, filepath.FromSlash(f.Path))
-	st, err := os.Stat(name)
+	name := filepath.FromSlash(f.Path)
+	st, err := dir.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.State = FileMissing
-		if _, err := os.Stat(name + partSuffix); err == nil {
+		if _, err := dir.Stat(name + partSuffix); err == nil {
 			r.State = FilePartial
 		}
 	case err != nil:
@@ -333,7 +270,7 @@ func statFile(dir string, f File) FileReport {
 	case st.Size() != f.Length:
 		r.State = FileSize
 	default:
-		file, err := os.Open(name)
+		file, err := dir.Open(name)
 		if err != nil {
 			r.State, r.Error = FileDamaged, err.Error()
 			break
@@ -385,12 +322,15 @@ func judge(l Layout, r Report, present []bool) {
 // hashes. It is an error if a file cannot be read, or is shorter than in l.
 func Hash(ctx context.Context, l Layout, dir string, progress func(bytes int64)) ([]byte, error) {
 	sums := make([]byte, l.Pieces()*sha1.Size)
-	open := func() source { return &filesReader{layout: l, dir: dir} }
-	note := func(_ source, piece int, sum [sha1.Size]byte, err error) error {
-		copy(sums[piece*sha1.Size:], sum[:])
-		return err
+	data, err := readFiles(dir, l, false)
+	if err == nil {
+		err = work{l, nil, data, progress}.hash(ctx, func(piece int, sum hashSum, err error) error {
+			copy(sums[piece*sha1.Size:], sum[:])
+			return err
+		})
+		err = errors.Join(err, data.close())
 	}
-	if err := (work{l, nil, open, progress}).hash(ctx, note); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("hash %s: %w", l.Name, err)
 	}
 	return sums, nil

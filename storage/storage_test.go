@@ -382,6 +382,20 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+// A file behind a link that leads out of the directory cannot be served, and a check says so.
+func TestCheckLink(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	_, l := dataset(t, dir, 8, map[string]string{"a": "aaaaaaaa", "b": "bbbbbbbb"})
+	name, away := filepath.Join(dir, "set", "b"), filepath.Join(outside, "b")
+	if err := errors.Join(os.Rename(name, away), os.Symlink(away, name)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Stored{Kind: KindFile, Dir: dir, Layout: l}.Check(t.Context(), nil)
+	if err != nil || r.Files[0].State != FileOK || r.Files[1].State != FileDamaged || r.Files[1].Error == "" {
+		t.Errorf("%+v, %v", r.Files, err)
+	}
+}
+
 // A link that lies in the directory already does not lead a download out of it.
 func TestSymbolicLinks(t *testing.T) {
 	for _, link := range []string{"set", "set/sub", "set/sub/file", "set/sub/file.part"} {

@@ -33,12 +33,17 @@ func (s Stored) Trusted() bool {
 	if right := s.confirmed(saved); right == nil || slices.Contains(right, false) {
 		return false
 	}
-	for _, f := range s.Layout.Files {
-		if s.Kind != KindBolt && statFile(s.Dir, f).State != FileOK {
-			return false
-		}
+	if s.Kind == KindBolt {
+		return true
 	}
-	return true
+	root, err := openDir(s.Dir)
+	if err != nil || root == nil {
+		return false
+	}
+	defer root.Close()
+	return !slices.ContainsFunc(s.Layout.Files, func(f File) bool {
+		return statFile(root, f).State != FileOK
+	})
 }
 
 // IsGone tells whether neither the record nor a file of the torrent is there, as if the disk were
@@ -145,15 +150,16 @@ func (s Stored) checkDatabase(
 	l := s.Layout
 	saved, _ := s.record()
 	unfinished := make([]bool, l.Pieces())
-	note := func(_ source, piece int, err error) error {
-		r.Good[piece] = err == nil
-		unfinished[piece] = errors.Is(err, io.ErrUnexpectedEOF) || err != nil && saved.Blocks[piece] != nil
-		return nil
-	}
 	db, err := openBoltReader(s.Dir, l, s.Hash)
 	if err == nil {
-		chosen := piecesOf(l, wanted)
-		err = errors.Join(s.eachPiece(ctx, db, chosen, progress, note), db.close())
+		pieces := work{l, piecesOf(l, wanted), db, progress}
+		err = pieces.check(ctx, func(piece int, err error) error {
+			r.Good[piece] = err == nil
+			unfinished[piece] = errors.Is(err, io.ErrUnexpectedEOF) ||
+				err != nil && saved.Blocks[piece] != nil
+			return nil
+		})
+		err = errors.Join(err, db.close())
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -173,19 +179,6 @@ func (s Stored) checkDatabase(
 	}
 	return present, nil
 }
-
-// eachPiece is work.check for a database.
-func (s Stored) eachPiece(
-	ctx context.Context, db *bolt, chosen []bool, progress func(bytes int64), do checking,
-) error {
-	open := func() source { return placeReader{db} }
-	return work{s.Layout, chosen, open, progress}.check(ctx, do)
-}
-
-// placeReader reads a torrent's data out of a place.
-type placeReader struct{ place }
-
-func (placeReader) close() {}
 
 // Export writes the files of a torrent from a database into a directory, and checks every piece. If
 // pieces are missing or wrong, the error is ErrIncomplete, and the names of files that need them
@@ -217,7 +210,7 @@ func (s Stored) Export(
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
 	var bad atomic.Int64
-	err = s.eachPiece(ctx, db, nil, progress, func(src source, index int, err error) error {
+	err = work{s.Layout, nil, db, progress}.check(ctx, func(index int, err error) error {
 		if err != nil {
 			bad.Add(1)
 			return nil //nolint:nilerr // the others are exported, and the missing ones counted
@@ -227,7 +220,7 @@ func (s Stored) Export(
 		if p.Completion().Complete {
 			return nil
 		}
-		err = partsOf(s.Layout, src, index, make([]byte, hashPart), func(b []byte, at int64) error {
+		err = partsOf(s.Layout, db, index, make([]byte, hashPart), func(b []byte, at int64) error {
 			_, err := p.WriteAt(b, at-off)
 			return err
 		})
