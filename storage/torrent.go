@@ -60,12 +60,10 @@ type torrent struct {
 	log    *slog.Logger
 	writer *writeBuffer
 	early  chan struct{} // asks for a sync now; has room for one request
-	// due is the time of the next sync, if armed. touched says that something has changed since the
-	// last one.
-	due            *time.Timer
-	armed, touched atomic.Bool
-	stop           chan struct{}
-	synced         sync.WaitGroup // the goroutine of step 5
+	due    *time.Timer   // the time of the next sync, if armed
+	armed  atomic.Bool
+	stop   chan struct{}
+	synced sync.WaitGroup // the goroutine of step 5
 
 	reading sync.RWMutex // held by Blocks.Read, whose caller does not know when the torrent is closed
 	closed  bool
@@ -115,29 +113,23 @@ func (t *torrent) syncEarly() {
 	}
 }
 
-// touch has the next changes synced and recorded in time.
+// touch has what was changed so far synced and recorded in time.
 func (t *torrent) touch() {
-	t.touched.Store(true)
-	t.arm()
-}
-
-// arm sets the time of the next sync, unless it is set.
-func (t *torrent) arm() {
 	if !t.armed.Swap(true) {
 		t.due.Reset(syncEvery)
 	}
 }
 
-// syncLoop syncs every few seconds while something changes, and twice more. Then it waits without a
+// syncLoop syncs every few seconds while something changes. Without changes it waits without a
 // timer, so that an idle torrent costs nothing.
 func (t *torrent) syncLoop() {
 	defer t.due.Stop()
-	for more := 0; ; {
-		regular := false
+	for {
+		inMemory := false
 		select {
 		case <-t.due.C:
-			regular = true
 			t.armed.Store(false)
+			inMemory = t.writer.flush() // chunks of pieces that get no more blocks
 		case <-t.early:
 		case <-t.stop:
 			return
@@ -147,15 +139,8 @@ func (t *torrent) syncLoop() {
 			t.log.Warn("data not synced to disk; it is tried again", "torrent", t.layout.Name, "error", err)
 			t.writer.fail(err)
 		}
-		if regular {
-			t.writer.flush() // chunks of pieces that get no more blocks; the next sync records them
-		}
-		if err != nil || regular && t.touched.Swap(false) {
-			more = 2
-		}
-		if more > 0 && (err != nil || regular) {
-			more--
-			t.arm()
+		if err != nil || inMemory {
+			t.touch()
 		}
 	}
 }
@@ -284,8 +269,8 @@ func (p piece) MarkComplete() error {
 	if t.record == nil {
 		return nil
 	}
+	defer t.touch()
 	news := t.pieces.set(p.index, true)
-	t.touch()
 	var err error
 	if news {
 		err = t.place.mark(p.index, true)
@@ -300,7 +285,7 @@ func (p piece) MarkNotComplete() error {
 	if t.record == nil {
 		return nil
 	}
-	t.touch()
+	defer t.touch()
 	// The record first: new blocks may be written as soon as this returns.
 	err := errors.Join(t.forgetBlocks(p.index), t.recordWrong(p.index, false))
 	if news {

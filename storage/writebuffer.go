@@ -207,11 +207,13 @@ func (w *writeBuffer) flushPiece(piece int) error {
 	return err
 }
 
-// flush makes all chunks due, and does not wait for them.
-func (w *writeBuffer) flush() {
+// flush makes all chunks due, and does not wait for them. It reports whether there were any in
+// memory.
+func (w *writeBuffer) flush() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leaveAll()
+	return w.held > 0
 }
 
 // leaveAll makes all chunks due. The caller holds w.mu.
