@@ -75,34 +75,50 @@ func (f *files) syncFiles(dirty map[int]bool, dirtyDirs map[string]bool) error {
 	return syncDirs(f.system, f.root, dirtyDirs)
 }
 
-// syncSystems syncs each file system that holds one of the files or directories, once. Another file
-// system may be mounted below the root.
+// syncSystems syncs each file system that holds one of the files or directories, once.
 func (f *files) syncSystems(dirty map[int]bool, dirtyDirs map[string]bool) error {
-	synced := map[uint64]bool{}
-	for dir := range dirtyDirs {
-		if err := f.syncSystemOf(func() string { return dir }, synced); err != nil {
-			return err
+	systems, err := f.systemsOf(dirty, dirtyDirs)
+	for _, file := range systems {
+		if err == nil {
+			err = f.system.syncAll(file)
+			if err != nil {
+				err = f.drop(fmt.Errorf("sync the file system of %s: %w", file.Name(), err))
+			}
 		}
+		file.Close()
 	}
-	for i := range dirty {
-		if err := f.syncSystemOf(func() string { return f.name(i) }, synced); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
-// syncSystemOf syncs the file system of a file or directory, unless it is in synced.
-func (f *files) syncSystemOf(name func() string, synced map[uint64]bool) error {
-	file, err := f.openOther(name, synced)
-	if err != nil || file == nil {
-		return err
+// systemsOf opens a file or directory of each file system that holds some of these. Another one may
+// be mounted below the root. Meanwhile no file is renamed: under its old name it would look deleted.
+func (f *files) systemsOf(
+	dirty map[int]bool, dirtyDirs map[string]bool,
+) (map[uint64]*os.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := slices.Collect(maps.Keys(dirtyDirs))
+	for i := range dirty {
+		names = append(names, f.name(i))
 	}
-	defer file.Close()
-	if err := f.system.syncAll(file); err != nil {
-		return f.drop(fmt.Errorf("sync the file system of %s: %w", file.Name(), err))
+	out := map[uint64]*os.File{}
+	for _, name := range names {
+		st, err := f.root.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was deleted; lostPieces will find that
+		}
+		if err != nil {
+			return out, err
+		}
+		if out[deviceOf(st)] == nil {
+			file, err := f.root.Open(name)
+			if err != nil {
+				return out, err
+			}
+			out[deviceOf(st)] = file
+		}
 	}
-	return nil
+	return out, nil
 }
 
 // drop notes why a sync has failed, and returns it. After such an error the system takes the data
@@ -115,21 +131,4 @@ func (f *files) drop(err error) error {
 		f.dropped = err
 	}
 	return err
-}
-
-// openOther opens a file or directory if its file system is not in synced, and puts it there;
-// otherwise it returns nil. The name does not change meanwhile: a file that just got another one
-// would look like a deleted one.
-func (f *files) openOther(name func() string, synced map[uint64]bool) (*os.File, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	st, err := f.root.Stat(name())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // it was deleted; lostPieces will find that
-	}
-	if err != nil || synced[deviceOf(st)] {
-		return nil, err
-	}
-	synced[deviceOf(st)] = true
-	return f.root.Open(name())
 }
