@@ -144,7 +144,6 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 	if len(files) > MaxFiles {
 		return Layout{}, fmt.Errorf("%d files, more than the %d that are accepted", len(files), MaxFiles)
 	}
-	kinds := map[string]bool{} // path: it is a directory
 	for i, f := range files {
 		// Every sum is checked before it is used: lengths may be made to overflow.
 		if f.Length < 0 || f.Length > maxLength || f.TorrentOffset < l.Length || f.TorrentOffset > maxLength {
@@ -164,12 +163,9 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 			l.Symlinks = append(l.Symlinks, path)
 			continue
 		}
-		if err := claim(kinds, path); err != nil {
-			return Layout{}, fmt.Errorf("file %d: %w", i+1, err)
-		}
 		l.Files = append(l.Files, File{Path: path, Length: f.Length, Offset: f.TorrentOffset})
 	}
-	if err := refusePartTwins(l.Files, kinds); err != nil {
+	if err := refuseConflicts(l.Files); err != nil {
 		return Layout{}, err
 	}
 	if l.Pieces()*20 != len(l.hashes) {
@@ -178,11 +174,17 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 	return l, nil
 }
 
-// refusePartTwins returns an error if a file would have the path of another one while it is
-// incomplete.
-func refusePartTwins(files []File, paths map[string]bool) error {
+// refuseConflicts returns an error if a file would have the path of another file or of a directory,
+// also while it is incomplete.
+func refuseConflicts(files []File) error {
+	kinds := map[string]bool{} // path: it is a directory
 	for _, f := range files {
-		if _, taken := paths[f.Path+partSuffix]; taken {
+		if err := claim(kinds, f.Path); err != nil {
+			return err
+		}
+	}
+	for _, f := range files {
+		if _, taken := kinds[f.Path+partSuffix]; taken {
 			return fmt.Errorf("file %q would have the name of another, %q, while it is not complete",
 				f.Path, f.Path+partSuffix)
 		}

@@ -36,7 +36,6 @@ func (l Layout) Renamed(names Names) (Layout, error) {
 		}
 		files[i].Path = p
 	}
-	kinds := map[string]bool{} // path: it is a directory
 	top, _, _ := strings.Cut(files[0].Path, "/")
 	for _, f := range files {
 		parts := strings.Split(f.Path, "/")
@@ -50,11 +49,8 @@ func (l Layout) Renamed(names Names) (Layout, error) {
 			return l, fmt.Errorf("path %q: all files of a torrent are below one directory, which is not %s",
 				f.Path, recordDir)
 		}
-		if err := claim(kinds, f.Path); err != nil {
-			return l, err
-		}
 	}
-	if err := refusePartTwins(files, kinds); err != nil {
+	if err := refuseConflicts(files); err != nil {
 		return l, err
 	}
 	l.Name, l.Files = top, files
