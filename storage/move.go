@@ -192,26 +192,27 @@ func (c *copier) copy(name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.to.Lstat(local); errors.Is(err, fs.ErrNotExist) {
+	_, err = c.to.Lstat(local)
+	if err == nil { // an earlier process has made it
+		c.add(st.Size())
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if os.Link(filepath.Join(c.from.Name(), local), filepath.Join(c.to.Name(), local)) == nil {
+		c.add(st.Size())
+	} else {
 		// The copy is written under a name of our own, since a name of the torrent's must never
 		// have half of the content.
-		if err := os.Link(filepath.Join(c.from.Name(), local), filepath.Join(c.to.Name(), local)); err == nil {
-			c.made = append(c.made, name)
-			c.add(st.Size())
-			return nil
-		}
 		if err := c.write(local, st); err != nil {
 			return err
 		}
 		if err := c.place(local); err != nil {
 			return err
 		}
-		c.made = append(c.made, name)
-		return nil
-	} else if err != nil {
-		return err
 	}
-	c.add(st.Size()) // an earlier process has made it
+	c.made = append(c.made, name)
 	return nil
 }
 
