@@ -36,13 +36,12 @@ type files struct {
 	names     Names           // paths that have changed since the files were opened
 	open      map[int]*handle // by index in layout.Files
 	recent    list.List       // of *handle, the last used one in front
-	dirs      map[string]bool // directories that exist
 	missing   []int           // of each file: the number of its pieces that are not right
 	final     []bool          // of each file: it has its final name, without .part
 	spare     []bool          // of each file: beside it lies one of ours with .part
 	dirty     map[int]bool    // files that were written to since the last sync
 	unsynced  map[int]bool    // files changed by others and not read since: maybe not on disk
-	dirtyDirs map[string]bool // directories with new names since the last sync
+	dirtyDirs map[string]bool // directories in which names may have changed since, with slashes
 	stamps    []stamp         // of each file: as we have found or left it
 	writing   int             // the file that is being written to, whose stamp changes; -1: none
 	altered   map[int]bool    // files that somebody else has changed or deleted since: their content is unknown
@@ -66,7 +65,7 @@ func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 	}
 	return &files{
 		root: root, layout: l, mapped: mapped, names: Names{},
-		open: map[int]*handle{}, dirs: map[string]bool{}, dirtyDirs: map[string]bool{},
+		open: map[int]*handle{}, dirtyDirs: map[string]bool{},
 		missing: make([]int, len(l.Files)), final: slices.Repeat([]bool{true}, len(l.Files)),
 		spare: make([]bool, len(l.Files)),
 		dirty: map[int]bool{}, unsynced: map[int]bool{}, altered: map[int]bool{},
@@ -171,16 +170,13 @@ func (f *files) openFile(i int, create bool) (*os.File, error) {
 	case err == nil:
 		return file, nil
 	}
-	for dir := filepath.Dir(name); !f.dirs[dir]; dir = filepath.Dir(dir) {
-		if err := f.root.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
-		}
-		f.dirs[dir], f.dirtyDirs[dir] = true, true
-		if dir == "." {
-			break
-		}
+	if err := f.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
 	}
-	f.dirtyDirs[filepath.Dir(name)] = true
+	f.dirtyDirs["."] = true
+	for dir := range parents(filepath.ToSlash(name)) { // some of them may be new
+		f.dirtyDirs[dir] = true
+	}
 	if f.holds(i) {
 		f.altered[i] = true
 	}
@@ -532,7 +528,7 @@ func (f *files) rename(i int, final bool) error {
 		f.final[i] = !final
 		return errors.Join(err, f.appeared(after))
 	}
-	f.dirtyDirs[filepath.Dir(before)] = true
+	f.dirtyDirs[path.Dir(filepath.ToSlash(before))] = true
 	err = f.system.Rename(f.root, before, after)
 	if errors.Is(err, fs.ErrNotExist) && !final {
 		return nil // the file was deleted, and so its piece is wrong

@@ -205,7 +205,6 @@ func (f *files) renameTo(changed Names) error {
 		return err
 	}
 	maps.Copy(f.names, changed)
-	clear(f.dirs) // some of them may be gone
 	return nil
 }
 
