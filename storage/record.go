@@ -205,11 +205,9 @@ type record struct {
 	layout Layout // with the files as the record counts them
 	pieces *verdicts
 
-	saving sync.Mutex // one save at a time, so that the later one writes the later state
-
-	mu      sync.Mutex
-	saved   state // the state in the file; if unsaved, the state that it should have
-	unsaved bool  // the last save has failed
+	mu      sync.Mutex // also while the file is written, so that the last save writes the last state
+	saved   state      // the state in the file; if unsaved, the state that it should have
+	unsaved bool       // the last save has failed
 }
 
 // recorded is what is known of a torrent when it is opened.
@@ -257,25 +255,23 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	}
 	// Data that is no longer trusted must not be trusted again if somebody sets the file's time
 	// back. Nor must it count as missing then, or if this process ends before it is hashed.
-	return r, known, r.save(func(saved *state) {
-		saved.Pieces, saved.Blocks = bitsetOf(v.right), maps.Clone(known.blocks)
-		for _, i := range known.changed {
-			if saved.stamp(i) != noFile {
-				saved.setStamp(i, noStamp)
-			}
+	r.saved.Pieces, r.saved.Blocks = bitsetOf(v.right), maps.Clone(known.blocks)
+	for _, i := range known.changed {
+		if r.saved.stamp(i) != noFile {
+			r.saved.setStamp(i, noStamp)
 		}
-		for i := range owned {
-			if owned[i] {
-				saved.Owned.set(i)
-			}
+	}
+	for i := range owned {
+		if owned[i] {
+			r.saved.Owned.set(i)
 		}
-		if s.options.Wanted == nil {
-			return
-		}
+	}
+	if s.options.Wanted != nil {
 		if wanted := s.options.Wanted(hash, l); saved.Wanted != nil || slices.Contains(wanted, false) {
-			saved.Wanted = bitsetOf(wanted)
+			r.saved.Wanted = bitsetOf(wanted)
 		}
-	})
+	}
+	return r, known, r.save()
 }
 
 // compare tells which pieces were checked and are right, given how the files are now, and which
@@ -389,26 +385,24 @@ func stampOfFile(name string) (stamp, error) {
 // checkpoint.
 func (r *record) remove(gone bool, pieces ...int) error {
 	r.mu.Lock()
-	changes := r.unsaved || slices.ContainsFunc(pieces, r.saved.Pieces.has)
-	r.mu.Unlock()
-	if !changes {
+	defer r.mu.Unlock()
+	if !r.unsaved && !slices.ContainsFunc(pieces, r.saved.Pieces.has) {
 		return nil
 	}
-	return r.save(func(saved *state) {
-		for _, p := range pieces {
-			if gone && saved.Pieces.has(p) {
-				r.distrust(saved, p)
-			}
-			saved.Pieces.clear(p)
+	for _, p := range pieces {
+		if gone && r.saved.Pieces.has(p) {
+			r.distrust(p)
 		}
-	})
+		r.saved.Pieces.clear(p)
+	}
+	return r.save()
 }
 
-// distrust has the files of a piece hashed at the next start.
-func (r *record) distrust(saved *state, piece int) {
+// distrust has the files of a piece hashed at the next start. The caller holds r.mu.
+func (r *record) distrust(piece int) {
 	off, n := r.layout.PieceRange(piece)
 	_ = r.layout.Span(off, int(n), func(i int, _ int64, _, _ int) error {
-		saved.setStamp(i, noStamp)
+		r.saved.setStamp(i, noStamp)
 		return nil
 	})
 }
@@ -416,12 +410,12 @@ func (r *record) distrust(saved *state, piece int) {
 // forgetBlocks removes the blocks of a piece from the file at once.
 func (r *record) forgetBlocks(piece int) error {
 	r.mu.Lock()
-	has := r.saved.Blocks[piece] != nil
-	r.mu.Unlock()
-	if !has {
+	defer r.mu.Unlock()
+	if r.saved.Blocks[piece] == nil {
 		return nil
 	}
-	return r.save(func(saved *state) { delete(saved.Blocks, piece) })
+	delete(r.saved.Blocks, piece)
+	return r.save()
 }
 
 // checkpoint records pieces and blocks whose data was synced since they were noted, and the stamps
@@ -431,6 +425,8 @@ func (r *record) forgetBlocks(piece int) error {
 func (r *record) checkpoint(
 	blocks map[int]bitset, changed map[int]bool, stampOf func(file int) stamp,
 ) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	files := map[int]stamp{}
 	for i := range changed {
 		if r.pieces.knew(r.layout.FilePieces(r.layout.Files[i])) {
@@ -438,22 +434,17 @@ func (r *record) checkpoint(
 		}
 	}
 	right := r.pieces.synced()
-	r.mu.Lock()
-	same := !r.unsaved && bytes.Equal(right, r.saved.Pieces)
-	r.mu.Unlock()
-	if same && blocks == nil && len(files) == 0 {
+	if !r.unsaved && bytes.Equal(right, r.saved.Pieces) && blocks == nil && len(files) == 0 {
 		return nil
 	}
-	err := r.save(func(saved *state) {
-		saved.Pieces = r.pieces.synced() // some of them may be wrong by now
-		if blocks != nil {
-			saved.Blocks = blocks
-		}
-		for i, x := range files {
-			saved.setStamp(i, x)
-		}
-	})
-	if err != nil {
+	r.saved.Pieces = right
+	if blocks != nil {
+		r.saved.Blocks = blocks
+	}
+	for i, x := range files {
+		r.saved.setStamp(i, x)
+	}
+	if err := r.save(); err != nil {
 		return err
 	}
 	for i := range files {
@@ -466,31 +457,23 @@ func (r *record) checkpoint(
 // among the changed files, which differ from the record.
 func (r *record) release(changed map[int]bool) error {
 	r.mu.Lock()
-	none := bytes.Count(r.saved.Owned, []byte{0}) == len(r.saved.Owned)
-	r.mu.Unlock()
-	if none {
+	defer r.mu.Unlock()
+	if bytes.Count(r.saved.Owned, []byte{0}) == len(r.saved.Owned) {
 		return nil
 	}
-	return r.save(func(saved *state) {
-		for i := range r.layout.Files {
-			saved.Owned.put(i, saved.Owned.has(i) && changed[i])
-		}
-	})
+	for i := range r.layout.Files {
+		r.saved.Owned.put(i, r.saved.Owned.has(i) && changed[i])
+	}
+	return r.save()
 }
 
-// save changes the state and writes it. If that fails, the next save writes the change.
-func (r *record) save(change func(saved *state)) error {
-	r.saving.Lock()
-	defer r.saving.Unlock()
-	r.mu.Lock()
-	change(&r.saved)
+// save writes the state. If that fails, the next save does it. The caller holds r.mu, except while
+// r is being opened.
+func (r *record) save() error {
 	b, err := r.saved.encode()
-	r.mu.Unlock()
 	if err == nil {
 		err = durable.Replace(r.store.options.system, r.store.root, recordName(r.hash, r.store.kind), b)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.unsaved = err != nil; r.unsaved {
 		return fmt.Errorf("write the record of %s: %w", r.layout.Name, err)
 	}
