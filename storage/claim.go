@@ -24,8 +24,8 @@ import (
 //     if one of its pieces is right: it comes from an earlier download of the same torrent, maybe
 //     by another client.
 //  4. All other files stop the download, or are replaced or set aside, as the user wants.
-//  5. The files that the download may make are recorded (openRecord). Files that appear later do
-//     not belong to it.
+//  5. The files that the download may make are recorded (openRecord) until they are complete. Files
+//     that appear later do not belong to it.
 
 // Existing says what happens to files that are in the way of a download and do not belong to it.
 type Existing int
@@ -123,11 +123,11 @@ func (s *store) claim(
 		if err != nil {
 			return nil, err
 		}
-		st := c.before[i]
+		st, owned := c.before[i], saved.Owned.has(i)
 		switch {
-		case st == nil || saved.Owned.has(i):
+		case st == nil || owned && !both:
 			continue
-		case both:
+		case both && !owned:
 			part, err := root.Lstat(filepath.FromSlash(f.Path + partSuffix))
 			if err != nil {
 				return nil, err

@@ -246,19 +246,27 @@ func TestOwnFiles(t *testing.T) {
 	const own, foreign = true, false
 	wrong := bytes.Repeat([]byte("x"), 40_000)
 	name := filepath.Join("set", "d0", "f0")
+	nothing := func(*torrent) error { return nil }
+	repairing := func(tor *torrent) error {
+		return errors.Join(tor.sync(), piece{torrent: tor}.MarkNotComplete())
+	}
 	for _, c := range []struct {
 		name   string
-		pieces int  // that were written
-		killed bool // before it could say what it has done
+		pieces int                  // that were written
+		killed func(*torrent) error // what the download did last before it was killed; nil: it was not
 		after  func(dir string) error
 		want   bool
 	}{
-		{"as it was", 1, false, func(string) error { return nil }, own},
-		{"changed while it was not complete", 1, false, put(name+partSuffix, wrong, 0o644), own},
-		{"replaced since", 5, false, put(name, wrong, 0o644), foreign},
-		{"appeared since", 0, false, put(name, wrong, 0o644), foreign},
-		{"killed, data lost", 5, true, put(name, make([]byte, 40_000), 0o644), own},
-		{"killed, .part without a right piece", 0, true, put(name+partSuffix, wrong, 0o644), own},
+		{"as it was", 1, nil, func(string) error { return nil }, own},
+		{"changed while it was not complete", 1, nil, put(name+partSuffix, wrong, 0o644), own},
+		{"replaced since", 5, nil, put(name, wrong, 0o644), foreign},
+		{"appeared since", 0, nil, put(name, wrong, 0o644), foreign},
+		{"killed, data lost", 5, nothing, put(name, make([]byte, 40_000), 0o644), own},
+		{"killed, .part without a right piece", 0, nothing, put(name+partSuffix, wrong, 0o644), own},
+		{"killed, replaced after it was recorded", 5, (*torrent).sync, put(name, wrong, 0o644), foreign},
+		{"killed, a piece was wrong again", 5, repairing, put(name+partSuffix, make([]byte, 40_000), 0o644), own},
+		{"killed, and then a file appeared", 5, repairing, put(name, wrong, 0o644), foreign},
+		{"killed before, and a file appeared", 1, nothing, put(name, wrong, 0o644), foreign},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, image := fastDir(t), fastDir(t)
@@ -268,8 +276,10 @@ func TestOwnFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !c.killed {
+			if c.killed == nil {
 				closeStore(t, s, tor)
+			} else if err := c.killed(tor.Piece(info.Piece(0)).(piece).torrent); err != nil {
+				t.Fatal(err)
 			}
 			if err := os.CopyFS(image, os.DirFS(dir)); err != nil {
 				t.Fatal(err)
@@ -283,7 +293,7 @@ func TestOwnFiles(t *testing.T) {
 					}
 				}
 			}
-			if c.killed {
+			if c.killed != nil {
 				closeStore(t, s, tor)
 			}
 			if err := c.after(image); err != nil {

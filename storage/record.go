@@ -41,7 +41,8 @@ type state struct {
 	// stamp.
 	Sizes, Times []int64
 	// Owned are the files that an unfinished download may have made or changed since they were
-	// recorded. They belong to the download whatever they look like.
+	// recorded. They belong to the download whatever they look like. A complete file is not among
+	// them: the record knows it.
 	Owned bitset
 	// Wanted are the files that the last download wanted; nil if no download has ever left a file
 	// out.
@@ -263,7 +264,7 @@ func (s *store) openRecord(hash metainfo.Hash, l Layout, fresh bool, owned []boo
 	}
 	for i := range owned {
 		if owned[i] {
-			r.saved.Owned.set(i)
+			r.saved.Owned.put(i, !r.isComplete(i))
 		}
 	}
 	if s.options.Wanted != nil {
@@ -398,6 +399,18 @@ func (r *record) remove(gone bool, pieces ...int) error {
 	return r.save()
 }
 
+// isComplete tells whether all pieces of a file are in the record. The caller holds r.mu, except
+// while r is being opened.
+func (r *record) isComplete(file int) bool {
+	begin, end := r.layout.FilePieces(r.layout.Files[file])
+	for p := begin; p < end; p++ {
+		if !r.saved.Pieces.has(p) {
+			return false
+		}
+	}
+	return true
+}
+
 // distrust has the files of a piece hashed at the next start. The caller holds r.mu.
 func (r *record) distrust(piece int) {
 	off, n := r.layout.PieceRange(piece)
@@ -443,6 +456,9 @@ func (r *record) checkpoint(
 	}
 	for i, x := range files {
 		r.saved.setStamp(i, x)
+		if x != noStamp && r.isComplete(i) {
+			r.saved.Owned.clear(i)
+		}
 	}
 	if err := r.save(); err != nil {
 		return err
