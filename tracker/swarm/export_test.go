@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"braid/storage/durable"
@@ -11,12 +12,15 @@ import (
 func (d *Durable) Waiting() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n = d.waiting.size()
+	all := slices.Clone(d.waiting)
 	for i := range d.parts {
 		s := &d.parts[i]
 		s.mu.Lock()
-		n += s.dirty.size()
+		all = append(all, s.news...)
 		s.mu.Unlock()
+	}
+	for ; len(all) > 0; all = all[1+entryLen[all[0]]:] {
+		n++
 	}
 	return n
 }

@@ -35,8 +35,7 @@ func fuzzedMembers() []member {
 // read.
 func FuzzParseMember(f *testing.F) {
 	for _, m := range fuzzedMembers() {
-		k := memberKey{wire.InfoHash{1}, m.addr()}
-		f.Add(k.bytes(), m.value())
+		f.Add(m.appendKey(nil, wire.InfoHash{1}), m.appendValue(nil))
 	}
 	f.Fuzz(func(t *testing.T, k, v []byte) {
 		h, m, err := parseMember(k, v)
@@ -46,8 +45,8 @@ func FuzzParseMember(f *testing.F) {
 		if !m.addr().Dialable() {
 			t.Fatalf("a member at %v", m.addr())
 		}
-		if again := (memberKey{h, m.addr()}); !bytes.Equal(again.bytes(), k) || !bytes.Equal(m.value(), v) {
-			t.Fatalf("%x %x is written as %x %x", k, v, again.bytes(), m.value())
+		if k2, v2 := m.appendKey(nil, h), m.appendValue(nil); !bytes.Equal(k2, k) || !bytes.Equal(v2, v) {
+			t.Fatalf("%x %x is written as %x %x", k, v, k2, v2)
 		}
 	})
 }
@@ -79,8 +78,8 @@ func FuzzJournal(f *testing.F) {
 	h := wire.InfoHash{1}
 	var good, gone []byte
 	for _, m := range fuzzedMembers() {
-		good = appendMember(good, h, &m)
-		gone = append(append(gone, goneEntry), memberKey{h, m.addr()}.bytes()...)
+		good = m.appendEntry(good, h)
+		gone = m.appendKey(append(gone, goneEntry), h)
 	}
 	downloads := func(n uint32) []byte {
 		return binary.BigEndian.AppendUint32(append([]byte{downloadsEntry}, h[:]...), n)

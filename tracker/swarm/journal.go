@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +30,9 @@ type Durable struct {
 
 	mu      sync.Mutex // one writer at a time
 	journal *durable.Log
-	waiting *dirty // changes of which no write has succeeded, beside those in the shards
+	waiting []byte // entries that could not be written yet, beside the news of the shards
 	err     error  // of the last write; nil when one has succeeded since
-	stale   bool   // the journal lacks changes that are not marked as dirty: it must be rewritten
+	stale   bool   // the journal lacks changes that are not waiting: it must be rewritten
 	unsaid  bool   // the journal shall say that the tracker is running
 	given   bool   // the note was read
 }
@@ -46,9 +44,9 @@ const (
 	journalName = "swarms.journal"
 	// lockPatience is how long to wait until another process has closed the journal.
 	lockPatience = time.Second
-	// mostDirty bounds the changes that wait while the disk fails. If there are more, the marks are
-	// dropped, and the whole journal is rewritten once the disk works again.
-	mostDirty = 1 << 16
+	// mostWaiting bounds the bytes of entries that wait while the disk fails. If there are more,
+	// they are dropped, and the whole journal is rewritten once the disk works again.
+	mostWaiting = 4 << 20
 )
 
 // A batch of the journal is a list of entries. Each entry is a byte for its kind, and then the
@@ -87,12 +85,6 @@ func OpenDurable(dir string, l Limits, every time.Duration, log *slog.Logger) (*
 	return d, nil
 }
 
-func newDirty() *dirty {
-	return &dirty{members: map[memberKey]struct{}{}, tables: map[wire.InfoHash]struct{}{}}
-}
-
-func (d *dirty) size() int { return len(d.members) + len(d.tables) }
-
 // load opens the journal and reads it into memory.
 func (d *Durable) load(name string) error {
 	dir, err := os.OpenRoot(filepath.Dir(name))
@@ -115,9 +107,10 @@ func (d *Durable) load(name string) error {
 		d.Memory = NewMemory(d.limits)
 		d.log.Info("the journal is older than a peer's lifetime: it is not used", "age", away.Round(time.Second))
 	}
-	d.dir, d.journal, d.waiting = dir, journal, newDirty()
+	d.dir, d.journal = dir, journal
+	d.shrink()
 	for i := range d.parts {
-		d.parts[i].dirty = newDirty()
+		d.parts[i].journaled = true
 	}
 	if d.stale {
 		d.err = d.rewrite()
@@ -127,16 +120,6 @@ func (d *Durable) load(name string) error {
 
 // apply puts a batch into memory. It sets alive to the last time at which the tracker was running.
 func (d *Durable) apply(batch []byte, alive *time.Time) error {
-	var emptied []wire.InfoHash
-	// In a batch members leave before others join. So only at its end, or where a damaged batch
-	// ends, it is known whether a swarm is empty.
-	defer func() {
-		for _, h := range emptied {
-			if s := d.shard(h); s.tables[h] != nil && s.tables[h].size == 0 {
-				delete(s.tables, h)
-			}
-		}
-	}()
 	for len(batch) > 0 {
 		kind := batch[0]
 		n, known := entryLen[kind]
@@ -157,13 +140,10 @@ func (d *Durable) apply(batch []byte, alive *time.Time) error {
 			if err != nil {
 				return err
 			}
-			if t := d.shard(h).tables[h]; t != nil {
+			s := d.shard(h)
+			if t := s.tables[h]; t != nil {
 				if i := t.find(d.seed, m.addr()); i >= 0 {
-					d.change(&m, -1)
-					t.remove(d.seed, t.groups[kindOf(m.addr())], i)
-				}
-				if t.size == 0 {
-					emptied = append(emptied, h)
+					d.drop(s, h, t, t.groups[kindOf(m.addr())], i)
 				}
 			}
 		case downloadsEntry:
@@ -192,25 +172,44 @@ func (d *Durable) restore(h wire.InfoHash, m member) {
 		t.add(d.seed, m)
 		return
 	}
-	if !d.limits.room(d.members(), kindOf(m.addr())) {
-		d.stale = true
-		return
-	}
 	d.put(s, h, t, m)
 }
 
-func (k memberKey) bytes() []byte {
-	b := make([]byte, 0, memberKeyLen)
-	b = append(b, k.hash[:]...)
-	b = append(b, byte(kindOf(k.addr)))
-	b = binary.BigEndian.AppendUint64(b, uint64(k.addr.IA))
-	host := k.addr.Host.As16()
-	return binary.BigEndian.AppendUint16(append(b, host[:]...), k.addr.Port)
+// shrink drops members for which there is no room, since the limits were higher in the last run.
+func (d *Durable) shrink() {
+	for i := range d.parts {
+		for h, t := range d.parts[i].tables {
+			for k, g := range t.groups {
+				for g != nil && len(g.members) > 0 && !d.holds(k) {
+					d.drop(&d.parts[i], h, t, g, 0)
+					d.stale = true
+				}
+			}
+		}
+	}
 }
 
-func (m *member) value() []byte {
-	b := append(make([]byte, 0, memberValueLen), m.id[:]...)
-	return append(binary.BigEndian.AppendUint64(b, m.identity), byte(m.flags))
+// holds reports whether there is room for all members of a kind.
+func (d *Durable) holds(kind int) bool {
+	members := d.members()
+	members[kind]--
+	return d.limits.room(members, kind)
+}
+
+// appendKey writes the key of a member of the swarm.
+func (m *member) appendKey(b []byte, h wire.InfoHash) []byte {
+	b = append(append(b, h[:]...), byte(kindOf(m.addr())))
+	b = append(binary.BigEndian.AppendUint64(b, uint64(m.ia)), m.host[:]...)
+	return binary.BigEndian.AppendUint16(b, m.port)
+}
+
+func (m *member) appendValue(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(append(b, m.id[:]...), m.identity), byte(m.flags))
+}
+
+// appendEntry writes that the member was added to the swarm or has changed.
+func (m *member) appendEntry(b []byte, h wire.InfoHash) []byte {
+	return m.appendValue(m.appendKey(append(b, memberEntry), h))
 }
 
 func parseMember(k, v []byte) (wire.InfoHash, member, error) {
@@ -260,30 +259,36 @@ func (d *Durable) Sync() error {
 }
 
 func (d *Durable) sync() error {
+	for i := range d.parts {
+		s := &d.parts[i]
+		s.mu.Lock()
+		d.take(s)
+		s.mu.Unlock()
+	}
+	if d.stale {
+		d.waiting = nil // all of it will be in the rewritten journal
+	}
 	// If the rewrite of a long journal fails, the disk may still have room for a batch.
 	if d.stale || d.journal.IsLong() {
 		if err := d.rewrite(); err == nil || d.stale {
 			return err
 		}
 	}
-	for i := range d.parts {
-		s := &d.parts[i]
-		s.mu.Lock()
-		s.takeDirty(d.waiting)
-		s.mu.Unlock()
-	}
-	if d.waiting.size() == 0 && !d.unsaid {
+	if len(d.waiting) == 0 && !d.unsaid {
 		return nil
 	}
-	return d.wrote(d.journal.Append(append(d.changes(), alive()...)))
+	return d.wrote(d.journal.Append(append(d.waiting, alive()...)))
 }
 
-// wrote takes note of whether the changes that wait were written.
+// take moves the news of a shard to the entries that wait. The caller holds the shard's lock.
+func (d *Durable) take(s *shard) { d.waiting, s.news = append(d.waiting, s.news...), nil }
+
+// wrote takes note of whether the entries that wait were written.
 func (d *Durable) wrote(err error) error {
 	if err == nil {
-		d.waiting, d.unsaid = newDirty(), false
-	} else if d.waiting.size() > mostDirty {
-		d.waiting, d.stale = newDirty(), true
+		d.waiting, d.unsaid = nil, false
+	} else if len(d.waiting) > mostWaiting {
+		d.waiting, d.stale = nil, true
 	}
 	return err
 }
@@ -295,7 +300,7 @@ func (d *Durable) rewrite() error {
 			return err
 		}
 		for i := range d.parts {
-			if batch := d.parts[i].all(d.waiting); len(batch) > 0 {
+			if batch := d.all(&d.parts[i]); len(batch) > 0 {
 				if err := add(batch); err != nil {
 					return err
 				}
@@ -314,59 +319,18 @@ func (d *Durable) Healthy() error {
 	return d.err
 }
 
-// takeDirty moves the marks of changes. The caller holds the shard's lock.
-func (s *shard) takeDirty(to *dirty) {
-	maps.Copy(to.members, s.dirty.members)
-	maps.Copy(to.tables, s.dirty.tables)
-	clear(s.dirty.members)
-	clear(s.dirty.tables)
-}
-
-// changes returns entries of the changes that wait. Members leave first, so that there is always
-// room for new ones when the batch is read.
-func (d *Durable) changes() []byte {
-	var gone, members, downloads []byte
-	for k := range d.waiting.members {
-		s := d.shard(k.hash)
-		s.mu.Lock()
-		t, i := s.tables[k.hash], -1
-		if t != nil {
-			i = t.find(d.seed, k.addr)
-		}
-		if i < 0 {
-			gone = append(append(gone, goneEntry), k.bytes()...)
-		} else {
-			members = appendMember(members, k.hash, &t.groups[kindOf(k.addr)].members[i])
-		}
-		s.mu.Unlock()
-	}
-	for h := range d.waiting.tables {
-		s := d.shard(h)
-		s.mu.Lock()
-		if t := s.tables[h]; t != nil {
-			downloads = t.appendDownloads(downloads, h)
-		}
-		s.mu.Unlock()
-	}
-	return slices.Concat(gone, members, downloads)
-}
-
-// all returns entries of everything in a shard, and moves its marks of changes.
-func (s *shard) all(to *dirty) (batch []byte) {
+// all returns entries of everything in a shard, in place of its news.
+func (d *Durable) all(s *shard) (batch []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.takeDirty(to)
+	d.take(s)
 	for h, t := range s.tables {
-		t.each(func(m *member) { batch = appendMember(batch, h, m) })
+		t.each(func(m *member) { batch = m.appendEntry(batch, h) })
 		if t.downloaded > 0 {
 			batch = t.appendDownloads(batch, h)
 		}
 	}
 	return batch
-}
-
-func appendMember(b []byte, h wire.InfoHash, m *member) []byte {
-	return append(append(append(b, memberEntry), memberKey{h, m.addr()}.bytes()...), m.value()...)
 }
 
 func (t *table) appendDownloads(b []byte, h wire.InfoHash) []byte {

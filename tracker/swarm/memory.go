@@ -27,19 +27,9 @@ type Memory struct {
 type shard struct {
 	mu     sync.Mutex
 	tables map[wire.InfoHash]*table
-	// dirty names the changes that are not in the journal yet; nil without a journal.
-	dirty *dirty
-}
-
-// dirty names changed members and tables. Their values are looked up when they are written.
-type dirty struct {
-	members map[memberKey]struct{}
-	tables  map[wire.InfoHash]struct{}
-}
-
-type memberKey struct {
-	hash wire.InfoHash
-	addr wire.Addr
+	// news are entries that the journal lacks, if there is one.
+	news      []byte
+	journaled bool
 }
 
 var _ Store = (*Memory)(nil)
@@ -120,12 +110,12 @@ func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
 		if v.Event == wire.Completed && v.Seed && old.flags&isSeed == 0 && old.identity == x.identity {
 			if t.tally(x.identity).seeds == 0 {
 				t.downloaded++
-				s.dirtyTable(v.InfoHash)
+				s.note(func(b []byte) []byte { return t.appendDownloads(b, v.InfoHash) })
 			}
 		}
 		t.remove(m.seed, g, i)
 		t.add(m.seed, x)
-		s.dirtyMember(v.InfoHash, v.Addr)
+		s.note(func(b []byte) []byte { return x.appendEntry(b, v.InfoHash) })
 		return nil
 	}
 	switch host, as := t.occupied(m.seed, v.Addr); {
@@ -141,7 +131,7 @@ func (m *Memory) enter(s *shard, t *table, v *Visit, now uint32) error {
 		return ErrFull
 	}
 	m.put(s, v.InfoHash, t, x)
-	s.dirtyMember(v.InfoHash, v.Addr)
+	s.note(func(b []byte) []byte { return x.appendEntry(b, v.InfoHash) })
 	return nil
 }
 
@@ -180,26 +170,18 @@ func (m *Memory) leave(s *shard, t *table, v *Visit) {
 }
 
 func (m *Memory) drop(s *shard, h wire.InfoHash, t *table, g *group, i int) {
-	s.dirtyMember(h, g.members[i].addr())
+	s.note(func(b []byte) []byte { return g.members[i].appendKey(append(b, goneEntry), h) })
 	m.change(&g.members[i], -1)
 	t.remove(m.seed, g, i)
 	if t.size == 0 {
 		delete(s.tables, h)
-		if t.downloaded > 0 {
-			s.dirtyTable(h)
-		}
 	}
 }
 
-func (s *shard) dirtyMember(h wire.InfoHash, a wire.Addr) {
-	if s.dirty != nil {
-		s.dirty.members[memberKey{h, a}] = struct{}{}
-	}
-}
-
-func (s *shard) dirtyTable(h wire.InfoHash) {
-	if s.dirty != nil {
-		s.dirty.tables[h] = struct{}{}
+// note adds an entry to the news.
+func (s *shard) note(add func(b []byte) []byte) {
+	if s.journaled {
+		s.news = add(s.news)
 	}
 }
 

@@ -335,7 +335,7 @@ func TestDurableFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Peers come and go, many more than the journal holds back.
-	for n := range 160_000 {
+	for n := range 320_000 {
 		v := visit(n % 80_000)
 		v.InfoHash = wire.InfoHash{1, byte(n), byte(n >> 8)}
 		v.Addr.Port = uint16(2 + n/80_000)

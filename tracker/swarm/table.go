@@ -174,9 +174,7 @@ func (t *table) add(s hashSeed, m member) {
 	if len(g.members) == cap(g.members) {
 		// append would double the capacity, and the last doublings of many small swarms would be a
 		// third of all memory.
-		grown := make([]member, len(g.members), len(g.members)+max(2, len(g.members)/4))
-		copy(grown, g.members)
-		g.members = grown
+		g.members = append(make([]member, 0, len(g.members)+max(2, len(g.members)/4)), g.members...)
 	}
 	g.members = append(g.members, m)
 	t.size++
