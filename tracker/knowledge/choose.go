@@ -115,7 +115,7 @@ func (b *Base) Distance(now time.Time, src, dst pathsel.IA) (rtt time.Duration, 
 	b.mu.RLock()
 	for _, way := range [][]*path{b.between(src, dst), b.between(dst, src)} {
 		for _, p := range way {
-			if rtt := p.estimate(now, b.limits.halfLife).rtt; rtt > 0 {
+			if rtt := p.rtt(now, b.limits.halfLife); rtt > 0 {
 				shortest = min(shortest, rtt)
 			}
 		}
@@ -170,34 +170,31 @@ func Choose(peers []wire.Peer, n int, order wire.Order, distance DistanceFunc, r
 
 // nearest picks n peers by distance, and at random among equal ones. Unknown distances come last.
 func nearest(peers []wire.Peer, n int, distance DistanceFunc, random *rand.Rand) []wire.Peer {
-	type ranked struct {
-		peer wire.Peer
-		far  time.Duration
-	}
 	far := map[pathsel.IA]time.Duration{}
-	all := make([]ranked, len(peers))
-	for i, p := range peers {
-		d, done := far[p.Addr.IA]
-		if !done {
-			known := false
-			if d, known = distance(p.Addr.IA); !known {
-				d = math.MaxInt64
-			}
-			far[p.Addr.IA] = d
+	for _, p := range peers {
+		if _, done := far[p.Addr.IA]; done {
+			continue
 		}
-		all[i] = ranked{p, d}
+		d, known := distance(p.Addr.IA)
+		if !known {
+			d = math.MaxInt64
+		}
+		far[p.Addr.IA] = d
 	}
+	all := slices.Clone(peers)
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.far, b.far) })
+	slices.SortStableFunc(all, func(a, b wire.Peer) int {
+		return cmp.Compare(far[a.Addr.IA], far[b.Addr.IA])
+	})
 	perAS := max(1, n/2)
 	taken := map[pathsel.IA]int{}
 	var out, spare []wire.Peer
-	for _, r := range all {
-		if taken[r.peer.Addr.IA]++; taken[r.peer.Addr.IA] > perAS {
-			spare = append(spare, r.peer)
+	for _, p := range all {
+		if taken[p.Addr.IA]++; taken[p.Addr.IA] > perAS {
+			spare = append(spare, p)
 			continue
 		}
-		out = append(out, r.peer)
+		out = append(out, p)
 	}
 	return append(out, spare...)[:min(n, len(all))]
 }

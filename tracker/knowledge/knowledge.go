@@ -27,6 +27,7 @@
 package knowledge
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -103,17 +104,9 @@ func (b *Base) Meet(now time.Time, ases ...pathsel.IA) {
 
 // forgetMet makes room for new ASes: it drops the quarter that was silent for longest.
 func (b *Base) forgetMet() {
-	times := make([]time.Time, 0, len(b.met))
-	for _, at := range b.met {
-		times = append(times, at)
-	}
-	slices.SortFunc(times, time.Time.Compare)
+	times := slices.SortedFunc(maps.Values(b.met), time.Time.Compare)
 	until := times[len(times)/4]
-	for ia, at := range b.met {
-		if !at.After(until) {
-			delete(b.met, ia)
-		}
-	}
+	maps.DeleteFunc(b.met, func(_ pathsel.IA, at time.Time) bool { return !at.After(until) })
 }
 
 // Report adds the votes of a host, and returns how many it accepted: those on paths from the host's
@@ -177,9 +170,9 @@ func (b *Base) path(seen time.Time, ifs []pathsel.Interface) *path {
 	var old *path
 	switch {
 	case len(known) >= b.limits.perPair:
-		old = oldest(slices.Values(known))
+		old = slices.MinFunc(known, (*path).compareSeen)
 	case s.paths >= b.limits.perAS:
-		old = oldest(s.all)
+		old = slices.MinFunc(slices.Collect(s.all), (*path).compareSeen)
 	}
 	if old != nil {
 		if old.seen.After(seen) {
@@ -205,14 +198,7 @@ func (s *source) all(yield func(*path) bool) {
 	}
 }
 
-func oldest(paths func(func(*path) bool)) (out *path) {
-	for p := range paths {
-		if out == nil || p.seen.Before(out.seen) {
-			out = p
-		}
-	}
-	return out
-}
+func (p *path) compareSeen(q *path) int { return p.seen.Compare(q.seen) }
 
 // drop removes a path. The source stays, even if it is empty.
 func (b *Base) drop(s *source, p *path) {
@@ -245,7 +231,7 @@ func (b *Base) makeRoom() {
 		if s.paths <= share {
 			continue
 		}
-		all := slices.SortedFunc(s.all, func(p, q *path) int { return p.seen.Compare(q.seen) })
+		all := slices.SortedFunc(s.all, (*path).compareSeen)
 		for _, p := range all[:len(all)-share] {
 			b.drop(s, p)
 		}
@@ -269,11 +255,7 @@ func (b *Base) Refresh(now time.Time) {
 			delete(b.sources, ia)
 		}
 	}
-	for ia, at := range b.met {
-		if now.Sub(at) > b.limits.forget {
-			delete(b.met, ia)
-		}
-	}
+	maps.DeleteFunc(b.met, func(_ pathsel.IA, at time.Time) bool { return now.Sub(at) > b.limits.forget })
 	dirty := b.dirty
 	if b.dirty = false; dirty {
 		for ia, s := range b.sources {
