@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,11 +60,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, from request) {
 
 // splitPath reads /what or /KEY/what.
 func splitPath(p string) (key, what string) {
-	p = strings.TrimPrefix(p, "/")
-	if i := strings.LastIndexByte(p, '/'); i >= 0 {
-		return p[:i], p[i+1:]
-	}
-	return "", p
+	dir, what := path.Split(p)
+	return strings.Trim(dir, "/"), what
 }
 
 // scratch is memory for one answer at a time.

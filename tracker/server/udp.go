@@ -136,9 +136,7 @@ func passkeyOf(url string) string {
 	if key, _ := splitPath(path); key != "" {
 		return key
 	}
-	for query != "" {
-		var p string
-		p, query, _ = strings.Cut(query, "&")
+	for p := range strings.SplitSeq(query, "&") {
 		if k, ok := strings.CutPrefix(p, "passkey="); ok {
 			return k
 		}

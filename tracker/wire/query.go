@@ -189,9 +189,7 @@ func eachParameter(query string, f func(name, raw string) error) error {
 	if len(query) > maxQuery {
 		return refusef("the query is longer than %d bytes", maxQuery)
 	}
-	for query != "" {
-		var p string
-		p, query, _ = strings.Cut(query, "&")
+	for p := range strings.SplitSeq(query, "&") {
 		name, raw, _ := strings.Cut(p, "=")
 		if err := f(name, raw); err != nil {
 			return err
@@ -212,46 +210,17 @@ func once(seen *bool, name string, to []byte, raw string) error {
 	return nil
 }
 
-// fill decodes a percent-encoded value of len(to) bytes without allocating: every request has
-// hashes, and most of their bytes are encoded.
+// fill decodes a percent-encoded value of len(to) bytes.
 func fill(to []byte, name, raw string) error {
-	n := 0
-	for i := 0; i < len(raw); i++ {
-		c := raw[i]
-		switch c {
-		case '+':
-			c = ' '
-		case '%':
-			if i+2 >= len(raw) {
-				return refusef("%s: %v", name, errEncoding)
-			}
-			high, low := unhex(raw[i+1]), unhex(raw[i+2])
-			if high > 15 || low > 15 {
-				return refusef("%s: %v", name, errEncoding)
-			}
-			c = high<<4 | low
-			i += 2
-		}
-		if n < len(to) {
-			to[n] = c
-		}
-		n++
+	v, err := unescape(raw)
+	if err != nil {
+		return refusef("%s: %v", name, err)
 	}
-	if n != len(to) {
-		return refusef("%s: %d bytes, want %d", name, n, len(to))
+	if len(v) != len(to) {
+		return refusef("%s: %d bytes, want %d", name, len(v), len(to))
 	}
+	copy(to, v)
 	return nil
-}
-
-// unhex is the value of a hexadecimal digit, or 255.
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return (c | 0x20) - 'a' + 10
-	}
-	return 255
 }
 
 var errEncoding = errors.New("wrong percent-encoding")
@@ -277,12 +246,8 @@ func token(to *string, name, v string) error {
 // escape writes a blank as %20, since some trackers read a plus sign as a plus sign.
 func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
-// unescape undoes percent-encoding. Unlike net/url's it allocates nothing if there is nothing to
-// undo.
+// unescape undoes percent-encoding. Its error does not quote the value.
 func unescape(s string) (string, error) {
-	if !strings.ContainsAny(s, "%+") {
-		return s, nil
-	}
 	v, err := url.QueryUnescape(s)
 	if err != nil {
 		return "", errEncoding

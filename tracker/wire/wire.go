@@ -10,6 +10,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -131,15 +132,10 @@ type Announce struct {
 // Identity hashes the ID and key of a peer. Two peers can have the same identity by chance, so use
 // it only to keep a peer from being introduced to itself.
 func (a *Announce) Identity() uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
-	h := uint64(offset)
-	for _, c := range a.PeerID {
-		h = (h ^ uint64(c)) * prime
-	}
-	for i := range len(a.Key) {
-		h = (h ^ uint64(a.Key[i])) * prime
-	}
-	return h
+	h := fnv.New64a()
+	h.Write(a.PeerID[:])
+	h.Write([]byte(a.Key))
+	return h.Sum64()
 }
 
 // Seed reports whether the peer has everything.
