@@ -172,22 +172,36 @@ func isRefusal(err error) bool { _, ok := errors.AsType[*wire.Failure](err); ret
 
 func overHTTP(u tracker.URL) func(context.Context, *dialer, *wire.Announce) (wire.Answer, error) {
 	return func(ctx context.Context, d *dialer, a *wire.Announce) (wire.Answer, error) {
-		c := http.Client{
-			Transport: &http.Transport{
-				// Announces are rare. The other side would close an idle connection before the next
-				// one.
-				DisableKeepAlives: true, DisableCompression: true,
-				DialContext:            d.dial,
-				TLSHandshakeTimeout:    10 * time.Second,
-				MaxResponseHeaderBytes: 64 << 10,
-			},
-			CheckRedirect: func(r *http.Request, via []*http.Request) error {
-				d.redirected()
-				return scionnet.CheckRedirect(r, via)
-			},
-		}
-		return exchange(ctx, &c, u.Request(a.Query()), nil)
+		c := d.client(func(r *http.Request, via []*http.Request) error {
+			d.redirected()
+			return scionnet.CheckRedirect(r, via)
+		})
+		return exchange(ctx, c, u.Request(a.Query()), nil)
 	}
+}
+
+// client makes requests with the dialer.
+func (d *dialer) client(redirect func(*http.Request, []*http.Request) error) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			// Announces are rare. The other side would close an idle connection before the next
+			// one.
+			DisableKeepAlives: true, DisableCompression: true,
+			DialContext:            d.dial,
+			TLSHandshakeTimeout:    10 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		CheckRedirect: redirect,
+	}
+}
+
+// withoutURL is the cause of an error of net/http. The error itself has the whole URL in it, with
+// the user's key.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -205,11 +219,7 @@ func exchange(ctx context.Context, client *http.Client, u *url.URL, reports []wi
 	}
 	res, err := client.Do(req.WithContext(ctx))
 	if err != nil {
-		// The error of net/http has the whole URL in it, with the user's key.
-		if e := (*url.Error)(nil); errors.As(err, &e) {
-			err = e.Err
-		}
-		return wire.Answer{}, fmt.Errorf("announce: %w", err)
+		return wire.Answer{}, fmt.Errorf("announce: %w", withoutURL(err))
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, wire.MaxAnswer+1))
@@ -220,8 +230,7 @@ func exchange(ctx context.Context, client *http.Client, u *url.URL, reports []wi
 		return wire.Answer{}, fmt.Errorf("announce: the answer is longer than %d bytes", wire.MaxAnswer)
 	}
 	answer, err := wire.ParseAnswer(b)
-	var f *wire.Failure
-	if err != nil && !errors.As(err, &f) && res.StatusCode != http.StatusOK {
+	if err != nil && !isRefusal(err) && res.StatusCode != http.StatusOK {
 		return wire.Answer{}, fmt.Errorf("announce: the tracker answers %s", res.Status)
 	}
 	return answer, err

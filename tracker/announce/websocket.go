@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"sync"
 	"time"
 
@@ -158,19 +157,10 @@ func (o *overWebSocket) connected(ctx context.Context) (*websocket.Conn, error) 
 	}
 	d := newDialer(outlet{}, named{user: o.url.ByUser(), plain: o.url.Plain()}, o.scopeOf)
 	c, _, err := websocket.Dial(ctx, o.url.Request("").String(), &websocket.DialOptions{
-		HTTPClient: &http.Client{
-			Transport: &http.Transport{
-				DialContext: d.dial, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-			},
-			CheckRedirect: noRedirect,
-		},
-		HTTPHeader: http.Header{"User-Agent": {"braid"}},
+		HTTPClient: d.client(noRedirect), HTTPHeader: http.Header{"User-Agent": {"braid"}},
 	})
 	if err != nil {
-		if e := (*url.Error)(nil); errors.As(err, &e) { // which has the whole URL in it, with the user's key
-			err = e.Err
-		}
-		return nil, err
+		return nil, withoutURL(err)
 	}
 	c.SetReadLimit(wire.MaxSignal)
 	o.conn, o.at = c, d.Contacted()
