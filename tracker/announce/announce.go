@@ -253,14 +253,10 @@ func (a *Announcer) reportAsked(x Asked) {
 // found passes on the peers and hints of an answer. It reports whether one of the peers is new
 // since the tracker's previous answer.
 func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
-	var out []wire.Addr
-	for _, p := range answer.Peers {
-		if p.ID != (wire.PeerID{}) && p.ID == a.cfg.PeerID {
-			continue
-		}
-		out = append(out, p.Addr)
-		fresh = fresh || !slices.Contains(s.lastPeers, p.Addr)
-	}
+	out := a.cfg.others(answer.Peers)
+	fresh = slices.ContainsFunc(out, func(x wire.Addr) bool {
+		return !slices.Contains(s.lastPeers, x)
+	})
 	s.lastPeers = out
 	a.log.Info("tracker answered", "tracker", s.url, "peers", len(out),
 		"complete", answer.Complete, "incomplete", answer.Incomplete)
@@ -271,8 +267,23 @@ func (a *Announcer) found(s *source, answer wire.Answer) (fresh bool) {
 	if len(answer.Hints) > 0 && a.cfg.Hinted != nil {
 		a.cfg.Hinted(answer.Hints)
 	}
-	if len(out) > 0 {
-		a.cfg.Found(out)
-	}
+	a.cfg.passOn(answer.Peers)
 	return fresh
+}
+
+// others are the addresses of peers in an answer, without those of this peer.
+func (c *Config) others(peers []wire.Peer) (out []wire.Addr) {
+	for _, p := range peers {
+		if p.ID == (wire.PeerID{}) || p.ID != c.PeerID {
+			out = append(out, p.Addr)
+		}
+	}
+	return out
+}
+
+// passOn passes on the peers of an answer.
+func (c *Config) passOn(peers []wire.Peer) {
+	if out := c.others(peers); len(out) > 0 && c.Found != nil {
+		c.Found(out)
+	}
 }

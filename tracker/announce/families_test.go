@@ -158,3 +158,33 @@ func TestNameOfOneFamily(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A tracker that is silent in one family does not delay the peers in its answer in the other.
+func TestSilentFamily(t *testing.T) {
+	resolveLoopback(t)
+	up := listening(t, "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "d5:peers6:\x7f\x00\x00\x01\x00\x07e") })
+	_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
+	silent, err := net.Listen("tcp", net.JoinHostPort("::1", port)) // it accepts, and never answers
+	if err != nil {
+		t.Skip(err)
+	}
+	defer silent.Close()
+	u, err := tracker.ParseURL("http://tracker.test:" + port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var early []wire.Addr
+	a, err := newAsker(u, &Config{
+		Listen: []netip.AddrPort{netip.MustParseAddrPort("[::]:1001")},
+		Found:  func(peers []wire.Addr) { early = peers; stop() },
+	}, scionnet.ScopeLoopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := a.announce(ctx, &wire.Announce{}, nil)
+	if err != nil || len(answer.Peers) != 1 || len(early) != 1 {
+		t.Errorf("early %v, at the end %v, %v", early, answer.Peers, err)
+	}
+}

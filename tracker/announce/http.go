@@ -47,7 +47,7 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 	o := &overIP{
 		scopeOf: scionnet.ScopeOf, named: named{user: u.ByUser(), plain: u.Plain(), from: from},
 		outlets: families(outletsOf(cfg.Listen), u.Scheme() == "udp"), answered: map[outlet]bool{},
-		ask: overHTTP(u),
+		ask: overHTTP(u), found: cfg.passOn,
 	}
 	if u.Scheme() == "udp" {
 		o.ask = overUDP(u.Request(""))
@@ -85,6 +85,7 @@ type overIP struct {
 	named    named
 	scopeOf  func(netip.Addr) scionnet.Scope
 	ask      func(context.Context, *dialer, *wire.Announce) (wire.Answer, error)
+	found    func([]wire.Peer)
 	at       scionnet.Scope
 }
 
@@ -118,7 +119,8 @@ const deadPort = 1
 const unknownLeft = 16 << 10
 
 // together announces from several outlets at once, and joins the answers. After the first answer
-// the others have little time left. The event stopped goes only where the tracker has answered.
+// the others have little time left, and the peers in it do not wait for that. The event stopped goes
+// only where the tracker has answered.
 func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) (answer wire.Answer, err error) {
 	if a.Event == wire.Stopped && slices.ContainsFunc(from, func(x outlet) bool { return o.answered[x] }) {
 		from = slices.DeleteFunc(slices.Clone(from), func(x outlet) bool { return !o.answered[x] })
@@ -151,6 +153,9 @@ func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) 
 		case r.err == nil && !ok:
 			ok, answer, err, o.at = true, r.answer, nil, r.at
 			defer time.AfterFunc(udpPatience, cancel).Stop()
+			if len(from) > 1 {
+				o.found(answer.Peers)
+			}
 		case r.err == nil:
 			for _, p := range r.answer.Peers {
 				if !slices.Contains(answer.Peers, p) {
