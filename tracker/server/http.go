@@ -81,18 +81,10 @@ func (s *Server) serve(w http.ResponseWriter, from request, fill func(*scratch) 
 		s.refused(from, err)
 		x.body = wire.FailureOf(err).Append(x.body[:0])
 	}
-	h := w.Header()
-	h["Content-Type"] = plain
-	if len(x.body) > countedByHTTP {
-		h["Content-Length"] = []string{strconv.Itoa(len(x.body))}
-	}
+	w.Header().Set("Content-Type", "text/plain")
+	w.Header().Set("Content-Length", strconv.Itoa(len(x.body)))
 	_, _ = w.Write(x.body) // it fails only if the client has gone
 }
-
-var plain = []string{"text/plain"}
-
-// countedByHTTP is the size of net/http's buffer. It adds the length of shorter answers by itself.
-const countedByHTTP = 2048
 
 func (s *Server) serveAnnounce(w http.ResponseWriter, r *http.Request, from request, key string) {
 	s.serve(w, from, func(x *scratch) error {
