@@ -72,12 +72,7 @@ func pick(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
 	if v.Reaches&SCION != 0 && len(members) > 0 && members[0].ia != 0 {
 		perAS = max(1, n/2)
 	}
-	type share struct {
-		ia pathsel.IA
-		n  int
-	}
-	var buffer [16]share
-	shares := buffer[:0]
+	taken := map[pathsel.IA]int{}
 	var spare []int
 	size := len(members)
 	end := len(out) + n
@@ -99,20 +94,13 @@ func pick(out []wire.Peer, members []member, n int, v *Visit) []wire.Peer {
 			continue
 		}
 		if perAS < n {
-			s := 0
-			for s < len(shares) && shares[s].ia != m.ia {
-				s++
-			}
-			if s == len(shares) {
-				shares = append(shares, share{ia: m.ia})
-			}
-			if shares[s].n == perAS {
+			if taken[m.ia] == perAS {
 				if len(spare) < n {
 					spare = append(spare, at)
 				}
 				continue
 			}
-			shares[s].n++
+			taken[m.ia]++
 		}
 		out = append(out, m.peer())
 	}
