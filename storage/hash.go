@@ -157,19 +157,17 @@ type Report struct {
 
 // Complete tells whether every wanted file is right.
 func (r Report) Complete() bool {
-	for _, f := range r.Files {
-		if f.State != FileOK && f.State != FileSkipped {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Files, func(f FileReport) bool {
+		return f.State != FileOK && f.State != FileSkipped
+	})
 }
 
 // GoodPieces counts the pieces that are right.
-func (r Report) GoodPieces() int {
-	n := 0
-	for _, g := range r.Good {
-		if g {
+func (r Report) GoodPieces() int { return count(r.Good) }
+
+func count(of []bool) (n int) {
+	for _, is := range of {
+		if is {
 			n++
 		}
 	}
@@ -211,16 +209,14 @@ func (s Stored) checkFiles(
 
 // newReport returns a report in which all wanted files are right. judge corrects it.
 func newReport(l Layout, wanted []bool) Report {
-	r := Report{Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files))}
+	r := Report{
+		Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files)),
+		Pieces: count(piecesOf(l, wanted)),
+	}
 	for i, f := range l.Files {
 		r.Files[i] = FileReport{File: f, State: FileOK}
 		if !wanted[i] {
 			r.Files[i].State = FileSkipped
-		}
-	}
-	for _, checked := range piecesOf(l, wanted) {
-		if checked {
-			r.Pieces++
 		}
 	}
 	return r
