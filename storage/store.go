@@ -160,14 +160,12 @@ func (s *store) add(hash metainfo.Hash, t *torrent) engine.TorrentImpl {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[hash] = t
-	impl := t.impl()
-	impl.Close = func() error {
+	return engine.TorrentImpl{Piece: t.piece, Close: func() error {
 		s.mu.Lock()
 		delete(s.open, hash)
 		s.mu.Unlock()
 		return t.close()
-	}
-	return impl
+	}}
 }
 
 func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*torrent, error) {

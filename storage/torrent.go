@@ -92,17 +92,12 @@ func newTorrent(l Layout, p place, rec *record, known recorded, log *slog.Logger
 	return t
 }
 
-func (t *torrent) impl() engine.TorrentImpl {
-	return engine.TorrentImpl{
-		Piece: func(p metainfo.Piece) engine.PieceImpl {
-			x := piece{t, p.Index(), p.Offset()}
-			if t.writer != nil && t.writer.blocks.wasServed(x.index) {
-				return mixed{x}
-			}
-			return x
-		},
-		Close: t.close,
+func (t *torrent) piece(p metainfo.Piece) engine.PieceImpl {
+	x := piece{t, p.Index(), p.Offset()}
+	if t.writer != nil && t.writer.blocks.wasServed(x.index) {
+		return mixed{x}
 	}
+	return x
 }
 
 // syncEarly asks for a sync now, and does not wait for it.

@@ -86,12 +86,10 @@ func (w *writeBuffer) run() {
 		var err error
 		var done extents
 		for _, e := range c.written {
-			if err == nil {
-				err = w.write((*c.data)[e.from:e.to], c.off+int64(e.from))
+			if err = w.write((*c.data)[e.from:e.to], c.off+int64(e.from)); err != nil {
+				break
 			}
-			if err == nil {
-				done = append(done, e)
-			}
+			done = append(done, e)
 		}
 		w.free.Put(c.data)
 		w.mu.Lock()
@@ -192,11 +190,9 @@ func (w *writeBuffer) fail(err error) {
 func (w *writeBuffer) flushPiece(piece int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := 0; i < len(w.filling); {
-		if c := w.filling[i]; c.piece == piece {
+	for _, c := range slices.Clone(w.filling) {
+		if c.piece == piece {
 			w.leave(c)
-		} else {
-			i++
 		}
 	}
 	for w.waiting[piece] > 0 {
