@@ -169,42 +169,41 @@ func (s *store) add(hash metainfo.Hash, t *torrent) engine.TorrentImpl {
 }
 
 func (s *store) openData(ctx context.Context, l Layout, hash metainfo.Hash) (*torrent, error) {
-	log, sys := s.log, s.options.system
-	var data place
-	var owned []bool
-	fresh := false
 	if s.kind == KindBolt {
-		// Before the record is opened, since a damaged database is set aside.
-		b, err := openBoltPlace(s.dir, l, hash, sys, log)
-		if err != nil {
+		return s.openDatabase(l, hash)
+	}
+	s.mu.Lock()
+	owned := s.claimed[hash]
+	delete(s.claimed, hash)
+	s.mu.Unlock()
+	if owned == nil {
+		var err error
+		if owned, err = s.claim(ctx, l, hash, nil); err != nil {
 			return nil, err
 		}
-		data, fresh = b, b.fresh
-	} else {
-		s.mu.Lock()
-		owned = s.claimed[hash]
-		delete(s.claimed, hash)
-		s.mu.Unlock()
-		if owned == nil {
-			var err error
-			if owned, err = s.claim(ctx, l, hash, nil); err != nil {
-				return nil, err
-			}
-		}
 	}
-	rec, known, err := s.openRecord(hash, l, fresh, owned)
+	rec, known, err := s.openRecord(hash, l, false, owned)
 	if err != nil {
-		if data != nil {
-			err = errors.Join(err, data.close())
-		}
 		return nil, err
 	}
-	if data == nil {
-		if data, err = s.openFiles(l, known, owned); err != nil {
-			return nil, err
-		}
+	data, err := s.openFiles(l, known, owned)
+	if err != nil {
+		return nil, err
 	}
-	return newTorrent(l, data, rec, known, log), nil
+	return newTorrent(l, data, rec, known, s.log), nil
+}
+
+// openDatabase opens the database before the record, since a damaged one is set aside.
+func (s *store) openDatabase(l Layout, hash metainfo.Hash) (*torrent, error) {
+	data, err := openBoltPlace(s.dir, l, hash, s.options.system, s.log)
+	if err != nil {
+		return nil, err
+	}
+	rec, known, err := s.openRecord(hash, l, data.fresh, nil)
+	if err != nil {
+		return nil, errors.Join(err, data.close())
+	}
+	return newTorrent(l, data, rec, known, s.log), nil
 }
 
 // countedFiles returns the layout with the files as the record counts them: those that hold the
