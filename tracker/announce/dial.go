@@ -25,49 +25,41 @@ type outlet struct {
 	port   uint16     // 0: nobody listens there
 }
 
-// outletsOf returns the outlets of a peer that listens on those addresses. For each family, it uses
-// the first address. The last outlet has port 0. It is for trackers that the others cannot reach.
-func outletsOf(listen []netip.AddrPort) []outlet {
-	var out []outlet
+// outletsOf returns lists of outlets of a peer that listens on those addresses, the first one of each
+// family. The lists are tried in turn, and the outlets of a list together: a tracker tells others
+// the source address of an announce, and over UDP it names only peers of the same family. The last
+// list has port 0. It is for trackers that the others cannot reach.
+func outletsOf(listen []netip.AddrPort, udp bool) (out [][]outlet) {
+	var with []outlet // with a port
+	everywhere := false
 	for _, l := range listen {
-		o := outlet{l.Addr(), "6", l.Port()}
+		o, families := outlet{local: l.Addr(), port: l.Port()}, []string{"6"}
 		if l.Addr().Is4() {
-			o.family = "4"
+			families = []string{"4"}
 		}
 		if l.Addr().IsUnspecified() {
 			o.local = netip.Addr{}
-			if o.family == "6" {
-				o.family = "" // :: takes connections of both
+		}
+		if l.Addr() == netip.IPv6Unspecified() { // takes connections of both
+			families, everywhere = []string{"4", "6"}, true
+		}
+		for _, o.family = range families {
+			if !slices.ContainsFunc(with, func(x outlet) bool { return x.family == o.family }) {
+				with = append(with, o)
 			}
 		}
-		covers := func(x outlet) bool { return x.family == o.family || x.family == "" }
-		if !slices.ContainsFunc(out, covers) {
-			out = append(out, o)
-		}
 	}
-	if !slices.ContainsFunc(out, func(x outlet) bool { return x.family == "" }) {
-		out = append(out, outlet{})
+	if len(with) > 0 {
+		out = append(out, with)
+	}
+	switch {
+	case everywhere:
+	case udp:
+		out = append(out, []outlet{{family: "4"}, {family: "6"}})
+	default:
+		out = append(out, []outlet{{}})
 	}
 	return out
-}
-
-// families returns lists of outlets. The lists are tried in turn, and the outlets of a list
-// together. A tracker tells others the source address of an announce, so braid announces in both
-// families if it listens in both. Over UDP, a tracker also names only peers of the same family.
-func families(outlets []outlet, udp bool) [][]outlet {
-	out := make([][]outlet, 2) // with a port, and without one
-	for _, o := range outlets {
-		at := &out[0]
-		if o.port == 0 {
-			at = &out[1]
-		}
-		if o.family != "" || o.port == 0 && !udp {
-			*at = append(*at, o)
-			continue
-		}
-		*at = append(*at, outlet{o.local, "4", o.port}, outlet{o.local, "6", o.port})
-	}
-	return slices.DeleteFunc(out, func(o []outlet) bool { return len(o) == 0 })
 }
 
 // unreachable reports whether an error means that this outlet cannot reach the tracker, while

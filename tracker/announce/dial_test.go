@@ -20,23 +20,30 @@ import (
 
 func TestOutletsOf(t *testing.T) {
 	a := netip.MustParseAddr
+	v4, v6 := outlet{a("10.0.0.2"), "4", 7}, outlet{a("2001:db8::1"), "6", 8}
+	none, both := []outlet{{}}, []outlet{{family: "4"}, {family: "6"}}
 	for _, tt := range []struct {
-		listen string
-		want   []outlet
+		listen    string
+		want, udp [][]outlet
 	}{
-		{"", []outlet{{}}},
-		{"[::]:7", []outlet{{port: 7}}},
-		{"0.0.0.0:7", []outlet{{family: "4", port: 7}, {}}},
-		{"10.0.0.2:7 10.0.0.3:8", []outlet{{a("10.0.0.2"), "4", 7}, {}}},
-		{"10.0.0.2:7 [2001:db8::1]:8", []outlet{{a("10.0.0.2"), "4", 7}, {a("2001:db8::1"), "6", 8}, {}}},
-		{"10.0.0.2:7 [::]:8 [2001:db8::1]:9", []outlet{{a("10.0.0.2"), "4", 7}, {port: 8}}},
+		{"", [][]outlet{none}, [][]outlet{both}},
+		{"[::]:7", [][]outlet{{{family: "4", port: 7}, {family: "6", port: 7}}}, nil},
+		{"0.0.0.0:7", [][]outlet{{{family: "4", port: 7}}, none}, [][]outlet{{{family: "4", port: 7}}, both}},
+		{"10.0.0.2:7 10.0.0.3:8", [][]outlet{{v4}, none}, [][]outlet{{v4}, both}},
+		{"10.0.0.2:7 [2001:db8::1]:8", [][]outlet{{v4, v6}, none}, [][]outlet{{v4, v6}, both}},
+		{"10.0.0.2:7 [::]:8 [2001:db8::1]:9", [][]outlet{{v4, {family: "6", port: 8}}}, nil},
 	} {
 		var listen []netip.AddrPort
 		for s := range strings.FieldsSeq(tt.listen) {
 			listen = append(listen, netip.MustParseAddrPort(s))
 		}
-		if got := outletsOf(listen); !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%s: %+v, want %+v", tt.listen, got, tt.want)
+		if tt.udp == nil {
+			tt.udp = tt.want
+		}
+		for udp, want := range map[bool][][]outlet{false: tt.want, true: tt.udp} {
+			if got := outletsOf(listen, udp); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, UDP %v: %+v, want %+v", tt.listen, udp, got, want)
+			}
 		}
 	}
 }

@@ -46,7 +46,7 @@ func newAsker(u tracker.URL, cfg *Config, from scionnet.Scope) (asker, error) {
 	}
 	o := &overIP{
 		scopeOf: scionnet.ScopeOf, named: named{user: u.ByUser(), plain: u.Plain(), from: from},
-		outlets: families(outletsOf(cfg.Listen), u.Scheme() == "udp"), answered: map[outlet]bool{},
+		outlets: outletsOf(cfg.Listen, u.Scheme() == "udp"), answered: map[outlet]bool{},
 		ask: overHTTP(u), found: cfg.passOn,
 	}
 	if u.Scheme() == "udp" {
