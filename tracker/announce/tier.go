@@ -114,17 +114,16 @@ func (t *tier) wait(s *source, next, soon, least time.Time) {
 		if s != nil && a.completed.Load() && !s.complete {
 			return
 		}
-		timer := time.NewTimer(time.Until(until))
-		if until.IsZero() {
-			timer.Stop()
+		var due <-chan time.Time
+		if !until.IsZero() {
+			due = time.After(time.Until(until))
 		}
 		select {
-		case <-timer.C:
+		case <-due:
 			return
 		case <-t.wake:
 		case <-a.ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
