@@ -91,7 +91,8 @@ func (f *files) syncSystems(dirty map[int]bool, dirtyDirs map[string]bool) error
 }
 
 // systemsOf opens a file or directory of each file system that holds some of these. Another one may
-// be mounted below the root. Meanwhile no file is renamed: under its old name it would look deleted.
+// be mounted below the root. Meanwhile no file is renamed: under its old name it would look
+// deleted.
 func (f *files) systemsOf(
 	dirty map[int]bool, dirtyDirs map[string]bool,
 ) (map[uint64]*os.File, error) {

@@ -65,7 +65,9 @@ type work struct {
 
 // hash hashes the pieces. report is called once for each, from several goroutines, with the sum or
 // why the piece could not be read. An error of it, or of the context, ends the work.
-func (w work) hash(ctx context.Context, report func(piece int, sum hashSum, err error) error) error {
+func (w work) hash(
+	ctx context.Context, report func(piece int, sum hashSum, err error) error,
+) error {
 	l := w.layout
 	var next atomic.Int64
 	var mu sync.Mutex

@@ -25,10 +25,10 @@ type outlet struct {
 	port   uint16     // 0: nobody listens there
 }
 
-// outletsOf returns lists of outlets of a peer that listens on those addresses, the first one of each
-// family. The lists are tried in turn, and the outlets of a list together: a tracker tells others
-// the source address of an announce, and over UDP it names only peers of the same family. The last
-// list has port 0. It is for trackers that the others cannot reach.
+// outletsOf returns lists of outlets of a peer that listens on those addresses, the first one of
+// each family. The lists are tried in turn, and the outlets of a list together: a tracker tells
+// others the source address of an announce, and over UDP it names only peers of the same family. The
+// last list has port 0. It is for trackers that the others cannot reach.
 func outletsOf(listen []netip.AddrPort, udp bool) (out [][]outlet) {
 	var with []outlet // with a port
 	everywhere := false

@@ -162,7 +162,9 @@ func TestNameOfOneFamily(t *testing.T) {
 // A tracker that is silent in one family does not delay the peers in its answer in the other.
 func TestSilentFamily(t *testing.T) {
 	resolveLoopback(t)
-	up := listening(t, "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "d5:peers6:\x7f\x00\x00\x01\x00\x07e") })
+	up := listening(t, "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "d5:peers6:\x7f\x00\x00\x01\x00\x07e")
+	})
 	_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
 	silent, err := net.Listen("tcp", net.JoinHostPort("::1", port)) // it accepts, and never answers
 	if err != nil {

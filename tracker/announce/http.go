@@ -119,8 +119,8 @@ const deadPort = 1
 const unknownLeft = 16 << 10
 
 // together announces from several outlets at once, and joins the answers. After the first answer
-// the others have little time left, and the peers in it do not wait for that. The event stopped goes
-// only where the tracker has answered.
+// the others have little time left, and the peers in it do not wait for that. The event stopped
+// goes only where the tracker has answered.
 func (o *overIP) together(ctx context.Context, from []outlet, a *wire.Announce) (answer wire.Answer, err error) {
 	if a.Event == wire.Stopped && slices.ContainsFunc(from, func(x outlet) bool { return o.answered[x] }) {
 		from = slices.DeleteFunc(slices.Clone(from), func(x outlet) bool { return !o.answered[x] })

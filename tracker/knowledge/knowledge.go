@@ -255,7 +255,9 @@ func (b *Base) Refresh(now time.Time) {
 			delete(b.sources, ia)
 		}
 	}
-	maps.DeleteFunc(b.met, func(_ pathsel.IA, at time.Time) bool { return now.Sub(at) > b.limits.forget })
+	maps.DeleteFunc(b.met, func(_ pathsel.IA, at time.Time) bool {
+		return now.Sub(at) > b.limits.forget
+	})
 	dirty := b.dirty
 	if b.dirty = false; dirty {
 		for ia, s := range b.sources {
