@@ -50,12 +50,14 @@ func (s Stored) belongs(ctx context.Context, all, hash bool) (names []string, er
 	}
 	var suspects []int
 	for i, f := range s.Layout.Files {
+		unfinished := isRegular(root, f.Path+partSuffix)
 		for _, name := range []string{f.Path, f.Path + partSuffix} {
 			st, err := root.Lstat(filepath.FromSlash(name))
 			if err != nil || !st.Mode().IsRegular() {
 				continue
 			}
-			known := saved.Owned.has(i) || saved.stamp(i) == stampFrom(st)
+			owned := saved.Owned.has(i) && (name != f.Path || !unfinished)
+			known := owned || saved.stamp(i) == stampFrom(st)
 			whole := name == f.Path && st.Size() == f.Length
 			switch {
 			case known, whole && (all || f.Length == 0):

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -306,6 +307,10 @@ func TestOwnFiles(t *testing.T) {
 			defer s.Close()
 			if err := Claim(t.Context(), s, l, metainfo.Hash{9}, nil); (err == nil) != c.want || err != nil && !errors.Is(err, ErrInTheWay) {
 				t.Errorf("error %v, own %v", err, c.want)
+			}
+			names, err := Stored{KindFile, image, metainfo.Hash{9}, l}.Belongs(t.Context(), false)
+			if err != nil || !c.want && slices.Contains(names, filepath.ToSlash(name)) {
+				t.Errorf("with the torrent, %v would be deleted, %v", names, err)
 			}
 		})
 	}
