@@ -65,6 +65,7 @@ type saved struct {
 	Source string             `json:"source"`
 	Answer answer             `json:"answer"`
 	Known  map[string]Torrent `json:"known"`
+	Misses map[string]int     `json:"misses,omitempty"`
 }
 
 // Open returns a mirror that knows the offers in its state file.
@@ -94,6 +95,7 @@ func Open(cfg Config) (*Mirror, error) {
 	}
 	m.source.asked = s.Answer
 	maps.Copy(m.offered, s.Known)
+	maps.Copy(m.misses, s.Misses)
 	return m, nil
 }
 
@@ -440,7 +442,7 @@ func (m *Mirror) say(key string, e event.Mirror) {
 }
 
 func (m *Mirror) save() error {
-	return node.WriteJSON(m.State, saved{m.Source, m.source.asked, m.offered}, true)
+	return node.WriteJSON(m.State, saved{m.Source, m.source.asked, m.offered, m.misses}, true)
 }
 
 // Run looks at the list at once and then every interval, until the context ends.

@@ -207,6 +207,31 @@ func TestMirrorWithNarrowedFilter(t *testing.T) {
 	}
 }
 
+// One look reads only a part of a long list. The next process reads the other offers first, and not
+// once more those that have failed: with --once each look is in a process of its own.
+func TestMirrorRemembersFailures(t *testing.T) {
+	t.Parallel()
+	s, state := openSite(t), t.TempDir()
+	s.torrents["last.torrent"] = webtest.Torrent(t, t.TempDir(), "last", webtest.File{Size: 10}).Torrent
+	var names []string
+	for i := range newTorrents {
+		names = append(names, fmt.Sprint("missing", i))
+	}
+	s.offer(append(names, "last")...)
+	cfg := Config{Source: s.URL + "/feed", Dir: t.TempDir()}
+	m := openMirror(t, cfg, state, nil)
+	if got := m.look(t); strings.Count(got, "failed") != newTorrents || strings.Contains(got, "added") {
+		t.Error(got)
+	}
+	if err := m.Node.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m = openMirror(t, cfg, state, nil)
+	if got := m.look(t); !strings.Contains(got, "added last") {
+		t.Error(got)
+	}
+}
+
 // Another torrent with the same name lies apart. A magnet link is asked for its size first.
 func TestMirrorOfDirectory(t *testing.T) {
 	t.Parallel()
