@@ -17,7 +17,8 @@ const (
 	// startsAtOnce is the number of torrents that a service starts at a time. Each may have to hash
 	// existing files, and more of them would only compete for the disk.
 	startsAtOnce = 4
-	// leastSleep keeps small corrections of the clock from being taken for a sleep of the host.
+	// leastSleep keeps small corrections of the clock from being taken for a sleep of the host. Wait
+	// looks that often whether the host has slept.
 	leastSleep = 30 * time.Second
 )
 
@@ -64,6 +65,24 @@ func (n *Node) announceAfterSleep(slept time.Duration) {
 // lead is how far the wall clock has run ahead of the monotonic clock, which stops while the host
 // sleeps.
 func lead(since time.Time) time.Duration { return time.Since(since.Round(0)) - time.Since(since) }
+
+// Wait waits for a time, or until the context ends. Unlike a timer, it counts the time for which
+// the host sleeps.
+func Wait(ctx context.Context, long time.Duration) {
+	began := time.Now()
+	waitFor(ctx, long, func() time.Duration { return time.Since(began) + max(0, lead(began)) })
+}
+
+// waitFor is Wait with a function that returns the time since its call.
+func waitFor(ctx context.Context, long time.Duration, passed func() time.Duration) {
+	for left := long; left > 0; left = long - passed() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(left, leastSleep)):
+		}
+	}
+}
 
 // searchAllAgain begins the searches of all torrents anew, in the background.
 func (n *Node) searchAllAgain() {

@@ -67,15 +67,11 @@ func (d *DHT) readItems(owners []ed25519.PublicKey) {
 
 // repeat calls f until Close. The pauses double up to most.
 func (d *DHT) repeat(most time.Duration, f func(ctx context.Context)) {
-	for pause := itemLeast; ; pause = min(2*pause, most) {
+	for pause := itemLeast; d.ctx.Err() == nil; pause = min(2*pause, most) {
 		ctx, cancel := context.WithTimeout(d.ctx, itemPatience)
 		f(ctx)
 		cancel()
-		select {
-		case <-d.ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+		Wait(d.ctx, pause)
 	}
 }
 

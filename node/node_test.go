@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/client"
@@ -737,6 +738,33 @@ func TestAnnouncesAfterSleep(t *testing.T) {
 	if d := lead(n.opened).Abs(); d >= leastSleep {
 		t.Errorf("without a sleep, the clocks differ by %v", d)
 	}
+}
+
+// A wait ends soon after the host has slept, and otherwise in time.
+func TestWaitCountsSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		waitFor(t.Context(), 30*time.Minute, func() time.Duration {
+			passed := time.Since(began)
+			if passed >= time.Minute {
+				passed += time.Hour // asleep
+			}
+			return passed
+		})
+		if d := time.Since(began); d < time.Minute || d > time.Minute+leastSleep {
+			t.Errorf("it ends after %v", d)
+		}
+		began = time.Now()
+		if Wait(t.Context(), 45*time.Second); time.Since(began) != 45*time.Second {
+			t.Errorf("without a sleep it ends after %v", time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		if Wait(ctx, time.Hour); time.Since(began) != time.Second {
+			t.Errorf("the context ends it after %v", time.Since(began))
+		}
+	})
 }
 
 // The totals never shrink while a torrent is removed, and the status can be read while settings

@@ -447,14 +447,9 @@ func (m *Mirror) save() error {
 
 // Run looks at the list at once and then every interval, until the context ends.
 func (m *Mirror) Run(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
+		began := time.Now()
 		_ = m.Look(ctx) // Look has reported the error
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+		node.Wait(ctx, every-time.Since(began))
 	}
 }
