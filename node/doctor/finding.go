@@ -96,7 +96,8 @@ type Facts struct {
 	Tracker           *Tracker
 	Dir               string
 	DirErr            error // it cannot be written to
-	Free              uint64
+	Free              int64 // bytes in Dir
+	FreeErr           error // Free is not known
 }
 
 // checks are in the order in which users see them. Checks on which others depend come first.

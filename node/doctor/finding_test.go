@@ -60,6 +60,9 @@ func TestExamine(t *testing.T) {
 		"a full disk": {
 			Facts{Dir: "/data", Free: 1 << 20}, Finding{"disk", Fail, "/data has 1 MiB left", "stops", "free some space"},
 		},
+		"a disk of unknown size": {
+			Facts{Dir: "/data", FreeErr: errors.New("not supported")}, Finding{"disk", OK, "/data can be written to; it is not known how much space is left: not supported", "", ""},
+		},
 		"small buffers": {Facts{Buffer: 212992}, Finding{"socket buffers", Warn, "212992", "lost", "net.core.rmem_max"}},
 		"a daemon alone": {
 			Facts{IA: local.IA, Daemon: daemon, ConfigDir: dir},

@@ -227,11 +227,7 @@ func (f *Facts) lookAtSystem(dir string) {
 	}
 	test.Close()
 	os.Remove(test.Name())
-	if free, _, err := storage.DiskSpace(dir); err == nil {
-		f.Free = uint64(free)
-	} else {
-		f.Free = leastFree // unknown
-	}
+	f.Free, _, f.FreeErr = storage.DiskSpace(dir)
 }
 
 // lookAtHost looks at this host's ports, and at the AS's services and routers.

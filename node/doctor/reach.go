@@ -247,6 +247,9 @@ func checkDisk(f Facts, all *findings) {
 	case f.DirErr != nil:
 		all.add(check, Fail, f.DirErr.Error(), "downloads are written there",
 			"make the directory, or choose one that you may write to")
+	case f.FreeErr != nil:
+		all.ok(check, "%s can be written to; it is not known how much space is left: %v",
+			f.Dir, f.FreeErr)
 	case f.Free < leastFree:
 		all.add(check, Fail, fmt.Sprintf("%s has %d MiB left", f.Dir, f.Free>>20),
 			"a download stops when the disk is full",
