@@ -18,7 +18,7 @@ import (
 //
 // If data is true, the data is moved there: renamed on the same file system, otherwise copied.
 // Other files are never overwritten. If data is false, the data must be there already, and is
-// verified.
+// verified. A magnet link that no peer has described yet has no data: it will be there later.
 func (t *Torrent) Move(dir string, data bool) error {
 	failed := func(err error) error {
 		return fmt.Errorf("move torrent %s: %w", t.Options().title(), err)
@@ -33,23 +33,14 @@ func (t *Torrent) Move(dir string, data bool) error {
 		}
 	}
 	t.mu.Lock()
-	state, unknown := t.state, t.options.Source.IsMagnet() && t.options.Storage.Dir != ""
-	var refused error
-	switch {
-	case state == Removed:
-		refused = fmt.Errorf("it is %s", state)
-	case unknown && data:
-		refused = errors.New("its files are not known yet")
-	default:
-		t.moves++
-		// Set now, so that nobody who reads the status expects the data to stay.
-		t.moving = t.moving || data
+	if t.state == Removed {
+		t.mu.Unlock()
+		return failed(errors.New("it is removed"))
 	}
+	t.moves++
 	this := t.moves
+	t.moving = t.moving || data // now, so that no reader of the status expects the data to stay
 	t.mu.Unlock()
-	if refused != nil {
-		return failed(refused)
-	}
 	t.node.background(func() { t.moveAway(this, dir, data) })
 	return nil
 }
@@ -90,7 +81,7 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 	if state == Served {
 		t.reason = reason // of a torrent that is Served afterwards
 	}
-	if t.moveTo = dir; !data || t.options.Storage.Dir == "" {
+	if t.moveTo = dir; !data || t.options.Storage.Dir == "" || t.options.Source.IsMagnet() {
 		t.moveTo, t.options.Storage.Dir, t.options.Storage.Recheck = "", dir, true
 	}
 	t.mu.Unlock()
@@ -208,7 +199,7 @@ func (t *Torrent) moveComplete() {
 
 // Verify hashes all data of the torrent again, in the background. Afterwards a running torrent
 // continues, and downloads wrong pieces again. A paused torrent stays paused, and downloads them
-// when it is resumed.
+// when it is resumed. The files of a magnet link are hashed when a peer has described it.
 func (t *Torrent) Verify() error {
 	t.mu.Lock()
 	o, state, verifying := t.options, t.state, t.verifying
@@ -218,9 +209,7 @@ func (t *Torrent) Verify() error {
 		return nil
 	case state == Removed, state == Moving:
 		return fmt.Errorf("verify torrent %s: it is %s", o.title(), state)
-	case o.Source.IsMagnet():
-		return fmt.Errorf("verify torrent %s: its files are not known yet", o.title())
-	case state == Paused, state == Served:
+	case (state == Paused || state == Served) && !o.Source.IsMagnet():
 		t.node.background(t.verifyStopped)
 	default:
 		t.node.background(func() { t.restart(func(o *Options) { o.Storage.Recheck = true }) })

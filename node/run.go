@@ -153,7 +153,10 @@ func (t *Torrent) begin(r *run) {
 		t.ended = make(chan struct{})
 	}
 	t.run, t.state, t.started = r, Running, r.began
-	t.options.Paused, t.options.Storage.Recheck, t.failed, t.reason = false, false, nil, ""
+	t.options.Paused, t.failed, t.reason = false, nil, ""
+	if !t.options.Source.IsMagnet() { // otherwise the check is due later: see describe
+		t.options.Storage.Recheck = false
+	}
 }
 
 // catchUp applies options that have changed since a start read them. Change has not applied them,
@@ -326,7 +329,7 @@ func (t *Torrent) describe(r *run) {
 		return // no peer has sent it yet
 	}
 	t.mu.Lock()
-	t.options.Source = src
+	t.options.Source, t.options.Storage.Recheck = src, false // the store checks its files now
 	t.mu.Unlock()
 	t.save()
 }
@@ -370,6 +373,7 @@ func (t *Torrent) stop(next State) error {
 		r.cancel()
 		r.follower.Wait()
 		r.transfer.Close()
+		t.describe(r) // beat has not seen a description that has just come
 		t.fold(r)
 		err = t.node.stores.release(r.store, t.hash)
 	}
