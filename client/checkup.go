@@ -62,9 +62,8 @@ type TrackerState struct {
 
 // StoppedError says that a transfer was given up since it made no progress.
 type StoppedError struct {
-	Torrent string
-	After   time.Duration
-	Cause   *Cause // nil: it is not known
+	After time.Duration
+	Cause *Cause // nil: it is not known
 }
 
 func (e *StoppedError) Error() string {
@@ -72,7 +71,7 @@ func (e *StoppedError) Error() string {
 	if e.Cause != nil {
 		text = e.Cause.Text
 	}
-	return fmt.Sprintf("%s: no progress for %v: %s", e.Torrent, e.After.Round(time.Second), text)
+	return fmt.Sprintf("no progress for %v: %s", e.After.Round(time.Second), text)
 }
 
 // examine asks the routers on the paths and the host. Without a path it asks the control service.

@@ -235,7 +235,7 @@ func (l *loop) onSample() {
 	full := l.room.err != nil || l.confirmer.waiting != ""
 	idle := l.checkup.look(full, l.describer.claiming || l.confirmer.underWay && !full)
 	if limit := l.options.StopTimeout; limit > 0 && idle >= max(limit, examineAfter) {
-		l.fail(&StoppedError{Torrent: l.source.title(), After: limit, Cause: l.checkup.cause})
+		l.fail(&StoppedError{After: limit, Cause: l.checkup.cause})
 	}
 	if l.connector.look() || time.Now().After(l.chooser.restEnd) {
 		l.choose()

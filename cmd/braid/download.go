@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
 	}
 	var errs []error
 	for _, x := range torrents {
-		errs = append(errs, x.Progress().Err)
+		errs = append(errs, failure(x))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -93,6 +94,15 @@ func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
 		t.out.watch(ctx, torrents)
 	}
 	return nil
+}
+
+// failure returns the error that has ended a torrent, with the torrent's name.
+func failure(t *node.Torrent) error {
+	p := t.Progress()
+	if p.Err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", p.Name, p.Err)
 }
 
 // interrupted is the error of downloads that the user has interrupted.
@@ -210,7 +220,7 @@ func describeAll(ctx context.Context, out *display, n *node.Node, torrents []nod
 	for _, o := range torrents {
 		src, err := n.Describe(ctx, o)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", cmp.Or(o.Source.Name, o.Source.InfoHash.HexString()), err)
 		}
 		listFiles(out, src.Layout, o.Selection)
 		if err := o.Selection.Check(src.Layout); err != nil {

@@ -239,9 +239,7 @@ func completed(ctx context.Context, n *node.Node) error {
 			return codedError{err, exitInterrupted}
 		case <-t.Done():
 		}
-		if err := t.Progress().Err; err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, failure(t))
 	}
 	return errors.Join(errs...)
 }

@@ -50,9 +50,14 @@ func TestMirrorCommand(t *testing.T) {
 		}
 	}
 	has(t, filepath.Join(dir, "all/file"), data)
-	said := must(t, dir, append([]string{"mirror", "in", "-o", "small", "--once", "--max-size", "1000000B"}, own...)...)
-	if !strings.Contains(said, "left-out: file, 1 MiB: it has 1.0 MiB, and 977 KiB are allowed for one torrent\n") {
-		t.Errorf("%s", said)
+	small := must(t, dir, append([]string{"mirror", "in", "-o", "small", "--once", "--max-size", "1000000B"}, own...)...)
+	if !strings.Contains(small, "left-out: file, 1 MiB: it has 1.0 MiB, and 977 KiB are allowed for one torrent\n") {
+		t.Errorf("%s", small)
+	}
+
+	code, got, said := ends(t, dir, "mirror", "in", "-o", "lonely", "--once", "--stop-timeout", "1s", "--transport", "tcp", "--dht", "off")
+	if code != exitFailed || !strings.Contains(got, "failed: file: no progress for 1s: ") || !strings.Contains(said, "file: no progress for 1s: ") {
+		t.Errorf("without a peer: exit code %d: %s%s", code, got, said)
 	}
 
 	cmd := braid(t, dir, append([]string{"mirror", "in", "-o", "live", "--json"}, own...)...)

@@ -152,7 +152,7 @@ func describeSeeds(
 		ask := *o
 		ask.MustFind = len(o.Source.Peers) == 0
 		if o.Source, err = n.Describe(ctx, ask); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		if err := checkComplete(ctx, out, *o); err != nil {
 			return err
