@@ -329,13 +329,7 @@ func (m *Mirror) forget() {
 func (m *Mirror) held() (all []Torrent) {
 	for _, t := range m.Node.Torrents() {
 		src, p := t.Source(), t.Progress()
-		h := Torrent{
-			Hash:    t.InfoHash(),
-			Name:    src.Name,
-			Size:    src.Layout.Length,
-			Missing: p.Missing,
-		}
-		all = append(all, h)
+		all = append(all, Torrent{t.InfoHash(), src.Name, src.Layout.Length, p.Missing})
 	}
 	return all
 }
@@ -343,21 +337,16 @@ func (m *Mirror) held() (all []Torrent) {
 // carryOut does one step. A step that fails is an event; carryOut returns only the context's error.
 func (m *Mirror) carryOut(ctx context.Context, s Step) (err error) {
 	e := event.Mirror{
+		Action:   string(s.Action),
 		Torrent:  s.Torrent.Name,
 		InfoHash: s.Torrent.Hash,
 		Bytes:    s.Torrent.Size,
 		Reason:   s.Reason,
 	}
 	switch s.Action {
-	case Keep:
-		e.Action = "kept"
-	case LeaveOut:
-		e.Action = "left-out"
 	case Remove:
-		e.Action = "removed"
 		err = m.remove(s.Torrent.Hash)
 	case Add:
-		e.Action = "added"
 		e.Dir, err = m.add(ctx, s)
 	}
 	if ctx.Err() != nil {

@@ -40,12 +40,12 @@ type Limits struct {
 // Action is what happens to a torrent.
 type Action string
 
-// The actions.
+// The actions, as in event.Mirror.
 const (
-	Add      Action = "add"
-	Keep     Action = "keep" // it is held, and no longer offered
-	Remove   Action = "remove"
-	LeaveOut Action = "leave out"
+	Add      Action = "added"
+	Keep     Action = "kept" // it is held, and no longer offered
+	Remove   Action = "removed"
+	LeaveOut Action = "left-out"
 )
 
 // Step is one action of a plan. Torrents that are offered and held have none.
@@ -70,24 +70,18 @@ func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []
 	at := map[string]bool{}
 	for _, h := range held {
 		gone := !slices.ContainsFunc(offered, func(o Torrent) bool { return o.Hash == h.Hash })
-		switch {
-		case gone && l.Delete && !unknown && len(offered) > 0:
-			steps = append(steps, Step{
-				Action:  Remove,
-				Torrent: h,
-				Reason:  "it is no longer offered",
-			})
+		step := Step{Action: Keep, Torrent: h, Reason: "it is no longer offered"}
+		if gone && l.Delete && !unknown && len(offered) > 0 {
+			step.Action = Remove
+			steps = append(steps, step)
 			room.free += h.Size - h.Missing
 			continue
-		case gone && l.Delete:
-			steps = append(steps, Step{
-				Action:  Keep,
-				Torrent: h,
-				Reason: "it is no longer offered, as far as is known; " +
-					"it is removed once all offers are known",
-			})
-		case gone:
-			steps = append(steps, Step{Action: Keep, Torrent: h, Reason: "it is no longer offered"})
+		}
+		if gone && l.Delete {
+			step.Reason += ", as far as is known; it is removed once all offers are known"
+		}
+		if gone {
+			steps = append(steps, step)
 		}
 		at[h.Hash], names[nameKey(h.Name)] = true, true
 		room.take(h.Size, h.Missing)

@@ -158,17 +158,12 @@ func (s *source) torrent(ctx context.Context, o Offer) (src client.Source, err e
 
 // fetch returns the request for a link in the list. On SCION, it asks only the server of the list.
 func (s *source) fetch(link string) client.Fetch {
-	f := client.Fetch{URL: link, From: s.asked.Scope, SCION: s.scion}
-	if _, ok, _ := scionnet.ParseServerURL(s.name); !ok {
-		f.SCION = nil
-		return f
-	}
-	if u, err := url.Parse(link); err == nil && u.Host == s.asked.Host {
+	f := client.Fetch{URL: link, From: s.asked.Scope}
+	_, onSCION, _ := scionnet.ParseServerURL(s.name)
+	if u, err := url.Parse(link); onSCION && err == nil && u.Host == s.asked.Host {
 		scheme, rest, _ := strings.Cut(s.name, "://")
 		server, _, _ := strings.Cut(rest, "/")
-		f.URL = scheme + "://" + server + u.RequestURI()
-	} else {
-		f.SCION = nil
+		f.URL, f.SCION = scheme+"://"+server+u.RequestURI(), s.scion
 	}
 	return f
 }
