@@ -41,17 +41,10 @@ type sharedStore struct {
 	options Storage
 
 	mu    sync.Mutex
-	users map[metainfo.Hash]storeUser
+	users map[metainfo.Hash]Options // at the start of each torrent
 }
 
-// storeUser has a torrent's options for its store.
-type storeUser struct {
-	selection client.Selection
-	recheck   bool
-	names     storage.Names
-}
-
-func (s *sharedStore) user(hash metainfo.Hash) storeUser {
+func (s *sharedStore) user(hash metainfo.Hash) Options {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.users[hash]
@@ -67,7 +60,6 @@ func (s *stores) open(
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	want.Dir, want.Recheck = dir, false
-	user := storeUser{o.Selection, o.Storage.Recheck, o.Names}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.all {
@@ -82,19 +74,19 @@ func (s *stores) open(
 				o.Storage.Dir)
 		}
 		x.mu.Lock()
-		x.users[o.Source.InfoHash] = user
+		x.users[o.Source.InfoHash] = o
 		x.mu.Unlock()
 		return x, nil
 	}
-	x := &sharedStore{options: want, users: map[metainfo.Hash]storeUser{o.Source.InfoHash: user}}
-	names := func(h metainfo.Hash) storage.Names { return x.user(h).names }
+	x := &sharedStore{options: want, users: map[metainfo.Hash]Options{o.Source.InfoHash: o}}
+	names := func(h metainfo.Hash) storage.Names { return x.user(h).Names }
 	if want.Complete {
 		x.Store, err = storage.OpenVerifiedIn(want.Kind, o.Storage.Dir, log, names)
 	} else {
 		x.Store, err = storage.Open(want.Kind, o.Storage.Dir, log, storage.Options{
-			Recheck: func(h metainfo.Hash) bool { return x.user(h).recheck },
+			Recheck: func(h metainfo.Hash) bool { return x.user(h).Storage.Recheck },
 			Wanted: func(h metainfo.Hash, l storage.Layout) []bool {
-				return x.user(h).selection.Wants(l)
+				return x.user(h).Selection.Wants(l)
 			},
 			Names:    names,
 			Existing: want.Existing, Moved: moved,
