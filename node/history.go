@@ -25,18 +25,18 @@ const (
 	sweepEvery  = time.Hour
 )
 
-// Sample is the rate of a path in one second. There is no sample for seconds without data.
+// Sample is the rate of a path in one second, in bits per second. There is no sample for seconds
+// without data. It is small, since there may be many.
 type Sample struct {
-	Time time.Time `json:"time"`
-	In   float64   `json:"in_bit_s"`
-	Out  float64   `json:"out_bit_s"`
+	Second  uint32 // Unix time
+	In, Out float32
 }
 
 // Mark is a step in the life of a path-level peer.
 type Mark struct {
-	Time   time.Time `json:"time"`
-	Event  string    `json:"event"` // as in event.PathStep
-	Reason string    `json:"reason"`
+	Time   time.Time
+	Event  string // as in event.PathStep
+	Reason string
 }
 
 // PathHistory is the history of one path-level peer. The newest entries come last.
@@ -44,36 +44,26 @@ type PathHistory struct {
 	Key     pathsel.Key
 	Samples []Sample
 	Marks   []Mark
+
+	changed time.Time
 }
 
 // history is the history of all paths of a torrent.
 type history struct {
 	mu    sync.Mutex
-	paths map[pathsel.Key]*pathHistory
+	paths map[pathsel.Key]*PathHistory
 	swept time.Time // when old paths were last forgotten
-}
-
-// pathHistory keeps samples in 12 bytes each.
-type pathHistory struct {
-	samples []sample
-	marks   []Mark
-	changed time.Time
-}
-
-type sample struct {
-	second  uint32 // Unix time
-	in, out float32
 }
 
 // of returns the history of a path. If there are too many, it forgets the one that has not changed
 // for the longest time.
-func (h *history) of(k pathsel.Key, now time.Time) *pathHistory {
+func (h *history) of(k pathsel.Key, now time.Time) *PathHistory {
 	if p := h.paths[k]; p != nil {
 		p.changed = now
 		return p
 	}
 	if h.paths == nil {
-		h.paths = map[pathsel.Key]*pathHistory{}
+		h.paths = map[pathsel.Key]*PathHistory{}
 	}
 	if len(h.paths) >= maxHistory {
 		var oldest pathsel.Key
@@ -85,7 +75,7 @@ func (h *history) of(k pathsel.Key, now time.Time) *pathHistory {
 		}
 		delete(h.paths, oldest)
 	}
-	p := &pathHistory{changed: now}
+	p := &PathHistory{Key: k, changed: now}
 	h.paths[k] = p
 	return p
 }
@@ -95,7 +85,7 @@ func (h *history) note(e client.PathEvent, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.of(e.Key, now)
-	p.marks = appendNewest(p.marks, Mark{now, e.Name, e.Reason}, maxMarks)
+	p.Marks = appendNewest(p.Marks, Mark{now, e.Name, e.Reason}, maxMarks)
 }
 
 // record records the rates of this second. paths are all present ones.
@@ -104,7 +94,7 @@ func (h *history) record(paths []client.PathProgress, now time.Time) {
 	defer h.mu.Unlock()
 	if now.Sub(h.swept) >= sweepEvery {
 		h.swept = now
-		maps.DeleteFunc(h.paths, func(k pathsel.Key, p *pathHistory) bool {
+		maps.DeleteFunc(h.paths, func(k pathsel.Key, p *PathHistory) bool {
 			isK := func(x client.PathProgress) bool { return keyOf(x) == k }
 			return now.Sub(p.changed) >= forgetAfter && !slices.ContainsFunc(paths, isK)
 		})
@@ -114,8 +104,8 @@ func (h *history) record(paths []client.PathProgress, now time.Time) {
 			continue
 		}
 		p := h.of(keyOf(x), now)
-		rates := sample{uint32(now.Unix()), float32(x.ReadRate), float32(x.WriteRate)}
-		p.samples = appendNewest(p.samples, rates, maxSamples)
+		rates := Sample{uint32(now.Unix()), float32(x.ReadRate), float32(x.WriteRate)}
+		p.Samples = appendNewest(p.Samples, rates, maxSamples)
 	}
 }
 
@@ -124,10 +114,10 @@ func (h *history) last(k pathsel.Key) (Mark, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.paths[k]
-	if p == nil || len(p.marks) == 0 {
+	if p == nil || len(p.Marks) == 0 {
 		return Mark{}, false
 	}
-	return p.marks[len(p.marks)-1], true
+	return p.Marks[len(p.Marks)-1], true
 }
 
 func keyOf(x client.PathProgress) pathsel.Key {
@@ -139,15 +129,9 @@ func keyOf(x client.PathProgress) pathsel.Key {
 func (t *Torrent) History() (out []PathHistory) {
 	t.history.mu.Lock()
 	defer t.history.mu.Unlock()
-	for k, p := range t.history.paths {
-		x := PathHistory{Key: k, Marks: slices.Clone(p.marks)}
-		for _, s := range p.samples {
-			x.Samples = append(x.Samples, Sample{
-				Time: time.Unix(int64(s.second), 0),
-				In:   float64(s.in),
-				Out:  float64(s.out),
-			})
-		}
+	for _, p := range t.history.paths {
+		x := *p
+		x.Samples, x.Marks = slices.Clone(p.Samples), slices.Clone(p.Marks)
 		out = append(out, x)
 	}
 	slices.SortFunc(out, func(a, b PathHistory) int {

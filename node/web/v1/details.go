@@ -235,18 +235,17 @@ func (a *API) history(t *node.Torrent, _ none) (History, error) {
 
 // newHistory puts the samples of all paths on one scale: one sample a second, up to now.
 func newHistory(infoHash string, all []node.PathHistory, now time.Time) History {
-	const step = time.Second
-	end := now.Truncate(step)
-	h := History{StepS: step.Seconds(), End: end, Paths: []PathHistory{}, Decisions: []Decision{}}
-	first := end
+	end := now.Truncate(time.Second)
+	h := History{StepS: 1, End: end, Paths: []PathHistory{}, Decisions: []Decision{}}
+	first := end.Unix()
 	for _, p := range all {
-		if len(p.Samples) > 0 && p.Samples[0].Time.Before(first) {
-			first = p.Samples[0].Time
+		if len(p.Samples) > 0 {
+			first = min(first, int64(p.Samples[0].Second))
 		}
 	}
 	const most = 600 // samples; a path that was idle for long may have older ones
-	n := min(most, int(end.Sub(first)/step)+1)
-	first = end.Add(-time.Duration(n-1) * step)
+	n := min(most, int(end.Unix()-first)+1)
+	first = end.Unix() - int64(n-1)
 	for _, p := range all {
 		x := PathHistory{
 			ID:          pathID(string(p.Key.Peer), p.Key.Path),
@@ -257,8 +256,8 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 			UpMbitS:     make([]float64, n),
 		}
 		for _, s := range p.Samples {
-			if i := int(s.Time.Sub(first) / step); i >= 0 && i < n && !s.Time.Before(first) {
-				x.DownMbitS[i], x.UpMbitS[i] = s.In/mega, s.Out/mega
+			if i := int(int64(s.Second) - first); i >= 0 && i < n {
+				x.DownMbitS[i], x.UpMbitS[i] = float64(s.In)/mega, float64(s.Out)/mega
 			}
 		}
 		h.Paths = append(h.Paths, x)
