@@ -36,12 +36,6 @@ func (l link) address() netip.Addr {
 	return l.addrs[0].Addr()
 }
 
-// same tells whether two networks are the same.
-func (n network) same(o network) bool {
-	return n.index == o.index && n.name == o.name && n.from == o.from && n.port == o.port &&
-		slices.Equal(n.addrs, o.addrs)
-}
-
 // has tells whether an address is in one of the link's subnets.
 func (l link) has(a netip.Addr) bool {
 	return slices.ContainsFunc(l.addrs, func(p netip.Prefix) bool {
@@ -105,20 +99,15 @@ func links() (out []link, err error) {
 		if err != nil {
 			continue // the interface has just gone
 		}
-		var families [2][]netip.Prefix
+		families := map[bool][]netip.Prefix{} // of IPv6 and of IPv4
 		for _, a := range addrs {
-			p, err := netip.ParsePrefix(a.String())
-			if err != nil {
-				continue
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				is6 := p.Addr().Is6()
+				families[is6] = append(families[is6], p)
 			}
-			family := 0
-			if p.Addr().Is6() {
-				family = 1
-			}
-			families[family] = append(families[family], p)
 		}
-		for _, f := range families {
-			if l.addrs = f; len(f) > 0 {
+		for _, is6 := range []bool{false, true} {
+			if l.addrs = families[is6]; len(l.addrs) > 0 {
 				out = append(out, l)
 			}
 		}

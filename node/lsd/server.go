@@ -23,7 +23,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"slices"
+	"reflect"
 	"sync"
 	"time"
 
@@ -61,8 +61,6 @@ type Server struct {
 	readers   sync.WaitGroup
 	busy      bool      // the server had work at the last look at the interfaces
 	looked    time.Time // the time of that look
-
-	announced bool
 }
 
 // Followed is a torrent of a server.
@@ -249,9 +247,6 @@ func (s *Server) send(m Message, sockets []*socket) {
 			}
 		}
 	}
-	s.mu.Lock()
-	s.announced = true
-	s.mu.Unlock()
 }
 
 // look opens sockets on the host's present networks, unless they are the same as at the last look
@@ -270,7 +265,7 @@ func (s *Server) look(busy bool, now time.Time) {
 	for _, f := range s.follows { // or a host could fill the memory with neighbours of all torrents
 		f.forget(now)
 	}
-	same, before := slices.EqualFunc(networks, s.networks, network.same), joined(s.sockets)
+	same, before := reflect.DeepEqual(networks, s.networks), joined(s.sockets)
 	if same && before == len(networks) {
 		return
 	}
@@ -371,9 +366,9 @@ func (s *Server) peersOf(from netip.Addr, m Message) (out []scionnet.Addr) {
 	return append(out, m.SCION)
 }
 
-// Announced tells whether the server has sent an announce.
+// Announced tells whether the server has made an announce.
 func (s *Server) Announced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.announced
+	return !s.calendar.next.IsZero()
 }

@@ -30,19 +30,14 @@ type datagram struct {
 // openSockets joins the groups on all networks. It returns the sockets that it could open, and the
 // errors about all others.
 func openSockets(networks []network) (out []*socket, errs error) {
-	var families [2][]network
-	for _, n := range networks {
-		i := 0
-		if n.is6() {
-			i = 1
+	for _, group := range []netip.AddrPort{group4, group6} {
+		var family []network
+		for _, n := range networks {
+			if n.is6() == group.Addr().Is6() {
+				family = append(family, n)
+			}
 		}
-		families[i] = append(families[i], n)
-	}
-	for i, group := range []netip.AddrPort{group4, group6} {
-		if len(families[i]) == 0 {
-			continue
-		}
-		s, err := openSocket(group, families[i])
+		s, err := openSocket(group, family)
 		if errs = errors.Join(errs, err); s != nil {
 			out = append(out, s)
 		}
