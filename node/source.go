@@ -60,9 +60,14 @@ func isHungry(p client.Progress) bool {
 
 // ConnectedPeers counts the peers with a connection that carries data.
 func ConnectedPeers(p client.Progress) int {
+	return countPeers(p, func(client.PathProgress) bool { return true })
+}
+
+// countPeers counts the peers with such a connection that carries data.
+func countPeers(p client.Progress, is func(client.PathProgress) bool) int {
 	peers := map[string]struct{}{}
 	for _, x := range p.Paths {
-		if x.State == pathsel.Active {
+		if x.State == pathsel.Active && is(x) {
 			peers[x.Peer] = struct{}{}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"braid/client"
-	"braid/pathsel"
 )
 
 // Status is a torrent at one moment, with everything that lists of torrents show.
@@ -95,28 +94,19 @@ func (t *Torrent) status(stalled time.Duration) Status {
 		s.Remaining = time.Duration(left * float64(time.Second)).Round(time.Second)
 	}
 	s.Stalled = t.stalledLocked(now, stalled)
-	s.count(p.Paths)
+	s.count(p)
 	s.TrackerError = t.trackerErrorLocked()
 	return s
 }
 
 // count counts peers and paths.
-func (s *Status) count(paths []client.PathProgress) {
-	peers, sending, getting := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, x := range paths {
+func (s *Status) count(p client.Progress) {
+	s.Peers = ConnectedPeers(p)
+	s.Sending = countPeers(p, func(x client.PathProgress) bool { return x.ReadRate > 0 })
+	s.Getting = countPeers(p, func(x client.PathProgress) bool { return x.WriteRate > 0 })
+	for _, x := range p.Paths {
 		if x.State.Carries() {
 			s.Paths++
 		}
-		if x.State != pathsel.Active {
-			continue
-		}
-		peers[x.Peer] = true
-		if x.ReadRate > 0 {
-			sending[x.Peer] = true
-		}
-		if x.WriteRate > 0 {
-			getting[x.Peer] = true
-		}
 	}
-	s.Peers, s.Sending, s.Getting = len(peers), len(sending), len(getting)
 }

@@ -14,7 +14,7 @@ func TestCountPaths(t *testing.T) {
 	for state := pathsel.Idle; state <= pathsel.Probing; state++ {
 		paths = append(paths, client.PathProgress{Peer: "peer", State: state})
 	}
-	if s.count(paths); s.Paths != 2 || s.Peers != 1 {
+	if s.count(client.Progress{Paths: paths}); s.Paths != 2 || s.Peers != 1 {
 		t.Errorf("%d paths to %d peers", s.Paths, s.Peers)
 	}
 }
