@@ -110,9 +110,9 @@ type Node struct {
 	torrents []*Torrent // in the order of the queue; new ones are added at its end
 	numbered int        // the last number that a torrent got
 	settings Settings
-	applied  *client.Limits // the current limits; nil: none were applied yet
-	totals   Totals         // of earlier processes and of torrents that were removed
-	before   Totals         // of earlier processes, with the bytes of their torrents
+	applied  client.Limits // the current limits
+	totals   Totals        // of earlier processes and of torrents that were removed
+	before   Totals        // of earlier processes, with the bytes of their torrents
 	closed   bool
 	// unrestored are the counters of saved torrents that are not restored yet, or cannot be
 	// restored now. They must not be lost.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -125,13 +126,20 @@ func (s Settings) Validate() error {
 const settingsFile = "settings.json"
 
 // firstSettings reads the settings when the node is opened, and applies them to cfg.
-func (n *Node) firstSettings(cfg *Config) (err error) {
-	s := cfg.Settings
-	if s.Rates.isZero() {
-		s.Rates = ratesOf(cfg.Client.Limits)
+func (n *Node) firstSettings(cfg *Config) error {
+	n.settings = cfg.Settings
+	if n.settings.Rates.isZero() {
+		n.settings.Rates = ratesOf(cfg.Client.Limits)
 	}
-	if n.settings, err = n.loadSettings(s); err != nil {
-		return err
+	var kept *Settings
+	err := n.read(settingsFile, &kept)
+	if err == nil && kept != nil {
+		n.settings = *kept
+		err = kept.Validate()
+	}
+	if err != nil {
+		return fmt.Errorf("read the settings: %w; repair or remove %s",
+			err, filepath.Join(n.state, settingsFile))
 	}
 	cfg.Client.PEX = !n.settings.NoPEX
 	if n.settings.Policy == (Policy{}) {
@@ -145,23 +153,6 @@ func (n *Node) firstSettings(cfg *Config) (err error) {
 
 // Dir returns the directory for torrents that name none.
 func (n *Node) Dir() string { return n.Settings().Dir }
-
-// loadSettings reads the settings, or returns the defaults if there are none yet.
-func (n *Node) loadSettings(defaults Settings) (Settings, error) {
-	var kept *Settings
-	err := n.read(settingsFile, &kept)
-	if err == nil && kept == nil {
-		return defaults, nil
-	}
-	if err == nil {
-		err = kept.Validate()
-	}
-	if err != nil {
-		return defaults, fmt.Errorf("read the settings: %w; repair or remove %s",
-			err, filepath.Join(n.state, settingsFile))
-	}
-	return *kept, nil
-}
 
 // Settings returns the settings.
 func (n *Node) Settings() Settings {
@@ -236,10 +227,8 @@ func (n *Node) applyRates(now time.Time) {
 		return // cannot happen: Validate has parsed them
 	}
 	n.mu.Lock()
-	was := n.applied
-	same := was != nil && was.Upload == l.Upload && was.Download == l.Download &&
-		slices.Equal(was.Paths, l.Paths)
-	n.applied = &l
+	same := reflect.DeepEqual(n.applied, l)
+	n.applied = l
 	n.mu.Unlock()
 	if !same {
 		n.limiter.Set(l)
