@@ -88,18 +88,26 @@ func ParseRate(s string) (int64, error) {
 
 // FormatRate writes a rate exactly, so that [ParseRate] reads the same again.
 func FormatRate(rate int64) string {
-	for _, u := range []struct {
-		name string
-		bits int64
-	}{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}} {
-		if rate != 0 && rate%u.bits == 0 {
-			return strconv.FormatInt(rate/u.bits, 10) + u.name
-		}
-	}
-	if rate == 0 {
+	return format(rate, named{"bit", 1}, named{"kbit", 1e3}, named{"mbit", 1e6}, named{"gbit", 1e9})
+}
+
+type named struct {
+	name string
+	size int64
+}
+
+// format writes a number in the unit that gives the smallest integer.
+func format(n int64, units ...named) string {
+	if n == 0 {
 		return "0"
 	}
-	return strconv.FormatInt(rate, 10) + "bit"
+	best := units[0]
+	for _, u := range units[1:] {
+		if n%u.size == 0 && u.size > best.size {
+			best = u
+		}
+	}
+	return strconv.FormatInt(n/best.size, 10) + best.name
 }
 
 // ParseSize reads a number of bytes: 20MB, 256 KiB, 1.5GiB, in letters of either case.
@@ -126,19 +134,8 @@ func ParseSize(s string) (int64, error) {
 
 // FormatSize writes a number of bytes exactly, so that [ParseSize] reads the same again.
 func FormatSize(n int64) string {
-	if n == 0 {
-		return "0"
-	}
-	count, name := n, "B"
-	for _, u := range []struct {
-		name  string
-		bytes int64
-	}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}} {
-		if n%u.bytes == 0 && n/u.bytes < count {
-			count, name = n/u.bytes, u.name
-		}
-	}
-	return strconv.FormatInt(count, 10) + name
+	return format(n, named{"B", 1}, named{"kB", 1e3}, named{"KiB", 1 << 10}, named{"MB", 1e6},
+		named{"MiB", 1 << 20}, named{"GB", 1e9}, named{"GiB", 1 << 30})
 }
 
 var timePart = regexp.MustCompile(`^([0-9]+\.?[0-9]*|\.[0-9]+)\s*([a-zµμ]+)\s*`)
