@@ -211,17 +211,13 @@ func compareDistances(a, b distance) int {
 // spread orders peers: near ASes first, and one peer of each AS before the second of any. Peers on
 // IP, and in ASes without a known distance, come last.
 func spread(peers []dht.Addr, at map[pathsel.IA]distance) []dht.Addr {
-	type placed struct {
-		dht.Addr
-		turn int
-	}
-	turns := map[pathsel.IA]int{}
-	var all []placed
+	turns, turn := map[pathsel.IA]int{}, map[dht.Addr]int{}
 	for _, p := range peers {
 		turns[p.IA]++
-		all = append(all, placed{p, turns[p.IA]})
+		turn[p] = turns[p.IA]
 	}
-	slices.SortStableFunc(all, func(a, b placed) int {
+	out := slices.Clone(peers)
+	slices.SortStableFunc(out, func(a, b dht.Addr) int {
 		x, okA := at[a.IA]
 		y, okB := at[b.IA]
 		if okA != okB {
@@ -230,11 +226,7 @@ func spread(peers []dht.Addr, at map[pathsel.IA]distance) []dht.Addr {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(a.turn, b.turn), compareDistances(x, y))
+		return cmp.Or(cmp.Compare(turn[a], turn[b]), compareDistances(x, y))
 	})
-	out := make([]dht.Addr, len(all))
-	for i := range all {
-		out[i] = all[i].Addr
-	}
 	return out
 }
