@@ -1,6 +1,9 @@
 package node
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"time"
 
 	"braid/client"
@@ -97,4 +100,20 @@ func (t *Torrent) Paths() (out []PathStatus) {
 		out = append(out, s)
 	}
 	return out
+}
+
+// OpenFile returns a reader of a file, by its index in the layout of Source. Reads return verified
+// data only. They wait for missing data, which the torrent requests first: see client.FileReader.
+// The context ends them.
+func (t *Torrent) OpenFile(ctx context.Context, file int) (io.ReadSeekCloser, error) {
+	r := t.current()
+	if r == nil {
+		return nil, fmt.Errorf("torrent %s is %s: the torrent does not run",
+			t.Options().title(), t.State())
+	}
+	f, err := r.transfer.OpenFile(ctx, file)
+	if err != nil {
+		return nil, err // not f: an interface with a nil *client.FileReader is not nil
+	}
+	return f, nil
 }

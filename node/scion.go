@@ -151,3 +151,12 @@ func pathsWithin(ctx context.Context, h *scionnet.Host, to pathsel.IA) ([]pathse
 	defer cancel()
 	return h.Paths(ctx, to)
 }
+
+// OpenHTTP opens a port of the node's SCION host for HTTP/3. The caller must close it before the
+// node.
+func (n *Node) OpenHTTP(ctx context.Context, port uint16) (*scionnet.HTTP, error) {
+	if n.host == nil {
+		return nil, errors.New("open a port for HTTP/3: this node is not on SCION")
+	}
+	return n.host.OpenHTTP(ctx, port)
+}

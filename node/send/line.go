@@ -4,7 +4,8 @@
 //	Line   who has the data, which data it is, and the key that proves the right to it (line.go)
 //	Stash  the key, the torrent and the ports of a sender, so that its line stays the same (stash.go)
 //	Reach  the addresses of a sender that go into the line (reach.go)
-//	News   the newest line of a sender whose files change (news.go); AtRest: when they do (watch.go)
+//	Files  the files of a send, and when they no longer change (stash.go)
+//	News   the newest line of a sender whose files change (news.go)
 package send
 
 import (
