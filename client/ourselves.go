@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+
+	"braid/scionnet"
 )
 
 // Addresses of this host that others name: this session itself, or an earlier one that was killed.
@@ -24,14 +26,7 @@ func isOurs(p Peer, listening []Peer, local func(netip.Addr) bool) bool {
 
 // isLocal tells whether this host has the address.
 func isLocal(ip netip.Addr) bool {
-	if ip.IsLoopback() {
-		return true
-	}
-	addrs, err := net.InterfaceAddrs()
-	return err == nil && slices.ContainsFunc(addrs, func(a net.Addr) bool {
-		p, err := netip.ParsePrefix(a.String())
-		return err == nil && p.Addr().Unmap() == ip
-	})
+	return ip.IsLoopback() || slices.Contains(scionnet.OwnAddrs(), ip)
 }
 
 // Abandoned implements Transport.

@@ -68,6 +68,17 @@ func ScopeOf(a netip.Addr) Scope {
 	return ScopePublic
 }
 
+// OwnAddrs are the addresses of this host's interfaces. There are none if the system does not tell.
+func OwnAddrs() (out []netip.Addr) {
+	all, _ := net.InterfaceAddrs()
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr().Unmap())
+		}
+	}
+	return out
+}
+
 // maxRedirects is how many redirects in a row are followed.
 const maxRedirects = 5
 

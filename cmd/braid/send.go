@@ -84,7 +84,7 @@ func runSend(ctx context.Context, t *task) error {
 	t.out.line(send.Line{
 		Key:      s.key,
 		InfoHash: o.Source.InfoHash,
-		Peers:    send.Reach(s.named, n.Listening(), send.Own()),
+		Peers:    send.Reach(s.named, n.Listening(), scionnet.OwnAddrs()),
 	}, o.Source)
 	t.out.watch(ctx, added)
 	return nil // an interrupt is the expected end

@@ -11,6 +11,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/send"
+	"braid/scionnet"
 )
 
 // sendChanges serves the files until the context ends, and publishes each change as a new torrent.
@@ -38,7 +39,7 @@ func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 	if err != nil {
 		return err
 	}
-	line := send.Line{Key: s.key, Peers: send.Reach(s.named, at, send.Own())}
+	line := send.Line{Key: s.key, Peers: send.Reach(s.named, at, scionnet.OwnAddrs())}
 	var old *node.Torrent
 	hide := func() {}
 	defer func() { hide() }()
@@ -52,7 +53,7 @@ func (s *sender) sendChanges(ctx context.Context, o node.Options) error {
 			news.Publish(send.Line{
 				Key:      s.key,
 				InfoHash: src.InfoHash,
-				Peers:    send.Reach(nil, n.Listening(), send.Own()),
+				Peers:    send.Reach(nil, n.Listening(), scionnet.OwnAddrs()),
 			})
 			s.out.published(line, src, old == nil)
 			hide()

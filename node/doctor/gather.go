@@ -78,7 +78,9 @@ func Gather(ctx context.Context, o Options) (Facts, error) {
 		target, f.NameErr = lookup(ctx, o.SCION.Names(), name, target.Port)
 	}
 	f.Target = target
-	f.ForeignIP = f.LocalIP.IsValid() && !isHere(f.LocalIP)
+	own := scionnet.OwnAddrs()
+	f.ForeignIP = f.LocalIP.IsValid() && !f.LocalIP.IsLoopback() &&
+		len(own) > 0 && !slices.Contains(own, f.LocalIP)
 	roots := readTRCs(f.ConfigDir)
 	if f.Daemon != "" && len(roots) == 0 && o.OwnDir != "" {
 		if own := readTRCs(o.OwnDir); len(own) > 0 {
@@ -161,17 +163,6 @@ func lookup(
 		Host: found[0].Host,
 		Port: found[0].Port,
 	}, nil
-}
-
-func isHere(ip netip.Addr) bool {
-	if ip.IsLoopback() {
-		return true
-	}
-	all, err := net.InterfaceAddrs()
-	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {
-		p, err := netip.ParsePrefix(a.String())
-		return err == nil && p.Addr().Unmap() == ip
-	})
 }
 
 // files returns the files with an ending in a directory below configDir. It leaves out large ones.

@@ -64,17 +64,6 @@ func hosts(own []netip.Addr) []netip.Addr {
 	return out[:min(len(out), maxHosts)]
 }
 
-// Own returns the addresses of this host's interfaces.
-func Own() (out []netip.Addr) {
-	addrs, _ := net.InterfaceAddrs() // without any, the loopback address is left
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			out = append(out, p.Addr().Unmap())
-		}
-	}
-	return out
-}
-
 // Free returns the port if nothing listens there, and otherwise 0, which is any free port. network
 // is tcp or udp.
 func Free(network, host string, port uint16) uint16 {
