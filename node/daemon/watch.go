@@ -31,9 +31,7 @@ type watcher struct {
 	node *node.Node
 	log  *slog.Logger
 	seen map[string]stamp // files that need not be read again, by name
-	dir  string           // that seen is about
-	// followed is the directory of the last follow.
-	followed string
+	dir  string           // that seen is about, and that is followed
 }
 
 // stamp tells whether a file is still the same.
@@ -86,10 +84,10 @@ func (w *watcher) run(ctx context.Context, settings <-chan struct{}) {
 // follow has the changes of a directory reported. It is called before each look: a directory that
 // has gone and come back is another one for the system.
 func (w *watcher) follow(notify *fsnotify.Watcher, dir string) {
-	if dir != w.followed {
-		_ = notify.Remove(w.followed) // it may have gone
+	if dir != w.dir {
+		_ = notify.Remove(w.dir) // it may have gone
 	}
-	if w.followed = dir; dir != "" {
+	if dir != "" {
 		_ = notify.Add(dir) // without it, the looks at times are left
 	}
 }
