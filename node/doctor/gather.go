@@ -157,12 +157,8 @@ func lookup(
 	if err != nil {
 		return nil, err
 	}
-	return &Reach{
-		To:   found[0].String(),
-		IA:   found[0].IA,
-		Host: found[0].Host,
-		Port: found[0].Port,
-	}, nil
+	a := found[0]
+	return &Reach{To: a.String(), IA: a.IA, Host: a.Host, Port: a.Port}, nil
 }
 
 // files returns the files with an ending in a directory below configDir. It leaves out large ones.
@@ -270,17 +266,9 @@ func (r *Reach) look(ctx context.Context, h *scionnet.Host) {
 			f(ctx)
 		})
 	}
-	probe(func(ctx context.Context) {
-		if t, err := h.Trace(ctx, r.IA, r.Paths); err == nil {
-			r.Traces = t
-		}
-	})
+	probe(func(ctx context.Context) { r.Traces, _ = h.Trace(ctx, r.IA, r.Paths) })
 	if r.Host.IsValid() {
-		probe(func(ctx context.Context) {
-			if p, err := h.Probe(ctx, r.IA, r.Host, r.Paths); err == nil {
-				r.Echo = p
-			}
-		})
+		probe(func(ctx context.Context) { r.Echo, _ = h.Probe(ctx, r.IA, r.Host, r.Paths) })
 	}
 	if r.Host.IsValid() && r.Port != 0 {
 		work.Go(func() { r.connect(ctx, h) })
