@@ -146,9 +146,7 @@ func (t *Torrent) beginSearching(r *run, o Options) (err error) {
 func (t *Torrent) begin(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.started.IsZero() && isClosed(t.done) && !t.complete { // it had failed
-		t.done = make(chan struct{})
-	}
+	t.reopen()
 	if isClosed(t.ended) { // it was Served, perhaps in an earlier process
 		t.ended = make(chan struct{})
 	}
@@ -156,6 +154,13 @@ func (t *Torrent) begin(r *run) {
 	t.options.Paused, t.failed, t.reason = false, nil, ""
 	if !t.options.Source.IsMagnet() { // otherwise the check is due later: see describe
 		t.options.Storage.Recheck = false
+	}
+}
+
+// reopen makes a new channel for Done if the torrent had failed or lacks data. The caller holds mu.
+func (t *Torrent) reopen() {
+	if isClosed(t.done) && !t.complete {
+		t.done = make(chan struct{})
 	}
 }
 
@@ -467,6 +472,11 @@ func (t *Torrent) fail(err error) {
 	t.mu.Unlock()
 	t.logger().Error("the torrent cannot be started", "error", err)
 	t.node.stream.publish(NewFailed(t.Options().title(), t.InfoHash(), err))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !isClosed(t.done) {
+		close(t.done)
+	}
 }
 
 // remove ends the torrent. It returns false if it is removed already.

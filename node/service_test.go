@@ -273,7 +273,7 @@ func TestFailedStart(t *testing.T) {
 	}
 	n := openService(t, t.TempDir(), out)
 	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
-	eventually(t, "the failure", func() bool { return x.State() == Failed })
+	wait(t, "the failure", x.Done())
 	if s := x.Status(); s.Err == nil || s.Phase != client.Broken || s.State != Failed {
 		t.Errorf("%+v", s)
 	}

@@ -224,7 +224,7 @@ func (t *Torrent) current() *run {
 }
 
 // Done returns a channel that is closed when the wanted data is complete or the torrent has failed:
-// see Progress. A torrent that is started again has a new channel if it has failed or lacks data.
+// see Progress. A torrent that is resumed has a new channel if it has failed or lacks data.
 func (t *Torrent) Done() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -348,6 +348,7 @@ func (t *Torrent) resume(ctx context.Context, now bool) error {
 		return fmt.Errorf("resume torrent %s: it is %s", t.Options().title(), s)
 	}
 	t.mu.Lock()
+	t.reopen()
 	t.forced, t.failed, t.reason = now, nil, ""
 	service := t.node.service
 	if t.options.Paused = false; service && t.state != Running {

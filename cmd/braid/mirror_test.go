@@ -59,6 +59,17 @@ func TestMirrorCommand(t *testing.T) {
 	if code != exitFailed || !strings.Contains(got, "failed: file: no progress for 1s: ") || !strings.Contains(said, "file: no progress for 1s: ") {
 		t.Errorf("without a peer: exit code %d: %s%s", code, got, said)
 	}
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(dir, "taken"), 0o700), os.WriteFile(filepath.Join(dir, "taken/file"), []byte("foreign"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		code, _, said = ends(t, dir, append([]string{"mirror", "in", "-o", "taken", "--once"}, own...)...)
+		if code != exitFailed || !strings.Contains(said, "file: download file: ") {
+			t.Errorf("with a foreign file: exit code %d: %s", code, said)
+		}
+	}
 
 	cmd := braid(t, dir, append([]string{"mirror", "in", "-o", "live", "--json"}, own...)...)
 	events, err := cmd.StdoutPipe()
