@@ -18,10 +18,8 @@ import (
 
 // trcFile is a file with a TRC.
 type trcFile struct {
-	name    string
-	signed  cppki.SignedTRC
-	err     error // it cannot be read
-	foreign bool  // it is of another network than that of the control service
+	Validity
+	signed cppki.SignedTRC
 }
 
 // trcs are the TRC files of a directory, the newest first.
@@ -34,8 +32,10 @@ func readTRCs(dir string) (out trcs) {
 		if block, _ := pem.Decode(b); block != nil {
 			b = block.Bytes
 		}
-		t := &trcFile{name: names[i]}
-		t.signed, t.err = cppki.DecodeSignedTRC(b)
+		t := &trcFile{Validity: Validity{Name: names[i]}}
+		t.signed, t.Err = cppki.DecodeSignedTRC(b)
+		x := t.signed.TRC
+		t.ISD, t.From, t.To = uint16(x.ID.ISD), x.Validity.NotBefore, x.Validity.NotAfter
 		out = append(out, t)
 	}
 	slices.SortStableFunc(out, func(a, b *trcFile) int {
@@ -50,25 +50,17 @@ func compareAge(a, b cppki.TRCID) int {
 
 // validities returns the lifetimes of the newest TRC of each ISD, and of all unusable files.
 func (all trcs) validities() (out []Validity) {
-	seen := map[addr.ISD]bool{}
+	seen := map[uint16]bool{}
 	for _, t := range all {
-		x := t.signed.TRC
-		v := Validity{
-			Name: "TRC " + x.ID.String(),
-			ISD:  uint16(x.ID.ISD),
-			From: x.Validity.NotBefore,
-			To:   x.Validity.NotAfter,
+		v := t.Validity
+		if v.Err == nil && !v.Foreign {
+			if seen[v.ISD] {
+				continue
+			}
+			seen[v.ISD] = true
+			v.Name = "TRC " + t.signed.TRC.ID.String()
 		}
-		switch {
-		case t.err != nil:
-			out = append(out, Validity{Name: t.name, Err: t.err})
-		case t.foreign:
-			v.Name, v.Foreign = t.name, true
-			out = append(out, v)
-		case !seen[x.ID.ISD]:
-			seen[x.ID.ISD] = true
-			out = append(out, v)
-		}
+		out = append(out, v)
 	}
 	slices.SortFunc(out, func(a, b Validity) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -92,7 +84,7 @@ func (all trcs) compare(ctx context.Context, h *scionnet.Host) *cppki.TRC {
 	asked := 0
 	for _, t := range all {
 		id := t.signed.TRC.ID
-		if t.err != nil || id.ISD != isd {
+		if t.Err != nil || id.ISD != isd {
 			continue
 		}
 		if newest == nil {
@@ -102,12 +94,12 @@ func (all trcs) compare(ctx context.Context, h *scionnet.Host) *cppki.TRC {
 			break
 		}
 		if compareAge(id, newest.ID) > 0 {
-			t.foreign = t.signed.Verify(newest) != nil
+			t.Foreign = t.signed.Verify(newest) != nil
 			continue
 		}
 		served, err := bootstrap.AskForTRC(ctx, id, services)
 		if err == nil && served.TRC.ID == id {
-			t.foreign = !bytes.Equal(served.TRC.Raw, t.signed.TRC.Raw)
+			t.Foreign = !bytes.Equal(served.TRC.Raw, t.signed.TRC.Raw)
 		}
 	}
 	return newest
