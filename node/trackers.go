@@ -34,20 +34,16 @@ func (x trackers) Start(s Swarm) (Search, error) {
 		Progress: func() announce.Progress { return announceProgress(s.Progress()) },
 		Found:    func(found []wire.Addr) { s.Found(client.FromTracker, peersAt(found)...) },
 		Asked: func(x announce.Asked) {
-			state := TrackerStatus{
-				Seeds:    x.Seeds,
-				Leechers: x.Leechers,
-				Peers:    x.Peers,
-				Warning:  x.URL.Hide(x.Warning),
-				Next:     x.Next,
-			}
-			state.TrackerState = client.TrackerState{
-				URL:      x.URL.String(),
-				Answered: x.Answered,
-				Err:      x.Err,
-			}
+			state := client.TrackerState{URL: x.URL.String(), Answered: x.Answered, Err: x.Err}
 			state.SCION, _ = x.URL.SCION()
-			s.Asked(state)
+			s.Asked(TrackerStatus{
+				TrackerState: state,
+				Seeds:        x.Seeds,
+				Leechers:     x.Leechers,
+				Peers:        x.Peers,
+				Warning:      x.URL.Hide(x.Warning),
+				Next:         x.Next,
+			})
 		},
 		Logger: s.Logger,
 	}
