@@ -37,12 +37,17 @@ func (t *Torrent) Move(dir string, data bool) error {
 		t.mu.Unlock()
 		return failed(errors.New("it is removed"))
 	}
-	t.moves++
-	this := t.moves
+	t.nextMove = &move{dir, data}
 	t.moving = t.moving || data // now, so that no reader of the status expects the data to stay
 	t.mu.Unlock()
-	t.node.background(func() { t.moveAway(this, dir, data) })
+	t.node.background(t.moveAway)
 	return nil
+}
+
+// move is the directory to which a torrent will move.
+type move struct {
+	dir  string
+	data bool // with its data
 }
 
 // isSameDir tells whether two paths name the same directory, perhaps through a symbolic link.
@@ -52,28 +57,24 @@ func isSameDir(a, b string) bool {
 	return filepath.Clean(a) == filepath.Clean(b) || err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// moveAway stops the torrent, moves it, and starts it again.
-func (t *Torrent) moveAway(this int, dir string, data bool) {
+// moveAway stops the torrent, makes its next move, and starts it again.
+func (t *Torrent) moveAway() {
 	if t.State() != Moving { // a move that is under way is not cancelled
 		t.cancelStart()
 	}
 	t.op.Lock()
 	defer t.op.Unlock()
-	state := t.State()
 	t.mu.Lock()
-	superseded := this != t.moves
-	t.lastMove = max(t.lastMove, this)
+	state, reason, next := t.state, t.reason, t.nextMove
+	t.nextMove = nil
 	t.mu.Unlock()
-	if state == Removed || superseded || t.node.ctx.Err() != nil {
+	if state == Removed || next == nil || t.node.ctx.Err() != nil {
 		return
 	}
-	if isSameDir(t.Options().Storage.Dir, dir) {
+	if isSameDir(t.Options().Storage.Dir, next.dir) {
 		t.endMove("changed")
 		return
 	}
-	t.mu.Lock()
-	reason := t.reason
-	t.mu.Unlock()
 	ctx, cancel := t.beginMove() // before the end of the run, which can take seconds
 	defer cancel()
 	t.end(Moving)
@@ -81,8 +82,10 @@ func (t *Torrent) moveAway(this int, dir string, data bool) {
 	if state == Served {
 		t.reason = reason // of a torrent that is Served afterwards
 	}
-	if t.moveTo = dir; !data || t.options.Storage.Dir == "" || t.options.Source.IsMagnet() {
-		t.moveTo, t.options.Storage.Dir, t.options.Storage.Recheck = "", dir, true
+	if o := &t.options; next.data && o.Storage.Dir != "" && !o.Source.IsMagnet() {
+		t.moveTo = next.dir
+	} else {
+		t.moveTo, o.Storage.Dir, o.Storage.Recheck = "", next.dir, true
 	}
 	t.mu.Unlock()
 	t.save()
@@ -135,7 +138,7 @@ func (t *Torrent) moveOn(ctx context.Context, before State) {
 // endMove resets the status of the move and publishes an event.
 func (t *Torrent) endMove(event string) {
 	t.mu.Lock()
-	t.moving, t.abort, t.arriving = t.lastMove != t.moves, nil, false
+	t.moving, t.abort, t.arriving = t.nextMove != nil, nil, false
 	t.mu.Unlock()
 	t.changed(event)
 }
