@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 
 	"braid/client"
 	"braid/node"
@@ -58,6 +59,8 @@ type Mirror struct {
 	ready    map[string]client.Source // read in this look, by info hash
 	misses   map[string]int           // by link: looks in a row that failed to read the torrent
 	reported map[string]string        // the last event, by info hash or link
+
+	descriptions singleflight.Group // by info hash
 }
 
 // saved is the content of the state file.
@@ -291,7 +294,11 @@ func (m *Mirror) describe(ctx context.Context, o Offer) (client.Source, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, describing, errNotDescribed)
 	defer cancel()
-	return m.Node.Describe(ctx, options)
+	// Several links may lead to one torrent, which is described for all of them.
+	described, err, _ := m.descriptions.Do(src.InfoHash.HexString(), func() (any, error) {
+		return m.Node.Describe(ctx, options)
+	})
+	return described.(client.Source), err
 }
 
 var errNotDescribed = fmt.Errorf("no peer has said within %v what is in the magnet link",

@@ -269,6 +269,21 @@ func TestMirrorOfDirectory(t *testing.T) {
 	}
 }
 
+// Several magnet links may lead to one torrent.
+func TestMirrorOfSameMagnets(t *testing.T) {
+	t.Parallel()
+	data, feed := t.TempDir(), filepath.Join(t.TempDir(), "feed.htm")
+	c := webtest.Torrent(t, data, "set", webtest.File{Size: 10})
+	link := `<a href="magnet:?xt=urn:btih:` + c.Source.InfoHash.HexString()
+	if err := os.WriteFile(feed, []byte(link+`&dn=one">`+link+`&dn=two">`+link+`&dn=three">`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := openMirror(t, Config{Source: feed, Dir: t.TempDir()}, t.TempDir(), webtest.Seed(t, c.Source, data))
+	if got := m.look(t); got != "added set" {
+		t.Error(got)
+	}
+}
+
 // Magnet links that nobody describes do not delay the others.
 func TestMirrorOfMagnets(t *testing.T) {
 	t.Parallel()
