@@ -156,6 +156,12 @@ func (p Peer) mayDial(a netip.Addr) error {
 // MarshalText writes String's form.
 func (p Peer) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
+// UnmarshalText reads what ParsePeer does.
+func (p *Peer) UnmarshalText(b []byte) (err error) {
+	*p, err = ParsePeer(string(b))
+	return err
+}
+
 // ID names the peer in pathsel.
 func (p Peer) ID() pathsel.PeerID { return pathsel.PeerID(p.String()) }
 

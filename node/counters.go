@@ -195,15 +195,15 @@ func (t *Torrent) remember(r *run) {
 
 // loadPeers returns the remembered peers of a torrent. It ignores errors, since trackers name
 // peers, too.
-func (n *Node) loadPeers(hash string) []client.Peer {
+func (n *Node) loadPeers(hash string) (peers []client.Peer) {
 	b, err := os.ReadFile(n.stateFile(hash, ".peers"))
 	if err != nil {
 		return nil
 	}
-	lines := strings.Fields(string(b))
-	peers, err := parsePeers(lines[:min(len(lines), maxRemembered)])
-	if err != nil {
-		return nil
+	for _, line := range strings.Fields(string(b)) {
+		if p, err := client.ParsePeer(line); err == nil && len(peers) < maxRemembered {
+			peers = append(peers, p)
+		}
 	}
 	return peers
 }

@@ -46,7 +46,6 @@ type saved struct {
 	Added     time.Time        `json:"added"`
 	Completed time.Time        `json:"completed,omitzero"`
 	Trackers  [][]savedTracker `json:"trackers"`
-	Peers     []string         `json:"peers,omitempty"`
 	Served    string           `json:"served,omitempty"` // the reason, if it is or was Served
 	Forced    bool             `json:"forced,omitempty"`
 	Arriving  bool             `json:"arriving,omitempty"` // its data must move to CompleteDir
@@ -140,9 +139,6 @@ func (t *Torrent) saved() saved {
 		Removing:  t.removing,
 		MoveTo:    t.moveTo,
 		Leaving:   t.leaving,
-	}
-	for _, p := range o.Peers {
-		s.Peers = append(s.Peers, p.String())
 	}
 	for _, urls := range o.Trackers {
 		var tier []savedTracker
@@ -270,9 +266,6 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	if want := strings.TrimSuffix(filepath.Base(name), ".json"); o.Source.InfoHash.HexString() != want {
 		return nil, fmt.Errorf("it is of another torrent, %s", o.Source.InfoHash)
 	}
-	if o.Peers, err = parsePeers(s.Peers); err != nil {
-		return nil, err
-	}
 	for _, saved := range s.Trackers {
 		var tier []tracker.URL
 		for _, x := range saved {
@@ -303,17 +296,6 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	t.deliverers = n.loadPeers(t.InfoHash())
 	t.onDisk = sha256.Sum256(b)
 	return t, nil
-}
-
-func parsePeers(texts []string) (out []client.Peer, err error) {
-	for _, text := range texts {
-		p, err := client.ParsePeer(text)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, p)
-	}
-	return out, nil
 }
 
 // source returns the saved torrent. Its description comes from the .torrent file or, if that is

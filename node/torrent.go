@@ -22,8 +22,8 @@ import (
 // Options describe a torrent of a node. The JSON tags are those of its state file: see saved.
 type Options struct {
 	Source   client.Source   `json:"-"`
-	Trackers [][]tracker.URL `json:"-"` // tiers
-	Peers    []client.Peer   `json:"-"` // in addition to those of the source
+	Trackers [][]tracker.URL `json:"-"`               // tiers
+	Peers    []client.Peer   `json:"peers,omitempty"` // in addition to those of the source
 
 	Name  string        `json:"name,omitempty"`  // for users; empty: that of the source
 	Names storage.Names `json:"names,omitempty"` // of files that were renamed: see Rename
