@@ -73,7 +73,7 @@ func TestServedAfterRestart(t *testing.T) {
 	}
 	n = openService(t, state, data)
 	x = torrent(t, n, src)
-	if x.State() != Served || !isClosed(x.Ended()) {
+	if x.State() != Served || !isClosed(x.Ended()) || !isClosed(x.Done()) {
 		t.Fatalf("it is %s", x.State())
 	}
 	if err := x.Resume(t.Context()); err != nil {

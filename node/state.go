@@ -287,6 +287,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	t.kept = missing == nil // otherwise the description may lie with the data, which can move
 	if s.Served != "" {
 		t.state, t.reason = Served, s.Served
+		close(t.done)
 		close(t.ended)
 	}
 	if t.moveTo, t.leaving = s.MoveTo, s.Leaving; t.moveTo != "" || t.leaving != "" {
