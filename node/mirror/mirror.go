@@ -33,6 +33,9 @@ const (
 	asking     = 4
 	waiting    = 64
 	describing = time.Minute
+	// retryAfter is the time between two restarts of failed torrents. A start may hash large files,
+	// and a directory is looked at every ten seconds.
+	retryAfter = 10 * time.Minute
 )
 
 // Config describes a mirror.
@@ -61,6 +64,7 @@ type Mirror struct {
 	reported map[string]string        // the last event, by info hash or link
 
 	descriptions singleflight.Group // by info hash
+	retried      time.Time          // when failed torrents were last restarted
 }
 
 // saved is the content of the state file.
@@ -415,8 +419,12 @@ func (m *Mirror) add(ctx context.Context, s Step) (dir string, err error) {
 	return o.Storage.Dir, err
 }
 
-// retry restarts failed torrents.
+// retry restarts failed torrents, now and then.
 func (m *Mirror) retry(ctx context.Context) {
+	if time.Since(m.retried) < retryAfter {
+		return
+	}
+	m.retried = time.Now()
 	for _, t := range m.Node.Torrents() {
 		if err := t.Progress().Err; err == nil {
 			continue

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"braid/client"
 	"braid/node"
@@ -343,6 +344,40 @@ func TestMirrorOfLargeDirectory(t *testing.T) {
 	if got := m.look(t); got != "removed a" {
 		t.Error(got)
 	}
+}
+
+// A torrent that cannot be started is tried again, but not at each look.
+func TestMirrorRetries(t *testing.T) {
+	t.Parallel()
+	offers, dir := t.TempDir(), t.TempDir()
+	c := webtest.Torrent(t, t.TempDir(), "set", webtest.File{Size: 10})
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(offers, "set.torrent"), c.Torrent, 0o600), os.WriteFile(filepath.Join(dir, "set"), []byte("foreign"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	m := openMirror(t, Config{Source: offers, Dir: dir}, t.TempDir(), nil)
+	m.retried = time.Now() // not in the look that adds it
+	m.look(t)
+	set := m.Node.Torrents()[0]
+	fails := func(times int) {
+		t.Helper()
+		webtest.Eventually(t, fmt.Sprint(times, " failures"), func() bool {
+			failed := slices.DeleteFunc(set.Log(), func(e node.LogEntry) bool { return e.Level != slog.LevelError })
+			return set.State() == node.Failed && len(failed) == times
+		})
+	}
+	fails(1)
+	m.retried = time.Time{}
+	m.look(t)
+	fails(2)
+	first := m.retried
+	if m.look(t); m.retried != first {
+		t.Error("it is restarted at each look")
+	}
+	m.retried = first.Add(-retryAfter)
+	m.look(t)
+	fails(3)
 }
 
 // The source is the URL of a torrent, which is replaced by another one.
