@@ -29,8 +29,9 @@ import (
 	"braid/storage"
 )
 
-// patience is for things that take milliseconds on an idle machine.
-const patience = 60 * time.Second
+// patience is for things that take milliseconds on an idle machine. On a busy one, and with the race
+// detector, each check of a password takes many seconds.
+const patience = 3 * time.Minute
 
 // daemon is a node with its server, and a client of it.
 type daemon struct {
