@@ -1,8 +1,6 @@
 package client
 
 import (
-	"io"
-	"net"
 	"net/netip"
 	"slices"
 
@@ -33,31 +31,12 @@ func isLocal(ip netip.Addr) bool {
 func (t *scionTransport) Abandoned(p Peer) bool {
 	a := t.endpoint.Addr()
 	return p.scion.IA == a.IA && p.scion.Host == a.Host &&
-		isFree("udp", netip.AddrPortFrom(a.Host, p.scion.Port))
+		scionnet.IsFree("udp", netip.AddrPortFrom(a.Host, p.scion.Port).String())
 }
 
 // Abandoned implements Transport.
 func (t *onIP) Abandoned(p Peer) bool {
 	ip, err := netip.ParseAddr(p.host)
-	return err == nil && isLocal(ip) && isFree(t.network, netip.AddrPortFrom(ip, p.port))
-}
-
-// isFree tells whether nothing listens at an address of this host. It finds out by listening there
-// for a moment.
-func isFree(network string, at netip.AddrPort) bool {
-	var c io.Closer
-	var err error
-	switch network {
-	case "tcp":
-		c, err = net.ListenTCP(network, net.TCPAddrFromAddrPort(at))
-	case "udp":
-		c, err = net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
-	default:
-		return false
-	}
-	if err != nil {
-		return false
-	}
-	c.Close()
-	return true
+	return err == nil && isLocal(ip) &&
+		scionnet.IsFree(t.network, netip.AddrPortFrom(ip, p.port).String())
 }

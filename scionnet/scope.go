@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -77,6 +78,23 @@ func OwnAddrs() (out []netip.Addr) {
 		}
 	}
 	return out
+}
+
+// IsFree tells whether nothing listens at an address of this host. It finds out by listening there
+// for a moment. network is tcp or udp.
+func IsFree(network, address string) bool {
+	var c io.Closer
+	var err error
+	if network == "tcp" {
+		c, err = net.Listen(network, address)
+	} else {
+		c, err = net.ListenPacket(network, address)
+	}
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
 }
 
 // maxRedirects is how many redirects in a row are followed.

@@ -1,7 +1,6 @@
 package send
 
 import (
-	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -67,17 +66,8 @@ func hosts(own []netip.Addr) []netip.Addr {
 // Free returns the port if nothing listens there, and otherwise 0, which is any free port. network
 // is tcp or udp.
 func Free(network, host string, port uint16) uint16 {
-	at := net.JoinHostPort(host, strconv.Itoa(int(port)))
-	var l io.Closer
-	var err error
-	if network == "tcp" {
-		l, err = net.Listen(network, at)
-	} else {
-		l, err = net.ListenPacket(network, at)
+	if scionnet.IsFree(network, net.JoinHostPort(host, strconv.Itoa(int(port)))) {
+		return port
 	}
-	if err != nil {
-		return 0
-	}
-	l.Close()
-	return port
+	return 0
 }
