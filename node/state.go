@@ -18,7 +18,6 @@ import (
 	"braid/client"
 	"braid/storage"
 	"braid/storage/durable"
-	"braid/tracker"
 )
 
 // A node with a state directory keeps these files there:
@@ -38,25 +37,19 @@ import (
 type saved struct {
 	Options
 	// Magnet has the name, trackers, peers and web seeds, also of a torrent with a .torrent file.
-	Magnet    string           `json:"magnet"`
-	Renaming  storage.Names    `json:"renaming,omitempty"` // a rename is under way, to these names
-	Comment   string           `json:"comment,omitempty"`
-	Creator   string           `json:"creator,omitempty"`
-	Created   time.Time        `json:"created,omitzero"`
-	Added     time.Time        `json:"added"`
-	Completed time.Time        `json:"completed,omitzero"`
-	Trackers  [][]savedTracker `json:"trackers"`
-	Served    string           `json:"served,omitempty"` // the reason, if it is or was Served
-	Forced    bool             `json:"forced,omitempty"`
-	Arriving  bool             `json:"arriving,omitempty"` // its data must move to CompleteDir
-	Removing  bool             `json:"removing,omitempty"` // it is being removed with its data
-	MoveTo    string           `json:"move_to,omitempty"`  // its data is being copied there
-	Leaving   string           `json:"leaving,omitempty"`  // where old data must be deleted
-}
-
-type savedTracker struct {
-	URL    string `json:"url"`
-	ByUser bool   `json:"by_user,omitempty"`
+	Magnet    string        `json:"magnet"`
+	Renaming  storage.Names `json:"renaming,omitempty"` // a rename is under way, to these names
+	Comment   string        `json:"comment,omitempty"`
+	Creator   string        `json:"creator,omitempty"`
+	Created   time.Time     `json:"created,omitzero"`
+	Added     time.Time     `json:"added"`
+	Completed time.Time     `json:"completed,omitzero"`
+	Served    string        `json:"served,omitempty"` // the reason, if it is or was Served
+	Forced    bool          `json:"forced,omitempty"`
+	Arriving  bool          `json:"arriving,omitempty"` // its data must move to CompleteDir
+	Removing  bool          `json:"removing,omitempty"` // it is being removed with its data
+	MoveTo    string        `json:"move_to,omitempty"`  // its data is being copied there
+	Leaving   string        `json:"leaving,omitempty"`  // where old data must be deleted
 }
 
 func (n *Node) stateFile(infoHash, ext string) string { return filepath.Join(n.state, infoHash+ext) }
@@ -124,7 +117,7 @@ func (t *Torrent) saved() saved {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.options
-	s := saved{
+	return saved{
 		Options:   o,
 		Magnet:    o.Source.Magnet(o.Source.Peers...),
 		Renaming:  t.renaming,
@@ -140,14 +133,6 @@ func (t *Torrent) saved() saved {
 		MoveTo:    t.moveTo,
 		Leaving:   t.leaving,
 	}
-	for _, urls := range o.Trackers {
-		var tier []savedTracker
-		for _, u := range urls {
-			tier = append(tier, savedTracker{u.String(), u.ByUser()})
-		}
-		s.Trackers = append(s.Trackers, tier)
-	}
-	return s
 }
 
 // unsave deletes the files of a removed torrent, HASH.json first: without it Restore ignores the
@@ -265,20 +250,6 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	}
 	if want := strings.TrimSuffix(filepath.Base(name), ".json"); o.Source.InfoHash.HexString() != want {
 		return nil, fmt.Errorf("it is of another torrent, %s", o.Source.InfoHash)
-	}
-	for _, saved := range s.Trackers {
-		var tier []tracker.URL
-		for _, x := range saved {
-			u, err := tracker.ParseURL(x.URL)
-			if err != nil {
-				return nil, err
-			}
-			if x.ByUser {
-				u = u.OfUser()
-			}
-			tier = append(tier, u)
-		}
-		o.Trackers = append(o.Trackers, tier)
 	}
 	t := newTorrent(n, o)
 	t.added, t.completed, t.forced, t.removing = s.Added, s.Completed, s.Forced, s.Removing

@@ -22,7 +22,7 @@ import (
 // Options describe a torrent of a node. The JSON tags are those of its state file: see saved.
 type Options struct {
 	Source   client.Source   `json:"-"`
-	Trackers [][]tracker.URL `json:"-"`               // tiers
+	Trackers [][]tracker.URL `json:"trackers"`        // tiers
 	Peers    []client.Peer   `json:"peers,omitempty"` // in addition to those of the source
 
 	Name  string        `json:"name,omitempty"`  // for users; empty: that of the source

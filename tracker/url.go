@@ -5,6 +5,7 @@
 package tracker
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -101,6 +102,26 @@ func (u URL) ByUser() bool { return u.byUser }
 
 // String is the URL as it was given.
 func (u URL) String() string { return u.text }
+
+// savedURL is a URL in a file.
+type savedURL struct {
+	URL    string `json:"url"`
+	ByUser bool   `json:"by_user,omitempty"`
+}
+
+// MarshalJSON writes the URL, and who has named it.
+func (u URL) MarshalJSON() ([]byte, error) { return json.Marshal(savedURL{u.text, u.byUser}) }
+
+// UnmarshalJSON reads what MarshalJSON writes. It believes who has named the URL.
+func (u *URL) UnmarshalJSON(b []byte) error {
+	var saved savedURL
+	err := json.Unmarshal(b, &saved)
+	if err == nil {
+		*u, err = ParseURL(saved.URL)
+		u.byUser = saved.ByUser
+	}
+	return err
+}
 
 // SCION is the tracker's address if it is on SCION. If it has a Name, only the port is set.
 func (u URL) SCION() (scionnet.Addr, bool) { return u.addr, u.scion }
