@@ -31,8 +31,7 @@ type Conn struct {
 
 	mu       sync.Mutex
 	changed  sync.Cond
-	queue    map[int64]block // requests that no fetcher has taken, by their offsets
-	order    []int64         // of the queue, the oldest first; some may be gone
+	queue    []block // requests that no fetcher has taken, the oldest first
 	runs     map[*run]struct{}
 	out      [][]byte // messages for the engine
 	blocks   int      // of them, those with data
@@ -50,7 +49,7 @@ type block struct {
 
 func newConn(cfg Config) *Conn {
 	cfg.Lacks = cmp.Or(cfg.Lacks, &sync.Map{})
-	c := &Conn{cfg: cfg, queue: map[int64]block{}, runs: map[*run]struct{}{}}
+	c := &Conn{cfg: cfg, runs: map[*run]struct{}{}}
 	c.changed.L = &c.mu
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -183,26 +182,30 @@ func (c *Conn) add(b block) error {
 		c.sendLocked(b.reject())
 		return nil
 	}
-	if len(c.order) >= maxQueue {
+	if i := c.queued(b.at); i >= 0 { // the same block, or one of another length
+		c.sendLocked(c.queue[i].reject())
+		c.queue[i] = b
+		return nil
+	}
+	if len(c.queue) >= maxQueue {
 		return fmt.Errorf("more than %d requests: %w", maxQueue, errProtocol)
 	}
-	if old, taken := c.queue[b.at]; taken { // the same block, or one of another length
-		c.sendLocked(old.reject())
-	} else {
-		c.order = append(c.order, b.at)
-	}
-	c.queue[b.at] = b
+	c.queue = append(c.queue, b)
 	c.changed.Broadcast()
 	return nil
+}
+
+// queued is the place in the queue of the request for that offset; -1 if there is none.
+func (c *Conn) queued(at int64) int {
+	return slices.IndexFunc(c.queue, func(b block) bool { return b.at == at })
 }
 
 // take takes a request back.
 func (c *Conn) take(b block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.queue[b.at] == b {
-		delete(c.queue, b.at)
-		c.order = slices.DeleteFunc(c.order, func(at int64) bool { return at == b.at })
+	if i := slices.Index(c.queue, b); i >= 0 {
+		c.queue = slices.Delete(c.queue, i, i+1)
 		c.sendLocked(b.reject())
 		return
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
+	"slices"
 	"time"
 
 	pp "github.com/anacrolix/torrent/peer_protocol"
@@ -33,56 +33,42 @@ func (r *run) drop(b block) bool {
 func (c *Conn) next() (*run, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		if c.ctx.Err() != nil {
-			return nil, nil
-		}
-		if at, ok := c.first(); ok {
-			ctx, cancel := context.WithCancel(c.ctx)
-			r := &run{missing: map[block]struct{}{}, cancel: cancel}
-			for end := at; end-at < maxRun; {
-				b, ok := c.queue[end]
-				if !ok {
-					break
-				}
-				delete(c.queue, end)
-				r.blocks = append(r.blocks, b)
-				r.missing[b] = struct{}{}
-				end += int64(b.Length)
-			}
-			c.runs[r] = struct{}{}
-			return r, ctx
-		}
+	for len(c.queue) == 0 && c.ctx.Err() == nil {
 		c.changed.Wait()
 	}
+	if c.ctx.Err() != nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	r := &run{missing: map[block]struct{}{}, cancel: cancel}
+	i := c.first()
+	begin := c.queue[i].at
+	for end := begin; i >= 0 && end-begin < maxRun; i = c.queued(end) {
+		b := c.queue[i]
+		c.queue = slices.Delete(c.queue, i, i+1)
+		r.blocks = append(r.blocks, b)
+		r.missing[b] = struct{}{}
+		end += int64(b.Length)
+	}
+	c.runs[r] = struct{}{}
+	return r, ctx
 }
 
-// first is where the next run begins. A server without ranges sends a file from its beginning, so
-// the requests behind the place that it has reached come first.
-func (c *Conn) first() (at int64, ok bool) {
-	if !c.ranged {
-		at = math.MaxInt64
-		least := at
-		for x := range c.queue {
-			least = min(least, x)
-			if x >= c.whole.place() {
-				at = min(at, x)
-			}
-		}
-		if at == math.MaxInt64 {
-			at = least
-		}
-		c.order = nil
-		return at, len(c.queue) > 0
+// first is the place in the queue of the request with which the next run begins: the oldest. A
+// server without ranges sends a file from its beginning, so requests behind the place that it has
+// reached come first, in their order.
+func (c *Conn) first() (first int) {
+	if c.ranged {
+		return 0
 	}
-	for len(c.order) > 0 {
-		at = c.order[0]
-		if _, ok := c.queue[at]; ok {
-			return at, true
+	passed := func(b block) bool { return b.at < c.whole.place() }
+	for i, b := range c.queue {
+		best := c.queue[first]
+		if passed(best) && !passed(b) || passed(best) == passed(b) && b.at < best.at {
+			first = i
 		}
-		c.order = c.order[1:]
 	}
-	return 0, false
+	return first
 }
 
 // fetchRuns is a fetcher.
@@ -181,8 +167,7 @@ func (c *Conn) pause(d time.Duration) {
 	for _, b := range c.queue {
 		c.sendLocked(b.reject())
 	}
-	clear(c.queue)
-	c.order = nil
+	c.queue = nil
 	time.AfterFunc(d, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
