@@ -8,6 +8,8 @@ import (
 	"time"
 
 	pp "github.com/anacrolix/torrent/peer_protocol"
+
+	"braid/storage"
 )
 
 // run is a sequence of neighbouring blocks that one fetcher fetches. Conn.mu guards its fields.
@@ -87,38 +89,13 @@ func (c *Conn) fetchRuns() {
 
 // fetch fetches the blocks of a run, file after file.
 func (c *Conn) fetch(ctx context.Context, r *run) error {
-	l := c.cfg.Layout
 	last := r.blocks[len(r.blocks)-1]
-	end := last.at + int64(last.Length)
-	var body io.ReadCloser // of a file
-	file := -1
-	stop := func() {
-		if body != nil {
-			body.Close()
-		}
-	}
-	defer stop()
+	x := answers{conn: c, ctx: ctx, end: last.at + int64(last.Length)}
+	defer x.close()
 	for _, b := range r.blocks {
 		m := b.answer() // in which padding is zero
-		err := l.Span(b.at, int(b.Length), func(i int, at int64, from, to int) error {
-			if i != file {
-				stop()
-				f := l.Files[i]
-				var err error
-				if body, err = c.open(ctx, f, at, min(end-f.Offset, f.Length)-at); err != nil {
-					return err
-				}
-				file = i
-			}
-			// If nobody wants the run any more, its bytes are left for the next one.
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			_, err := io.ReadFull(body, m[answerHead+from:answerHead+to])
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return errShort
-			}
-			return err
+		err := c.cfg.Layout.Span(b.at, int(b.Length), func(i int, at int64, from, to int) error {
+			return x.read(c.cfg.Layout.Files[i], at, m[answerHead+from:answerHead+to])
 		})
 		if err != nil {
 			return err
@@ -126,6 +103,61 @@ func (c *Conn) fetch(ctx context.Context, r *run) error {
 		c.deliver(r, b, m)
 	}
 	return nil
+}
+
+// answers reads the bytes of a run, file after file. If an answer ends early, it asks for the rest:
+// some servers limit the length of an answer, and connections break.
+type answers struct {
+	conn  *Conn
+	ctx   context.Context
+	end   int64 // of the run, in the torrent's data
+	file  storage.File
+	body  io.ReadCloser // the present answer, of file; nil: none
+	got   int           // bytes of it
+	short int           // answers that have ended early
+}
+
+func (x *answers) close() {
+	if x.body != nil {
+		x.body.Close()
+		x.body = nil
+	}
+}
+
+// read fills b with the bytes of a file from that place on.
+func (x *answers) read(f storage.File, at int64, b []byte) error {
+	if f != x.file {
+		x.close()
+		x.file = f
+	}
+	for {
+		if x.body == nil {
+			body, err := x.conn.open(x.ctx, f, at, min(x.end-f.Offset, f.Length)-at)
+			if err != nil {
+				return err
+			}
+			x.body, x.got = body, 0
+		}
+		// If nobody wants the run any more, its bytes are left for the next one.
+		if err := x.ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.ReadFull(x.body, b)
+		if err == nil {
+			x.got += n
+			return nil
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errShort
+		}
+		useless := x.got+n == 0 || errors.Is(err, errStalled)
+		if useless || x.short == maxShort || x.ctx.Err() != nil {
+			return err
+		}
+		x.short++
+		x.close()
+		at, b = at+int64(n), b[n:]
+	}
 }
 
 // end notes how a run went. It rejects the requests that are left, so that the engine makes them

@@ -236,7 +236,10 @@ func (w *whole) open(c *Conn, f storage.File, from int64) (io.ReadCloser, error)
 	if w.skipped += from - w.at; w.skipped > 4*c.cfg.Layout.Length {
 		return nil, final("the web seed sends no ranges, and too many bytes came for nothing")
 	}
-	if _, err := io.CopyN(io.Discard, w, from-w.at); err != nil {
+	switch _, err := io.CopyN(io.Discard, w, from-w.at); {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, errShort
+	case err != nil:
 		return nil, err
 	}
 	return io.NopCloser(w), nil

@@ -47,6 +47,9 @@ const (
 	// maxRun is how many bytes one request fetches at most. A run that is too long keeps blocks
 	// from other peers.
 	maxRun = 1 << 20
+	// maxShort is how many answers to a run may end early. A server that sends 4 KiB at a time is of
+	// use, one that sends single bytes is not.
+	maxShort = maxRun >> 12
 	// maxQueue is more than the engine ever has outstanding on a connection.
 	maxQueue = 4096
 	// maxBlock is more than any client requests at once; the engine requests 16 KiB.

@@ -3,12 +3,15 @@ package webseed
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -160,6 +163,88 @@ func TestRequestsTakenBackFromWholeFile(t *testing.T) {
 			t.Errorf("%d of 4 blocks, and the file was asked for %d times", blocks, server.asked)
 		}
 	})
+}
+
+// shortAnswers is a server that never sends more than some bytes of a range: it says so, or its
+// connection breaks.
+type shortAnswers struct {
+	length, most int64
+	breaks       bool
+	asked        atomic.Int64
+}
+
+func (s *shortAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asked.Add(1)
+	var from, to int64
+	if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err != nil {
+		return nil, err
+	}
+	n := min(to-from+1, s.most)
+	body := io.LimitReader(zeros{}, n)
+	if s.breaks && n < to-from+1 {
+		body = io.MultiReader(body, iotest.ErrReader(io.ErrUnexpectedEOF))
+	} else {
+		to = from + n - 1
+	}
+	header := http.Header{"Content-Range": {fmt.Sprintf("bytes %d-%d/%d", from, to, s.length)}}
+	return &http.Response{StatusCode: http.StatusPartialContent, Header: header, Body: io.NopCloser(body)}, nil
+}
+
+// A server may send less than was requested. Its bytes are used and the rest is requested again,
+// unless it sends hardly anything.
+func TestShortAnswers(t *testing.T) {
+	const length, blockSize = 4 << 20, 16 << 10
+	for _, x := range []struct {
+		name   string
+		most   int64
+		breaks bool
+		useful bool
+		asked  int64 // at most
+	}{
+		{"a limit", 40_000, false, true, 4<<20/40_000 + length/blockSize},
+		{"a limit of less than a block", 10_000, false, true, 4<<20/10_000 + length/blockSize},
+		{"breaks", 100_000, true, true, 4<<20/100_000 + length/blockSize},
+		{"hardly anything", 1, false, false, 10 * maxShort},
+		{"nothing", 0, true, false, 20},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &shortAnswers{length: length, most: x.most, breaks: x.breaks}
+				l := storage.Layout{Name: "f", PieceLength: 1 << 20, Length: length, Files: []storage.File{{Path: "f", Length: length}}}
+				c := newConn(Config{URL: &url.URL{Scheme: "http", Host: "h", Path: "/f"}, Layout: l, Client: &http.Client{Transport: server}})
+				c.ranged = true
+				c.begin()
+				defer c.Close()
+				count := map[pp.MessageType]int{}
+				go func() {
+					_, _ = io.CopyN(io.Discard, c.Conn, 68)
+					for in := (pp.Decoder{R: bufio.NewReader(c.Conn), MaxLength: maxMessage}); ; {
+						var m pp.Message
+						if in.Decode(&m) != nil {
+							return
+						}
+						count[m.Type]++
+					}
+				}()
+				_, _ = c.Conn.Write(append([]byte("\x13BitTorrent protocol"), make([]byte, 48)...))
+				for i := range length / blockSize {
+					m := pp.Message{Type: pp.Request, Index: pp.Integer(i / 64), Begin: pp.Integer(i % 64 * blockSize), Length: blockSize}
+					_, _ = c.Conn.Write(m.MustMarshalBinary())
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if n := count[pp.Piece]; x.useful && n != length/blockSize || !x.useful && n > 0 {
+					t.Errorf("%d of %d blocks", n, length/blockSize)
+				}
+				if n := count[pp.Choke]; x.useful != (n == 0) {
+					t.Errorf("the server was left alone %d times", n)
+				}
+				if n := server.asked.Load(); n > x.asked {
+					t.Errorf("%d requests, want at most %d", n, x.asked)
+				}
+			})
+		})
+	}
 }
 
 // While a server is slow, requests may be taken back and made again as often as the engine likes.
