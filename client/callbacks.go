@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -89,18 +90,19 @@ func (c *common) connAdded(p *torrent.PeerConn) {
 func (c *common) connClosed(p *torrent.Peer) {
 	c.gauges.byPeer.Delete(p)
 	if conn, ok := p.TryAsPeerConn(); ok && p.Torrent() != nil {
-		if f := c.fetchingOf(conn); f != nil {
-			f.leave(conn)
+		if t, f := c.fetchingOf(conn); f != nil {
+			t.inbox.put(func() { f.leave(conn) })
 		}
 	}
 }
 
-// fetchingOf is the fetch of the description of the torrent; nil: it is known.
-func (c *common) fetchingOf(p *torrent.PeerConn) *metadata {
-	if t := c.transfer(p.Torrent().InfoHash()); t != nil {
-		return t.fetching.Load()
+// fetchingOf is the transfer of the torrent, with the fetch of its description; nil: it is known.
+func (c *common) fetchingOf(p *torrent.PeerConn) (*Transfer, *metadata) {
+	t := c.transfer(p.Torrent().InfoHash())
+	if t == nil {
+		return nil, nil
 	}
-	return nil
+	return t, t.fetching.Load()
 }
 
 // extendedHandshake reads a peer's extended handshake (BEP 10). Its reqq is the number of
@@ -117,9 +119,9 @@ func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeM
 	if x != nil {
 		x.greeted(m)
 	}
-	if f := c.fetchingOf(p); f != nil {
-		if x != nil && m.M[pp.ExtensionNameMetadata] != 0 {
-			f.offer(p, x.link.addr.host, m.MetadataSize)
+	if t, f := c.fetchingOf(p); f != nil {
+		if size := m.MetadataSize; x != nil && m.M[pp.ExtensionNameMetadata] != 0 {
+			t.inbox.put(func() { f.offer(p, x.link.addr.host, size) })
 		}
 		m.MetadataSize = 0 // so that the engine asks for nothing
 	}
@@ -130,14 +132,7 @@ func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeM
 func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
 	p, n := e.PeerConn, int(e.ExtensionNumber)
 	if n == metadataExtension {
-		if f := c.fetchingOf(p); f != nil && f.received(p, e.Payload) {
-			return
-		}
-		// Late pieces must not reach the engine: it drops peers that send pieces unasked.
-		p.LocalLtepProtocolMap = metadataByUs
-		if kind, _, _, err := parseMetadata(e.Payload); err == nil && kind == metadataRequest {
-			p.LocalLtepProtocolMap = metadataByEngine
-		}
+		c.extendedMetadata(p, e.Payload)
 		return
 	}
 	t, x := c.transfer(p.Torrent().InfoHash()), c.gauges.of(&p.Peer)
@@ -145,6 +140,25 @@ func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
 	if isPEX && len(e.Payload) <= maxPEX && t != nil && x != nil {
 		payload := slices.Clone(e.Payload)
 		t.inbox.put(func() { t.loop.exchanger.onMessage(x.link, payload) })
+	}
+}
+
+// extendedMetadata takes a message of the metadata extension (BEP 9). The engine answers requests
+// once it has the description. Late pieces must not reach the engine: it drops peers that send
+// pieces unasked.
+func (c *common) extendedMetadata(p *torrent.PeerConn, payload []byte) {
+	x, data, err := parseMetadata(payload)
+	if t, f := c.fetchingOf(p); f != nil {
+		if err == nil {
+			x.peer = p
+			data = bytes.Clone(data[:min(len(data), metadataPiece+1)]) // one that is too long stays so
+			t.inbox.put(func() { t.loop.describer.onMessage(x, data) })
+		}
+		return
+	}
+	p.LocalLtepProtocolMap = metadataByUs
+	if err == nil && x.kind == metadataRequest {
+		p.LocalLtepProtocolMap = metadataByEngine
 	}
 }
 

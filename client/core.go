@@ -102,7 +102,7 @@ type core struct {
 	// superSeeder reveals. Any goroutine may read it.
 	conceals atomic.Bool
 	// described is the source with what is in the torrent; nil until that is known. Until then,
-	// fetching fetches it. Any goroutine may read both.
+	// fetching fetches it. Any goroutine may read both pointers.
 	described atomic.Pointer[Source]
 	fetching  atomic.Pointer[metadata]
 
@@ -123,7 +123,7 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 		source: src, described: c.described.Load, log: c.log,
 	}
 	if src.IsMagnet() {
-		c.fetching.Store(newMetadata(src.InfoHash, c.inbox.touch))
+		c.fetching.Store(&metadata{hash: src.InfoHash})
 	} else {
 		c.described.Store(&src)
 	}

@@ -28,15 +28,13 @@ func (d *describer) describe(s Source) error {
 // advance goes on with fetching. An error means that the torrent cannot be downloaded.
 func (d *describer) advance() error {
 	fetching := d.fetching.Load()
-	if fetching == nil || d.isDone {
-		return nil
-	}
-	if d.claiming {
-		sendAll(fetching.refuse())
+	if fetching == nil || d.claiming || d.isDone {
 		return nil
 	}
 	send, liars, info := fetching.step(time.Now())
-	sendAll(send)
+	for _, x := range send {
+		x.send()
+	}
 	for _, p := range liars {
 		d.log.Debug("a peer has sent a wrong info dictionary")
 		p.Close()
@@ -79,18 +77,21 @@ func (d *describer) onClaimed(known Source, err error) error {
 		err = d.describe(known)
 	}
 	// Only now: before, the engine itself would take the messages that peers still send.
-	if f := d.fetching.Swap(nil); f != nil {
-		sendAll(f.end())
-	}
+	d.fetching.Store(nil)
 	if err == nil {
 		d.tell(len(known.infoBytes))
 	}
 	return err
 }
 
-func sendAll(messages []metadataMessage) {
-	for _, x := range messages {
-		_ = x.send() // fails if the peer has disconnected
+// onMessage takes a message of the metadata extension that came while the description was fetched.
+// Every request needs an answer: a peer may ask nothing more until then, and wire.Filter reads no
+// further from a peer whose requests are not answered.
+func (d *describer) onMessage(x metadataMessage, data []byte) {
+	if x.kind == metadataRequest {
+		metadataMessage{x.peer, metadataReject, x.piece}.send()
+	} else if f := d.fetching.Load(); f != nil {
+		f.received(x, data)
 	}
 }
 

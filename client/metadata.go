@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/anacrolix/torrent"
@@ -23,9 +22,9 @@ import (
 // peer could spoil the pieces of the others, and 16 MB would take gigabytes of memory. So the
 // dictionary is fetched here:
 //
-//  1. A peer says that it has the dictionary, and its size.    (callbacks.go, with its lock)
-//  2. Some of these peers are asked, each for all of it.       (step, on the transfer's goroutine)
-//  3. Pieces are kept for the peer that has sent them.         (callbacks.go)
+//  1. A peer says that it has the dictionary, and its size.    (offer)
+//  2. Some of these peers are asked, each for all of it.       (step)
+//  3. Pieces are kept for the peer that has sent them.         (received)
 //  4. The first dictionary with the right hash is checked, and
 //     given to the engine, which sends it to others.           (describer.describe)
 
@@ -49,9 +48,6 @@ const (
 	maxMetadataAsked = 6
 	// maxLiars bounds the hosts that are remembered. Each entry costs a host a whole dictionary.
 	maxLiars = 256
-	// maxRefusals bounds the requests of peers that wait for our reject, since we have no
-	// dictionary yet.
-	maxRefusals = 256
 )
 
 // Message types of the metadata extension.
@@ -67,18 +63,13 @@ type extensionPeer interface {
 	Close() error
 }
 
-// metadata fetches one info dictionary.
+// metadata fetches one info dictionary. It belongs to the transfer's goroutine.
 type metadata struct {
-	hash  metainfo.Hash
-	touch func() // is called when step has something to do; must not block
-
-	mu       sync.Mutex
-	sources  []*metadataSource // a queue
-	refusals []metadataMessage // to peers that ask us
-	lied     []netip.Addr      // hosts that have sent a wrong dictionary; asked last
-	turn     time.Time         // when the last peer was first asked
-	heard    time.Time         // when any of them has last sent a piece
-	ended    bool              // the engine has the dictionary
+	hash    metainfo.Hash
+	sources []*metadataSource // a queue
+	lied    []netip.Addr      // hosts that have sent a wrong dictionary; asked last
+	turn    time.Time         // when the last peer was first asked
+	heard   time.Time         // when any of them has last sent a piece
 }
 
 // metadataSource is a peer that says it has the dictionary.
@@ -94,84 +85,57 @@ type metadataSource struct {
 	heard  time.Time // when it has last sent a piece
 }
 
-// metadataMessage is a message without data, to be sent.
+// metadataMessage is a message to or from a peer, without data.
 type metadataMessage struct {
 	peer        extensionPeer
 	kind, piece int
 }
 
-func newMetadata(hash metainfo.Hash, touch func()) *metadata {
-	return &metadata{hash: hash, touch: touch}
-}
-
 // offer notes that a peer has the dictionary. Peers say so repeatedly.
 func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	known := slices.ContainsFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
 	if known || size <= 0 || size > wire.MaxMetadata {
 		return
 	}
 	m.sources = append(m.sources, &metadataSource{peer: p, host: host, size: size})
-	m.touch()
 }
 
 // leave forgets a peer that has disconnected.
 func (m *metadata) leave(p extensionPeer) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.sources = slices.DeleteFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
-	m.refusals = slices.DeleteFunc(m.refusals, func(r metadataMessage) bool { return r.peer == p })
 }
 
-// received handles a message of a peer. It does not keep the payload. It returns false if the
-// engine has the dictionary by now, and does nothing then.
-func (m *metadata) received(p extensionPeer, payload []byte) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if kind, piece, data, err := parseMetadata(payload); err == nil && !m.ended {
-		m.receivedLocked(p, kind, piece, data)
-		m.touch()
-	}
-	return !m.ended
-}
-
-func (m *metadata) receivedLocked(p extensionPeer, kind, piece int, data []byte) {
-	if kind == metadataRequest {
-		if len(m.refusals) < maxRefusals {
-			m.refusals = append(m.refusals, metadataMessage{p, metadataReject, piece})
-		}
-		return
-	}
-	i := slices.IndexFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
+// received takes an answer of a peer.
+func (m *metadata) received(x metadataMessage, data []byte) {
+	i := slices.IndexFunc(m.sources, func(s *metadataSource) bool { return s.peer == x.peer })
 	if i < 0 {
 		return
 	}
 	switch s := m.sources[i]; {
-	case kind == metadataReject:
+	case x.kind == metadataReject:
 		m.sources = slices.Delete(m.sources, i, i+1)
-	case kind == metadataData && piece < s.asked && s.pieces[piece] == nil:
-		if len(data) != min(metadataPiece, s.size-piece*metadataPiece) {
+	case x.kind == metadataData && x.piece < s.asked && s.pieces[x.piece] == nil:
+		if len(data) != min(metadataPiece, s.size-x.piece*metadataPiece) {
 			m.sources = slices.Delete(m.sources, i, i+1)
 			return
 		}
-		s.pieces[piece] = bytes.Clone(data)
+		s.pieces[x.piece] = data
 		s.got++
 	}
 }
 
 // parseMetadata reads a message of the metadata extension: a dictionary, followed by data. The
 // piece is not negative.
-func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
+func parseMetadata(b []byte) (x metadataMessage, data []byte, err error) {
 	r := newReader(b)
-	kind, piece = -1, -1
+	x.kind, x.piece = -1, -1
 	err = r.Dict(func(key []byte) error {
 		var to *int
 		switch string(key) {
 		case "msg_type":
-			to = &kind
+			to = &x.kind
 		case "piece":
-			to = &piece
+			to = &x.piece
 		default:
 			return r.Skip()
 		}
@@ -182,35 +146,19 @@ func parseMetadata(b []byte) (kind, piece int, data []byte, err error) {
 		*to = int(n)
 		return err
 	})
-	if err == nil && (kind < 0 || piece < 0) {
+	if err == nil && (x.kind < 0 || x.piece < 0) {
 		err = errors.New("it says nothing of its type or piece")
 	}
 	if err != nil {
-		return 0, 0, nil, fmt.Errorf("metadata message: %w", err)
+		return x, nil, fmt.Errorf("metadata message: %w", err)
 	}
-	return kind, piece, r.Rest(), nil
+	return x, r.Rest(), nil
 }
 
-func (x metadataMessage) send() error {
+func (x metadataMessage) send() {
 	payload := fmt.Appendf(nil, "d8:msg_typei%de5:piecei%dee", x.kind, x.piece)
-	return x.peer.WriteExtendedMessage(pp.ExtensionNameMetadata, payload)
-}
-
-// refuse returns the rejects to send now. Every request needs one: a peer may ask nothing more
-// until then, and wire.Filter reads no further from a peer whose requests are not answered.
-func (m *metadata) refuse() (send []metadataMessage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	send, m.refusals = m.refusals, nil
-	return send
-}
-
-// end leaves later messages of peers to the engine, and returns the last rejects.
-func (m *metadata) end() (send []metadataMessage) {
-	m.mu.Lock()
-	m.ended = true
-	m.mu.Unlock()
-	return m.refuse()
+	// Fails if the peer has disconnected.
+	_ = x.peer.WriteExtendedMessage(pp.ExtensionNameMetadata, payload)
 }
 
 // step returns the messages to send now, the peers that have sent a wrong dictionary, and the right
@@ -218,9 +166,6 @@ func (m *metadata) end() (send []metadataMessage) {
 func (m *metadata) step(
 	now time.Time,
 ) (send []metadataMessage, liars []extensionPeer, info []byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	send, m.refusals = m.refusals, nil
 	for _, s := range m.sources {
 		if s.pieces == nil || s.got < len(s.pieces) {
 			continue
