@@ -95,7 +95,6 @@ type Filter struct {
 	lastTwo         lastTwo
 	concealing      bool   // the peer does not see what the engine says of its pieces
 	announced       bool   // the peer has been told that we have nothing
-	pending         []int  // pieces to tell of after that
 	unannounced     Bitset // pieces to tell of in portions, as the peer reads; nil: none
 	unannouncedFrom int    // none of them is below it
 }

@@ -567,7 +567,7 @@ func TestConceal(t *testing.T) {
 			s.filter.Conceal()
 			s.filter.Reveal(7)
 			s.writes(interested, c.says, unchoke, haves(3), notInterested)
-			s.peerGets(interested, c.tells, notInterested, haves(7), unchoke)
+			s.peerGets(interested, c.tells, unchoke, notInterested, haves(7))
 			s.filter.Reveal(3, 9)
 			s.peerGets(haves(3, 9))
 			s.sends(encode(msgRequest, blockA))

@@ -134,19 +134,18 @@ func (f *Filter) Conceals() bool {
 	return f.concealing
 }
 
-// Reveal tells the peer that we have these pieces.
+// Reveal tells the peer that we have these pieces, as fast as the peer reads.
 func (f *Filter) Reveal(pieces ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.concealing && !f.announced {
-		f.pending = append(f.pending, pieces...)
-		return
+	for _, i := range pieces {
+		f.unannounced.Grow(i)
+		f.unannouncedFrom = min(f.unannouncedFrom, i)
 	}
-	f.toPeerLocked(haves(f.newPiecesLocked(pieces...)...))
+	f.writeSoonLocked()
 }
 
-// RevealAll tells the peer that we have these pieces, which may be many, as fast as the peer reads.
-// The set belongs to the filter from now on.
+// RevealAll is Reveal for a set. The set belongs to the filter from now on.
 func (f *Filter) RevealAll(pieces Bitset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,12 +165,13 @@ func (f *Filter) portionLocked() []byte {
 		return nil
 	}
 	var pieces []int
-	for len(pieces) < portion && f.unannounced != nil {
+	for len(pieces) < portion {
 		i := f.unannounced.Next(f.unannouncedFrom, nil)
 		if i < 0 {
 			f.unannounced = nil
 			break
 		}
+		f.unannounced.Clear(i)
 		f.unannouncedFrom = i + 1
 		pieces = append(pieces, i)
 	}
@@ -179,12 +179,10 @@ func (f *Filter) portionLocked() []byte {
 }
 
 // announceLocked notes that the peer hears now, or concludes from our silence, that we have
-// nothing. It then tells the peer of the pieces that were revealed before.
+// nothing. From now on it may be told of pieces.
 func (f *Filter) announceLocked() {
 	if !f.announced {
 		f.announced = true
-		f.toPeerLocked(haves(f.newPiecesLocked(f.pending...)...))
-		f.pending = nil
 		f.writeSoonLocked()
 	}
 }

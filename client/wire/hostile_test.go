@@ -130,7 +130,7 @@ func FuzzGate(f *testing.F) {
 				g.EndSnub(r.IntN(2) == 0, now)
 				g.FlushKept(time.Now().Add(now.Sub(time.Unix(0, 0))))
 			case 7:
-				g.Reveal(int(r.Uint32()))
+				g.Reveal(r.IntN(1 << 10))
 			case 8, 9:
 				n := min(len(engine), 1+r.IntN(30))
 				if _, err := g.Write(engine[:n]); err != nil {
