@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"maps"
 	"net"
 	"slices"
@@ -39,13 +40,13 @@ type Filter struct {
 	in          framing
 	buffered    []byte // read from the wire, not yet filtered
 	needsMore   bool   // buffered is less than the beginning of a message
-	ready       []byte // filtered, for the engine's next Read
-	small       []byte // a buffer in place of one that is too small
-	failed      error  // the wire's error; Read returns it after ready and buffered
-	fault       error  // what the peer has done wrong; Read returns it after ready
-	held        bool   // buffered begins with a message that has to wait
-	inBlock     bool   // the last message is a block
-	blockComing bool   // a block has begun since the last read, or goes on
+	ready       []byte // messages of the filter, for the engine's next Read
+	reader      *bufio.Reader
+	failed      error // the wire's error; Read returns it after ready and buffered
+	fault       error // what the peer has done wrong; Read returns it after ready
+	held        bool  // buffered begins with a message that has to wait
+	inBlock     bool  // the last message is a block
+	blockComing bool  // a block has begun since the last read, or goes on
 
 	// For the goroutine that writes, which has writing locked:
 	out        framing
@@ -106,6 +107,7 @@ func newFilter(wire net.Conn) *Filter {
 		wait: newWaiting(),
 	}
 	f.keepIn, f.keepOut = f.arrived, f.departs
+	f.reader = bufio.NewReaderSize(roomy{f}, smallest)
 	f.out.whole = true
 	return f
 }

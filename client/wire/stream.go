@@ -12,39 +12,27 @@ import (
 // which it inserts between two messages. filter.go decides which messages pass.
 
 // Read is called by the engine.
-func (f *Filter) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
+func (f *Filter) Read(b []byte) (int, error) { return f.reader.Read(b) }
+
+// smallest is the room that is needed to filter messages in place: a handshake, or the beginning of
+// an extended message. Filter.reader provides it for shorter reads.
+const smallest = 128
+
+// roomy reads from a filter with at least the room smallest.
+type roomy struct{ f *Filter }
+
+func (r roomy) Read(b []byte) (int, error) {
 	for {
-		if len(f.ready) > 0 {
-			n := copy(b, f.ready)
-			f.ready = f.ready[n:]
+		if ready := r.f.ready; len(ready) > 0 {
+			n := copy(b, ready)
+			r.f.ready = ready[n:]
 			return n, nil
 		}
-		buf := b
-		if len(b) < smallest {
-			if f.small == nil {
-				f.small = make([]byte, smallest)
-			}
-			buf = f.small
-		}
-		passed, err := f.pass(buf)
-		switch {
-		case err != nil:
-			return 0, err
-		case len(passed) == 0:
-		case len(b) < smallest:
-			f.ready = append(f.ready, passed...)
-		default:
-			return len(passed), nil
+		if passed, err := r.f.pass(b); err != nil || len(passed) > 0 {
+			return len(passed), err
 		}
 	}
 }
-
-// smallest is the room that is needed to filter messages in place: a handshake, or the beginning of
-// an extended message.
-const smallest = 128
 
 // pass reads and filters some bytes, and returns those that pass; there may be none. At the first
 // boundary between messages it makes the filter's own messages ready for the engine.
