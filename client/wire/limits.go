@@ -63,7 +63,13 @@ type limit struct {
 	alarm *time.Timer
 }
 
-func newLimit(bitsPerSecond int64) *limit { return &limit{share: newShare(bitsPerSecond)} }
+// newLimit makes a limit; nil for 0.
+func newLimit(bitsPerSecond int64) *limit {
+	if bitsPerSecond == 0 {
+		return nil
+	}
+	return &limit{share: newShare(bitsPerSecond)}
+}
 
 // wait returns when n bytes, at most a chunk, may be sent, or with an error when done is closed.
 func (l *limit) wait(f *flow, n int, done <-chan struct{}) error {
@@ -116,15 +122,15 @@ func (l *limit) leave(f *flow) { l.do(func(s *share) { s.leave(f) }) }
 type Limiter struct {
 	version atomic.Uint64 // grows with each change
 
-	mu       sync.Mutex
-	alone    bool   // the session's limiter does not hold for the torrent of this limiter
-	up, down *limit // nil: not limited
-	paths    []pathLimit
+	mu    sync.Mutex
+	alone bool // the session's limiter does not hold for the torrent of this limiter
+	rules []rule
 }
 
-type pathLimit struct {
-	pattern  pathsel.Pattern
-	up, down *limit
+// rule limits the connections whose path matches.
+type rule struct {
+	pattern  *pathsel.Pattern // nil: all connections
+	up, down *limit           // nil: not limited
 }
 
 // NewLimiter makes the limiter for valid limits. It is nil if there are none.
@@ -143,17 +149,9 @@ func (l *Limiter) Set(c Limits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.version.Add(1)
-	l.up, l.down, l.paths = nil, nil, nil
-	if c.Upload != 0 {
-		l.up = newLimit(c.Upload)
-	}
-	if c.Download != 0 {
-		l.down = newLimit(c.Download)
-	}
+	l.rules = []rule{{nil, newLimit(c.Upload), newLimit(c.Download)}}
 	for _, p := range c.Paths {
-		if p.Rate != 0 {
-			l.paths = append(l.paths, pathLimit{p.Pattern, newLimit(p.Rate), newLimit(p.Rate)})
-		}
+		l.rules = append(l.rules, rule{&p.Pattern, newLimit(p.Rate), newLimit(p.Rate)})
 	}
 }
 
@@ -176,22 +174,16 @@ func (l *Limiter) isAlone() bool {
 func (l *Limiter) limits(out bool, path pathsel.Path) (all []*limit, uncertain bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	add := func(up, down *limit) {
-		x := down
+	for _, r := range l.rules {
+		x := r.down
 		if out {
-			x = up
+			x = r.up
 		}
-		if x != nil {
+		if x != nil && (r.pattern == nil || r.pattern.Matches(path)) {
 			all = append(all, x)
 		}
 	}
-	add(l.up, l.down)
-	for _, p := range l.paths {
-		if p.pattern.Matches(path) {
-			add(p.up, p.down)
-		}
-	}
-	return all, len(l.paths) > 0 && path.Fingerprint == ""
+	return all, len(l.rules) > 1 && path.Fingerprint == ""
 }
 
 // wrap makes a connection obey the limits. Without limits it returns the connection itself.

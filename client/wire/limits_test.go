@@ -259,7 +259,7 @@ func TestCloseWakes(t *testing.T) {
 		if _, err := w.Write([]byte("x")); err == nil {
 			t.Error("written after Close")
 		}
-		if len(l.up.share.root.below)+len(l.down.share.root.below) != 0 {
+		if r := l.rules[0]; len(r.up.share.root.below)+len(r.down.share.root.below) != 0 {
 			t.Error("what is closed is still in the queue")
 		}
 		// The next peer is not held up by what the closed one had claimed.
@@ -331,7 +331,7 @@ func TestLimitsThatChange(t *testing.T) {
 				}
 			}
 		}
-		if x := session.up.share.root.below; len(x) != 2 {
+		if x := session.rules[0].up.share.root.below; len(x) != 2 {
 			t.Errorf("%d peers in the queue", len(x))
 		}
 	})
