@@ -171,6 +171,13 @@ func (b *blame) unfinishedOf(accused func(suspect) bool) (pieces []int) {
 // blocksIn is the number of blocks in length bytes.
 func blocksIn(length int64) int { return int((length + 1<<blockBits - 1) >> blockBits) }
 
+// complete forgets a piece that was found right.
+func (b *blame) complete(piece int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rounds.keep(func(p int, _ *round) bool { return p != piece })
+}
+
 // distrust is called when blocks are needed again because the disk has lost or refused them. A
 // block that comes a second time then proves nothing, so no unfinished piece is judged.
 func (b *blame) distrust() {
@@ -184,20 +191,12 @@ func (b *blame) distrust() {
 
 // judge returns the names of guilty suspects. wrong is the number of wrong pieces that the engine
 // has counted. If more pieces than that were fetched again, the disk was the reason, and nobody is
-// guilty. Pieces for which complete is true are forgotten.
-func (b *blame) judge(wrong int64, complete func(piece int) bool) (guilty []string) {
-	b.mu.Lock()
-	failed := b.failed
-	b.failed = nil
-	pieces := slices.Clone(b.rounds.order)
-	b.mu.Unlock()
-	done := map[int]bool{}
-	for _, p := range pieces { // without b.mu: complete takes the engine's lock, which received has
-		done[p] = complete(p)
-	}
+// guilty.
+func (b *blame) judge(wrong int64) (guilty []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rounds.keep(func(p int, _ *round) bool { return !done[p] })
+	failed := b.failed
+	b.failed = nil
 	if b.counted += int64(len(failed)); b.counted > wrong {
 		b.counted = wrong
 		return nil

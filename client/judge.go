@@ -6,7 +6,7 @@ import "braid/pathsel"
 func (c *connector) judge() {
 	st := c.torrent.Stats()
 	wrong := st.PiecesDirtiedBad.Int64()
-	c.offers.ban(c.blame.judge(wrong, func(p int) bool { return isComplete(c.torrent, p) })...)
+	c.offers.ban(c.blame.judge(wrong)...)
 	c.offers.banAddrs(c.engine.BadHosts())
 	isBanned := func(o pathsel.Origin) bool { return c.offers.isBanned(suspectOf(o)) }
 	for _, p := range c.peers.dialled {

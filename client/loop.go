@@ -123,6 +123,9 @@ func (l *loop) onWriteError(err error) {
 
 // hashed is told of each piece that is found right or wrong, on goroutines of the engine.
 func (l *loop) hashed(piece int, right bool) {
+	if right {
+		l.blame.complete(piece)
+	}
 	if f := l.options.Verified; f != nil && right {
 		l.verifying.Lock()
 		f(VerifiedPiece{piece, time.Since(l.start)})
