@@ -106,11 +106,11 @@ func (x *exchanger) present(
 	to *row, kind pexKind, all map[pathsel.PeerID][]pexPeer,
 ) (out []pexPeer) {
 	home, own := x.home()
-	at := to.link.Peer().Addr()
+	at, its, itself := to.link.Peer().Addr(), to.peer.Addr(), to.remoteID()
 	for id, peers := range all {
 		for _, p := range peers {
-			itself := id == to.remoteID() || p.peer().ID() == to.peer.ID()
-			if !itself && p.kind() == kind && mayName(at, p.at, home, own) {
+			other := id != itself && p.at != its
+			if other && p.kind() == kind && mayName(at, p.at, home, own) {
 				out = append(out, p)
 			}
 		}
