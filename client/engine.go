@@ -15,8 +15,8 @@ import (
 type engineClient interface {
 	// Add begins a torrent. Its data goes to the store; failed is called if a write fails.
 	Add(hash metainfo.Hash, name string, s storage.ClientImpl, failed func(error)) engineTorrent
-	// BadHosts are the hosts that have sent wrong data: see engineAddr.
-	BadHosts() []string
+	// BadPeerIPs are the hosts that have sent wrong data: see engineAddr.
+	BadPeerIPs() []string
 	PeerID() torrent.PeerID
 	Close() []error
 }
@@ -64,8 +64,6 @@ type anacrolix struct {
 	*torrent.Client
 	mostConns int // of each torrent
 }
-
-func (a anacrolix) BadHosts() []string { return a.BadPeerIPs() }
 
 func (a anacrolix) Add(
 	hash metainfo.Hash, name string, s storage.ClientImpl, onWriteError func(error),

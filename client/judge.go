@@ -7,7 +7,7 @@ func (c *connector) judge() {
 	st := c.torrent.Stats()
 	wrong := st.PiecesDirtiedBad.Int64()
 	c.offers.ban(c.blame.judge(wrong)...)
-	c.offers.banAddrs(c.engine.BadHosts())
+	c.offers.banAddrs(c.engine.BadPeerIPs())
 	isBanned := func(o pathsel.Origin) bool { return c.offers.isBanned(suspectOf(o)) }
 	for _, p := range c.peers.dialled {
 		guilty := isBanned(p.origin)

@@ -39,7 +39,7 @@ func (e *fakeEngine) Add(hash metainfo.Hash, name string, _ engine.ClientImpl, _
 	}
 }
 
-func (e *fakeEngine) BadHosts() []string     { return nil }
+func (e *fakeEngine) BadPeerIPs() []string   { return nil }
 func (e *fakeEngine) PeerID() torrent.PeerID { return torrent.PeerID{} }
 func (e *fakeEngine) Close() []error         { return nil }
 

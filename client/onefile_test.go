@@ -71,7 +71,7 @@ func TestKeptBlocks(t *testing.T) {
 			if want := size - there + c.again; p.Fetched != want || p.Have != size {
 				t.Errorf("fetched %d bytes and have %d, want %d and %d", p.Fetched, p.Have, want, size)
 			}
-			if p.Dropped > 0 || s.offers.isBanned(suspectOf(honest.Listening()[0].origin())) || len(s.engine.BadHosts()) > 0 {
+			if p.Dropped > 0 || s.offers.isBanned(suspectOf(honest.Listening()[0].origin())) || len(s.engine.BadPeerIPs()) > 0 {
 				t.Errorf("an honest peer is blamed for a block of an earlier download: %+v", p)
 			}
 			got, err := os.ReadFile(filepath.Join(out, "file"))
