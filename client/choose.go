@@ -63,7 +63,6 @@ func (c *chooser) preference() pathsel.Preference {
 	return both[0].Preference
 }
 
-// choose asks the selector, and returns its decisions.
 func (c *chooser) choose() []pathsel.Decision {
 	switch {
 	case c.isDone && c.err == nil && c.want != nil:

@@ -39,7 +39,6 @@ func (c *connector) tell(name string, k pathsel.Key, reason string) {
 	}
 }
 
-// carryOut does what the selector has decided.
 func (c *connector) carryOut(d pathsel.Decision) {
 	s := c.peers.path(d.Key)
 	if s == nil {
@@ -296,7 +295,6 @@ func (c *connector) closeWebSeeds() {
 	}
 }
 
-// closeAll ends all connections, dialled and accepted.
 func (c *connector) closeAll(reason string) {
 	for s := range c.peers.paths() {
 		c.close(s, reason)
@@ -320,7 +318,6 @@ func (c *connector) disconnect(s *pathState) {
 	}
 }
 
-// withdraw takes the offer back.
 func (s *pathState) withdraw() {
 	if s.offer != nil {
 		s.offer.withdraw()

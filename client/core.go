@@ -32,7 +32,6 @@ type common struct {
 	ctx        context.Context // ends with the session
 }
 
-// transportFor is the transport that reaches the peer.
 func (c *common) transportFor(p Peer) (Transport, error) {
 	for _, t := range c.transports {
 		if t.Reaches(p) {
@@ -153,7 +152,6 @@ func (c *core) firstPeers(named []Peer) ([]Peer, error) {
 	return peers, nil
 }
 
-// transportFor is the transport that reaches the peer.
 func (c *core) transportFor(p Peer) (Transport, error) {
 	if c.seeds != nil && c.seeds.Reaches(p) {
 		return c.seeds, nil

@@ -100,7 +100,6 @@ func (t *Transfer) Peers() (out []PeerProgress) {
 	return out
 }
 
-// add adds a connection to the peer's figures.
 func (p *PeerProgress) add(r *row, pieces int) {
 	g := r.link.gauge.Load()
 	read, written := r.bytes()

@@ -159,7 +159,6 @@ func pieceStates(runs torrent.PieceStateRuns) iter.Seq2[int, torrent.PieceState]
 	}
 }
 
-// isHashing tells whether pieces wait to be checked or are being checked.
 func isHashing(t engineTorrent) bool {
 	for _, r := range t.PieceStateRuns() {
 		if r.Hashing || r.QueuedForHash {

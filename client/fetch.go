@@ -56,7 +56,6 @@ func isURL(name string) bool {
 	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
-// source reads the torrent at the URL.
 func (f Fetch) source(ctx context.Context) (Source, error) {
 	got, err := f.Do(ctx)
 	if err != nil {

@@ -40,7 +40,6 @@ func newLink(l *wire.Link, below Wire, transport string, at engineAddr) *link {
 // Peer is the address of the other side, as far as the transport shows it.
 func (l *link) Peer() Peer { return l.below.Peer() }
 
-// log returns a logger that names the connection.
 func (l *link) log(log *slog.Logger) *slog.Logger {
 	return log.With("peer", l.Peer(), "path", l.Path().Fingerprint.Short())
 }
@@ -191,7 +190,6 @@ func (g *gauges) of(p *torrent.Peer) *gauge {
 	return found
 }
 
-// greeted notes what a peer has said in its extended handshake.
 func (x *gauge) greeted(m *pp.ExtendedHandshakeMessage) {
 	for kind, name := range pexNames {
 		x.exchanges[kind].Store(m.M[name] != 0)

@@ -245,7 +245,6 @@ func (l *loop) onSample() {
 	}
 }
 
-// choose asks the selector and carries its decisions out.
 func (l *loop) choose() {
 	for _, d := range l.chooser.choose() {
 		l.connector.carryOut(d)
@@ -315,7 +314,6 @@ func (l *loop) finish() {
 	l.transfers.Delete(l.source.InfoHash) // only now: Session.Close waits for those that are there
 }
 
-// countPayload sets the counters of payload.
 func (l *loop) countPayload(p *Progress) {
 	st := l.torrent.Stats()
 	useful := st.BytesReadUsefulData.Int64()

@@ -16,7 +16,6 @@ type describer struct {
 	claiming bool // the store looks at the files that exist already
 }
 
-// describe tells the engine what is in the torrent.
 func (d *describer) describe(s Source) error {
 	d.described.Store(&s)
 	if err := d.torrent.SetInfoBytes(s.infoBytes); err != nil {

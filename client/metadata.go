@@ -100,7 +100,6 @@ func (m *metadata) offer(p extensionPeer, host netip.Addr, size int) {
 	m.sources = append(m.sources, &metadataSource{peer: p, host: host, size: size})
 }
 
-// leave forgets a peer that has disconnected.
 func (m *metadata) leave(p extensionPeer) {
 	m.sources = slices.DeleteFunc(m.sources, func(s *metadataSource) bool { return s.peer == p })
 }

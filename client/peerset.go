@@ -63,7 +63,6 @@ func newPathState(p *peerState, c pathsel.Candidate) *pathState {
 	}
 }
 
-// paths are all path-level peers.
 func (s *peerSet) paths() iter.Seq[*pathState] {
 	return func(yield func(*pathState) bool) {
 		for _, p := range s.dialled {
@@ -76,7 +75,6 @@ func (s *peerSet) paths() iter.Seq[*pathState] {
 	}
 }
 
-// rows are the path-level peers and the accepted connections.
 func (s *peerSet) rows() iter.Seq[*row] {
 	return func(yield func(*row) bool) {
 		for x := range s.paths() {
@@ -152,7 +150,6 @@ func (p *peerState) path(k pathsel.Key) *pathState {
 	return nil
 }
 
-// knows tells whether the peer is dialled or a spare.
 func (s *peerSet) knows(p Peer) bool { return s.byID[p.ID()] != nil }
 
 // add makes a peer a spare. It returns true if choose should be called, to forget some spares.
@@ -197,7 +194,6 @@ func (s *peerSet) deliverers(most int) (out []Peer) {
 	return out
 }
 
-// limit is the number of peers that are dialled at most.
 func (s *peerSet) limit() int {
 	if s.most > 0 {
 		return min(s.most, MaxPeers)

@@ -43,7 +43,6 @@ type pexPeer struct {
 	flags byte
 }
 
-// kind of the address.
 func (p pexPeer) kind() pexKind {
 	if p.at.IA != 0 {
 		return pexSCION
@@ -51,7 +50,6 @@ func (p pexPeer) kind() pexKind {
 	return pexIP
 }
 
-// peer is the address-level peer.
 func (p pexPeer) peer() Peer {
 	if p.at.IA != 0 {
 		return SCIONPeer(p.at)
@@ -75,7 +73,6 @@ const (
 	maxPEXKeys = 64
 )
 
-// encode writes the message in bencode.
 func (m pexMessage) encode() []byte {
 	b := []byte{'d'}
 	entry := func(key string, value []byte) {

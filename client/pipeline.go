@@ -82,7 +82,6 @@ func (p pipeline) sent(outstanding int, now time.Time) pipeline {
 	return p
 }
 
-// answered records that a request was answered or taken back.
 func (p pipeline) answered(now time.Time) pipeline {
 	if p.most == 0 {
 		return p

@@ -134,7 +134,6 @@ func (r *revelation) concerns(p *viewer, piece int) bool {
 	return p != nil && !p.whole && piece >= 0 && piece < len(r.claims)
 }
 
-// has notes that a peer says that it has a piece.
 func (r *revelation) has(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
 	if !r.concerns(p, piece) || p.has.Has(piece) {
@@ -167,7 +166,6 @@ func (r *revelation) hasAll(id pathsel.PeerID) {
 	}
 }
 
-// asks notes that a peer has asked for a part of a piece.
 func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
 	p := r.peers[id]
 	if !r.concerns(p, piece) || !p.shown.Has(piece) || p.has.Has(piece) {
@@ -183,7 +181,6 @@ func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
 	}
 }
 
-// hear notes what a peer has said.
 func (r *revelation) hear(id pathsel.PeerID, n pieceNews, now time.Time) {
 	if n.hasAll {
 		r.hasAll(id)
@@ -411,5 +408,4 @@ func (r *revelation) shown(id pathsel.PeerID) wire.Bitset {
 	return pieces
 }
 
-// complete tells whether a peer has every piece.
 func (r *revelation) complete() bool { return r.whole > 0 }

@@ -295,7 +295,6 @@ func newWant(s Selection, l storage.Layout) *want {
 	return w
 }
 
-// begin asks the engine for the pieces.
 func (w *want) begin(t engineTorrent) {
 	if w.plain {
 		t.DownloadAll()

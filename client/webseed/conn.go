@@ -88,7 +88,6 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// fail ends the connection.
 func (c *Conn) fail(err error) {
 	c.mu.Lock()
 	if c.err == nil && c.ctx.Err() == nil {
@@ -103,7 +102,6 @@ var errProtocol = errors.New("a message that a web seed does not understand")
 // maxMessage is more than a bitfield of all pieces that a torrent can have, in bytes.
 const maxMessage = 1 << 20
 
-// read reads what the engine says.
 func (c *Conn) read() {
 	in := pp.Decoder{R: bufio.NewReader(c.ours), MaxLength: maxMessage}
 	err := c.greet(in.R)
@@ -150,10 +148,8 @@ func (c *Conn) pieces() []bool {
 	return has
 }
 
-// message makes a message that has only a type.
 func message(kind pp.MessageType) []byte { return pp.Message{Type: kind}.MustMarshalBinary() }
 
-// hear handles a message.
 func (c *Conn) hear(m pp.Message) error {
 	if m.Type != pp.Request && m.Type != pp.Cancel {
 		return nil
@@ -174,7 +170,6 @@ func (c *Conn) hear(m pp.Message) error {
 	return c.add(b)
 }
 
-// add notes a request.
 func (c *Conn) add(b block) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +195,6 @@ func (c *Conn) queued(at int64) int {
 	return slices.IndexFunc(c.queue, func(b block) bool { return b.at == at })
 }
 
-// take takes a request back.
 func (c *Conn) take(b block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,7 +255,6 @@ func (c *Conn) deliver(r *run, b block, answer []byte) {
 	c.sendLocked(answer)
 }
 
-// write writes to the engine.
 func (c *Conn) write() {
 	for {
 		c.mu.Lock()

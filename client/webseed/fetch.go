@@ -73,7 +73,6 @@ func (c *Conn) first() (first int) {
 	return first
 }
 
-// fetchRuns is a fetcher.
 func (c *Conn) fetchRuns() {
 	defer c.whole.close()
 	for {

@@ -183,7 +183,6 @@ func (f *framing) scan(
 	}
 }
 
-// ones counts the bits that are set.
 func ones(b []byte) (n int) {
 	for _, x := range b {
 		n += bits.OnesCount8(x)
@@ -249,7 +248,6 @@ func begin(b []byte) (m message, ok bool) {
 	return m, true
 }
 
-// span is a range of bytes.
 type span struct{ from, to int }
 
 // without removes the spans, which are in order, from b in place.
