@@ -316,12 +316,10 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 	c.workers.Go(func() {
 		found := map[string]examination{}
 		defer func() { c.inbox.put(func() { c.onExamined(found) }) }()
-		select {
-		case c.examiners <- struct{}{}:
-			defer func() { <-c.examiners }()
-		case <-c.ctx.Done():
-			return
+		if c.examiners.Acquire(c.ctx, 1) != nil {
+			return // the transfer has ended
 		}
+		defer c.examiners.Release(1)
 		ctx, cancel := context.WithTimeout(c.ctx, examineFor)
 		defer cancel()
 		var all sync.WaitGroup

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"braid/pathsel"
 	"braid/storage"
 )
@@ -28,8 +30,8 @@ type common struct {
 	dht        atomic.Pointer[DHT] // nil: none
 	transports []Transport
 	web        *webPort
-	examiners  chan struct{}   // holds a token of each transfer whose checkup examines paths now
-	ctx        context.Context // ends with the session
+	examiners  *semaphore.Weighted // of the transfers whose checkups examine paths
+	ctx        context.Context     // ends with the session
 }
 
 func (c *common) transportFor(p Peer) (Transport, error) {
@@ -87,8 +89,9 @@ type core struct {
 	store   *oneFile
 	policy  pathsel.Policy // of this transfer alone
 	peers   peerSet
-	blame   *blame // may be used from every goroutine
-	inbox   *inbox // likewise
+	blame   *blame      // may be used from every goroutine
+	inbox   *inbox      // likewise
+	calls   chan func() // see do
 	start   time.Time
 	seeds   *webTransport
 	want    *want // nil until it is known what is in the torrent
@@ -113,7 +116,7 @@ func newCore(x *common, src Source, store storage.Store, opts Options) *core {
 	c := &core{
 		common: x, log: cmp.Or(opts.Logger, x.log).With("torrent", src.title()),
 		source: src, store: &oneFile{Store: store},
-		policy: opts.Policy, inbox: newInbox(), start: time.Now(),
+		policy: opts.Policy, inbox: newInbox(), calls: make(chan func()), start: time.Now(),
 	}
 	c.peers.most = opts.MaxPeers
 	c.blame = newBlame(c.store.onBlock)
@@ -166,6 +169,19 @@ func (c *core) policies() (both [2]pathsel.Policy) {
 	}
 	both[1] = c.policy
 	return both
+}
+
+// do has the transfer's goroutine call f, and waits for that. It returns false if the transfer
+// ends.
+func (c *core) do(f func()) bool {
+	done := make(chan struct{})
+	select {
+	case c.calls <- func() { defer close(done); f() }:
+		<-done
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
 }
 
 // isDescribed tells whether it is known what is in the torrent.

@@ -19,7 +19,6 @@ import (
 type loop struct {
 	*core
 	options Options
-	calls   chan func()   // carried out between two steps
 	broken  chan error    // from the store: it cannot take the torrent, or its data
 	done    chan struct{} // closed when complete, or failed
 	ended   chan struct{} // closed when run has returned
@@ -50,8 +49,7 @@ func newLoop(c *core, opts Options) *loop {
 	c.conceals.Store(opts.SuperSeeding != NoSuperSeeding)
 	l := &loop{
 		core: c, options: opts,
-		calls: make(chan func()), broken: make(chan error, 1),
-		done: make(chan struct{}), ended: make(chan struct{}),
+		broken: make(chan error, 1), done: make(chan struct{}), ended: make(chan struct{}),
 		connector: connector{core: c, report: opts.Decided},
 		chooser:   chooser{core: c, seed: rand.Uint64(), trace: opts.Trace},
 		server:    server{core: c},
@@ -65,7 +63,7 @@ func newLoop(c *core, opts Options) *loop {
 	}
 	c.fail, l.confirmer.confirmed = l.fail, l.complete
 	l.describer = describer{core: c, options: &l.options}
-	l.trials.connector, l.trials.rarest, l.trials.calls = &l.connector, &l.rarest, l.calls
+	l.trials.connector, l.trials.rarest = &l.connector, &l.rarest
 	c.store.hashed = l.hashed
 	l.room = roomKeeper{core: c, rarest: &l.rarest}
 	l.exchanger = exchanger{

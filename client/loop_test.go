@@ -19,6 +19,7 @@ import (
 	"github.com/anacrolix/torrent/metainfo"
 	pp "github.com/anacrolix/torrent/peer_protocol"
 	engine "github.com/anacrolix/torrent/storage"
+	"golang.org/x/sync/semaphore"
 
 	"braid/client/wire"
 	"braid/pathsel"
@@ -292,7 +293,7 @@ func TestLoopInSimulatedTime(t *testing.T) {
 		defer cancel()
 		x := &common{
 			cfg: Config{Selector: all, MaxPaths: DefaultMaxPaths}, log: testLog(t), offers: newOffers(), transports: []Transport{tr},
-			examiners: make(chan struct{}, examineAtOnce), ctx: ctx, web: &webPort{},
+			examiners: semaphore.NewWeighted(examineAtOnce), ctx: ctx, web: &webPort{},
 		}
 		fake := &fakeEngine{common: x, greeted: make(chan *link)}
 		x.engine = fake
@@ -389,7 +390,7 @@ func transferWithoutPeers(t *testing.T, src Source, opts Options) *Transfer {
 	t.Cleanup(cancel)
 	x := &common{
 		cfg: Config{Selector: &script{}}, log: testLog(t), offers: newOffers(), ctx: ctx, web: &webPort{},
-		examiners: make(chan struct{}, examineAtOnce),
+		examiners: semaphore.NewWeighted(examineAtOnce),
 	}
 	x.engine = &fakeEngine{common: x}
 	store := openStore(t, t.TempDir())

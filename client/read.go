@@ -156,11 +156,7 @@ func (r *FileReader) clearWay(piece int) {
 		return p >= piece && p < end ||
 			t.torrent.PieceState(p).Priority >= torrent.PiecePriorityNext
 	}
-	select {
-	case t.loop.calls <- func() { t.loop.nudger.withdraw(wanted) }:
-	case <-r.ctx.Done(): // the loop may wait for its readers
-	case <-t.loop.ended:
-	}
+	t.do(func() { t.loop.nudger.withdraw(wanted) })
 }
 
 // Seek implements io.Seeker. Only the next Read requests something.

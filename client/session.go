@@ -60,6 +60,7 @@ import (
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
+	"golang.org/x/sync/semaphore"
 
 	"braid/client/wire"
 	"braid/pathsel"
@@ -165,7 +166,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s := &Session{
 		common: common{
 			cfg: cfg, log: log, offers: newOffers(), transports: transports,
-			web: &webPort{host: cfg.Host}, examiners: make(chan struct{}, examineAtOnce),
+			web: &webPort{host: cfg.Host}, examiners: semaphore.NewWeighted(examineAtOnce),
 		},
 	}
 	if s.offers.limits = cfg.Limiter; cfg.Limiter == nil {

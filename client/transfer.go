@@ -89,22 +89,10 @@ func (t *Transfer) Progress() Progress {
 	}
 	var p Progress
 	if !t.do(func() { p = t.loop.progress() }) {
+		<-t.loop.ended
 		return t.loop.final
 	}
 	return p
-}
-
-// do has the transfer's goroutine call f, and waits for that. It returns false if the transfer has
-// ended.
-func (t *Transfer) do(f func()) bool {
-	done := make(chan struct{})
-	select {
-	case t.loop.calls <- func() { defer close(done); f() }:
-		<-done
-		return true
-	case <-t.loop.ended:
-		return false
-	}
 }
 
 // SetPolicy changes the transfer's own policy, as Session.SetPolicy does the session's.

@@ -152,7 +152,6 @@ func (t *trial) proceed(
 type trialRunner struct {
 	*core
 	connector *connector
-	calls     chan<- func() // to the transfer's goroutine
 	trials    trials
 	rarest    *rarestFirst
 	spoilt    map[int]bool // unfinished pieces with blocks of suspects; they are not requested
@@ -177,12 +176,7 @@ func (e *trialRunner) hashed(piece int, right bool) {
 			return
 		}
 	}
-	done := make(chan struct{})
-	select {
-	case e.calls <- func() { defer close(done); e.onHashed(piece, right, senders) }:
-		<-done
-	case <-e.ctx.Done():
-	}
+	e.do(func() { e.onHashed(piece, right, senders) })
 }
 
 // onHashed notes that a piece is right, or wrong with blocks of these senders.
