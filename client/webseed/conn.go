@@ -27,7 +27,6 @@ type Conn struct {
 	cfg      Config
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
-	whole    whole // belongs to the one fetcher of a server without ranges
 
 	mu       sync.Mutex
 	changed  sync.Cond

@@ -59,22 +59,6 @@ func (c *Conn) probe() error {
 	return nil
 }
 
-// open returns n bytes of a file from that place on. The body may have more; it may end early.
-func (c *Conn) open(ctx context.Context, f storage.File, from, n int64) (io.ReadCloser, error) {
-	if !c.ranged {
-		return c.whole.open(c, f, from)
-	}
-	res, stop, err := c.get(ctx, f, from, n)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode == http.StatusOK && from > 0 {
-		stop()
-		return nil, final("the web seed sends ranges only now and then")
-	}
-	return &body{Reader: res.Body, stop: stop}, nil
-}
-
 // get asks for a range. The caller ends the answer with stop.
 func (c *Conn) get(
 	ctx context.Context, f storage.File, from, n int64,
@@ -198,61 +182,96 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *body) Close() error {
-	b.stop()
+// answers are the answers of the server to one fetcher, one after another. A server without ranges
+// begins with the first byte of a file. Its answer is kept between runs, so that requests in order
+// need one answer for each file.
+type answers struct {
+	conn  *Conn
+	end   int64 // of the present run, in the torrent's data
+	short int   // answers to it that have ended early
+
+	body    *body // the present answer; nil: none
+	file    storage.File
+	at      int64 // its place in the file
+	got     int   // bytes that it has brought for runs
+	skipped int64 // bytes that were received for nothing, of all answers
+}
+
+// place is the place of the answer in the torrent's data.
+func (a *answers) place() int64 { return a.file.Offset + a.at }
+
+func (a *answers) close() {
+	if a.body != nil {
+		a.body.stop()
+		a.body = nil
+	}
+}
+
+// read fills b with the bytes of a file from that place on. If an answer ends early, it asks for
+// the rest: some servers limit the length of their answers, and connections break.
+func (a *answers) read(ctx context.Context, f storage.File, at int64, b []byte) error {
+	for {
+		if err := a.seek(ctx, f, at); err != nil {
+			return err
+		}
+		// If nobody wants the run any more, its bytes are left for the next one.
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.ReadFull(a, b)
+		if a.got += n; err == nil {
+			return nil
+		}
+		useless := a.got == 0 || errors.Is(err, errStalled)
+		if useless || a.short == maxShort || ctx.Err() != nil {
+			return err
+		}
+		a.short++
+		at, b = at+int64(n), b[n:]
+	}
+}
+
+// seek has the next Read begin at that place of a file.
+func (a *answers) seek(ctx context.Context, f storage.File, at int64) error {
+	if a.body == nil || a.file != f || a.at > at {
+		a.close()
+		if err := a.open(ctx, f, at); err != nil {
+			return err
+		}
+	}
+	if a.skipped += at - a.at; a.skipped > 4*a.conn.cfg.Layout.Length {
+		return final("the web seed sends no ranges, and too many bytes came for nothing")
+	}
+	_, err := io.CopyN(io.Discard, a, at-a.at)
+	return err
+}
+
+// open asks for a file from that place on to the end of the run, or for all of it. The answer may
+// be longer or shorter.
+func (a *answers) open(ctx context.Context, f storage.File, at int64) error {
+	n := min(a.end-f.Offset, f.Length) - at
+	if !a.conn.ranged {
+		ctx, at, n = a.conn.ctx, 0, f.Length
+	}
+	res, stop, err := a.conn.get(ctx, f, at, n)
+	if err != nil {
+		return err
+	}
+	a.body, a.file, a.at, a.got = &body{Reader: res.Body, stop: stop}, f, at, 0
+	if res.StatusCode == http.StatusOK && at > 0 {
+		return final("the web seed sends ranges only now and then")
+	}
 	return nil
 }
 
-// whole is the answer of a server without ranges, which begins with the first byte of a file. It is
-// kept between runs, so that requests in order need one answer for each file.
-type whole struct {
-	file storage.File
-	at   int64 // place in the file
-	body *body // nil: none
-	// skipped are bytes that were received for nothing.
-	skipped int64
-}
-
-// place is the place that the answer has reached, in the torrent's data.
-func (w *whole) place() int64 { return w.file.Offset + w.at }
-
-func (w *whole) close() {
-	if w.body != nil {
-		w.body.Close()
-		w.body = nil
-	}
-}
-
-// open returns the answer from that place of a file on.
-func (w *whole) open(c *Conn, f storage.File, from int64) (io.ReadCloser, error) {
-	if w.body == nil || w.file != f || w.at > from {
-		w.close()
-		res, stop, err := c.get(c.ctx, f, 0, f.Length)
-		if err != nil {
-			return nil, err
-		}
-		w.file, w.at, w.body = f, 0, &body{Reader: res.Body, stop: stop}
-	}
-	if w.skipped += from - w.at; w.skipped > 4*c.cfg.Layout.Length {
-		return nil, final("the web seed sends no ranges, and too many bytes came for nothing")
-	}
-	switch _, err := io.CopyN(io.Discard, w, from-w.at); {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, errShort
-	case err != nil:
-		return nil, err
-	}
-	return io.NopCloser(w), nil
-}
-
 // Read implements io.Reader.
-func (w *whole) Read(p []byte) (int, error) {
-	if w.body == nil {
-		return 0, errShort
+func (a *answers) Read(p []byte) (int, error) {
+	n, err := a.body.Read(p)
+	if a.at += int64(n); err != nil {
+		a.close()
 	}
-	n, err := w.body.Read(p)
-	if w.at += int64(n); err != nil {
-		w.close()
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errShort
 	}
 	return n, err
 }

@@ -8,7 +8,7 @@
 //
 //	conn.go      the BitTorrent side: messages, the queue of requests, what is sent back
 //	fetch.go     takes runs from the queue and fetches them
-//	request.go   one HTTP request, and what a server may answer
+//	request.go   HTTP requests, and what a server may answer
 //
 // The server may be hostile: it may lie about sizes, send too much, too little, too slowly or
 // nothing, and be busy for ever. The hashes of the pieces show wrong data, as with every peer. The
