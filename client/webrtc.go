@@ -217,13 +217,6 @@ func (t *WebRTC) background(f func()) {
 	t.workers.Go(f)
 }
 
-// spawn is background for callers without t.mu.
-func (t *WebRTC) spawn(f func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.background(f)
-}
-
 // use makes d the data channel of the end, which is connected once d opens.
 func (e *rtcEnd) use(d *webrtc.DataChannel) {
 	d.OnOpen(func() {
@@ -244,7 +237,7 @@ func (e *rtcEnd) use(d *webrtc.DataChannel) {
 		}
 		t := e.transport
 		w := newRTCWire(d, raw, e.pc, ipPeer(netip.AddrPortFrom(at.WithZone(""), pair.Remote.Port)))
-		w.handshake, w.spawn = time.Since(e.began), t.spawn
+		w.handshake = time.Since(e.began)
 		t.mu.Lock()
 		name := e.name
 		w.gone = func(finish func()) { t.forget(name, w, finish) }
@@ -259,6 +252,7 @@ func (e *rtcEnd) use(d *webrtc.DataChannel) {
 			return // it is closed
 		}
 		e.expiry.Stop()
+		go w.measureRTT()
 		e.opened(w)
 	})
 }

@@ -341,9 +341,6 @@ func TestWebRTCMeasureDuringClose(t *testing.T) {
 				return
 			default:
 			}
-			r.mu.Lock()
-			r.measured = time.Time{}
-			r.mu.Unlock()
 			r.Measure()
 			time.Sleep(10 * time.Microsecond)
 		}

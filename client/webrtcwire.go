@@ -21,9 +21,7 @@ type rtcWire struct {
 	raw     datachannel.ReadWriteCloser
 	pc      *webrtc.PeerConnection
 	// gone is called once when the connection ends, with the work that is left for the background.
-	// spawn runs a function in the background at any time. Both belong to the transport.
 	gone     func(finish func())
-	spawn    func(func())
 	closed   chan struct{}
 	once     sync.Once
 	ready    time.Time     // of the transport: since when it can be dialled
@@ -33,10 +31,10 @@ type rtcWire struct {
 	reading sync.Mutex
 	in      *bufio.Reader // with room for the largest message, since a message is read whole
 
-	mu       sync.Mutex
-	writeBy  time.Time
-	rtt      time.Duration
-	measured time.Time
+	mu      sync.Mutex
+	writeBy time.Time
+
+	rtt atomic.Int64 // in ns; 0: not measured yet
 }
 
 const (
@@ -50,9 +48,8 @@ const (
 	rtcBuffered = 1 << 20
 	// drainPatience is how long what was written may take to arrive after the end.
 	drainPatience = 5 * time.Second
-	// rttAge is how old a round-trip time may get. A new one is fetched in the background, since
-	// ICE answers from a goroutine of its own.
-	rttAge = time.Second
+	// rttEvery is the time between two measurements of the round-trip time.
+	rttEvery = time.Second
 )
 
 func newRTCWire(
@@ -188,27 +185,23 @@ func (w *rtcWire) SetWriteDeadline(at time.Time) error {
 func (w *rtcWire) LocalAddr() net.Addr  { return engineAddr{} }
 func (w *rtcWire) RemoteAddr() net.Addr { return engineAddr{} }
 
-// Measure implements Wire. It does not wait for ICE.
+// Measure implements Wire.
 func (w *rtcWire) Measure() Measurement {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	select {
-	case <-w.closed:
-	default:
-		if now := time.Now(); now.Sub(w.measured) > rttAge {
-			w.measured = now
-			w.spawn(w.measureRTT)
-		}
-	}
-	return Measurement{RTT: w.rtt, Handshake: w.handshake}
+	return Measurement{RTT: time.Duration(w.rtt.Load()), Handshake: w.handshake}
 }
 
+// measureRTT measures the round-trip time until the connection ends. It has a goroutine of its own,
+// since ICE may take a while to answer.
 func (w *rtcWire) measureRTT() {
-	s, ok := w.pc.SCTP().Transport().ICETransport().GetSelectedCandidatePairStats()
-	if !ok {
-		return
+	for {
+		s, ok := w.pc.SCTP().Transport().ICETransport().GetSelectedCandidatePairStats()
+		if ok {
+			w.rtt.Store(int64(s.CurrentRoundTripTime * float64(time.Second)))
+		}
+		select {
+		case <-w.closed:
+			return
+		case <-time.After(rttEvery):
+		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.rtt = time.Duration(s.CurrentRoundTripTime * float64(time.Second))
 }
