@@ -67,7 +67,8 @@ func newLoop(c *core, opts Options) *loop {
 	c.store.hashed = l.hashed
 	l.room = roomKeeper{core: c, rarest: &l.rarest}
 	l.exchanger = exchanger{
-		core: c, connector: &l.connector, reported: map[pathsel.PeerID]*[pexKinds]pexTold{},
+		core: c, connector: &l.connector,
+		admission: pexGate{}, reported: map[pathsel.PeerID]*[pexKinds]pexTold{},
 	}
 	return l
 }

@@ -35,15 +35,15 @@ const (
 	pexForget = 5 * time.Minute
 )
 
-// pexGate bounds the addresses that peers name, by sender, network and time.
-type pexGate struct {
-	hosts, nets map[string]*wire.Allowance
-}
+// pexGate bounds the addresses that peers name. It has an allowance for each sending host and each
+// of their networks, whose names differ.
+type pexGate map[string]*wire.Allowance
 
 // admit returns the peers that are accepted, of those that a sender has named.
-func (g *pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (out []pexPeer) {
-	g.forget(now)
-	host, net := entry(g.hosts, from.Host), entry(g.nets, from.Net)
+func (g pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (out []pexPeer) {
+	// Allowances that are full again need not be kept.
+	maps.DeleteFunc(g, func(_ string, a *wire.Allowance) bool { return a.Idle(now) >= pexForget })
+	host, net := g.of(from.Host), g.of(from.Net)
 	in := map[string]int{}
 	for _, p := range named {
 		to := p.peer().origin().Net
@@ -56,23 +56,11 @@ func (g *pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (ou
 	return out
 }
 
-// forget drops the allowances that are full again.
-func (g *pexGate) forget(now time.Time) {
-	if g.hosts == nil {
-		g.hosts, g.nets = map[string]*wire.Allowance{}, map[string]*wire.Allowance{}
+func (g pexGate) of(name string) *wire.Allowance {
+	if g[name] == nil {
+		g[name] = &wire.Allowance{}
 	}
-	isFull := func(_ string, a *wire.Allowance) bool { return a.Idle(now) >= pexForget }
-	maps.DeleteFunc(g.hosts, isFull)
-	maps.DeleteFunc(g.nets, isFull)
-}
-
-func entry(m map[string]*wire.Allowance, key string) *wire.Allowance {
-	a := m[key]
-	if a == nil {
-		a = &wire.Allowance{}
-		m[key] = a
-	}
-	return a
+	return g[name]
 }
 
 // mayName tells whether a host may hear of an address from us, and whether we believe the host if

@@ -125,7 +125,7 @@ func TestPEXGate(t *testing.T) {
 	sender := func(host byte) pathsel.Origin {
 		return pathsel.OriginSCION(ia, netip.AddrFrom4([4]byte{10, 0, 0, host}), "")
 	}
-	var g pexGate
+	g := pexGate{}
 	now := time.Unix(1, 0)
 	take := func(what string, from pathsel.Origin, named []pexPeer, want int) {
 		t.Helper()
@@ -145,8 +145,8 @@ func TestPEXGate(t *testing.T) {
 	for range 10 {
 		now = now.Add(pexForget)
 		take("later still", sender(1), many, maxNamed)
-		if len(g.hosts) != 1 || len(g.nets) != 1 {
-			t.Fatalf("%d hosts and %d networks are remembered", len(g.hosts), len(g.nets))
+		if len(g) != 2 {
+			t.Fatalf("%d hosts and networks are remembered", len(g))
 		}
 	}
 	// Any number of keys without a proven ISD-AS are one sender.
