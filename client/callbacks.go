@@ -151,7 +151,8 @@ func (c *common) extendedMetadata(p *torrent.PeerConn, payload []byte) {
 	if t, f := c.fetchingOf(p); f != nil {
 		if err == nil {
 			x.peer = p
-			data = bytes.Clone(data[:min(len(data), metadataPiece+1)]) // one that is too long stays so
+			// Data that is too long stays so.
+			data = bytes.Clone(data[:min(len(data), metadataPiece+1)])
 			t.inbox.put(func() { t.loop.describer.onMessage(x, data) })
 		}
 		return

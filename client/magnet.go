@@ -90,7 +90,7 @@ func (d *describer) onMessage(x metadataMessage, data []byte) {
 	if x.kind == metadataRequest {
 		metadataMessage{x.peer, metadataReject, x.piece}.send()
 	} else if f := d.fetching.Load(); f != nil {
-		f.received(x, data)
+		f.received(x, data, time.Now())
 	}
 }
 

@@ -80,7 +80,6 @@ type metadataSource struct {
 	pieces [][]byte  // of the dictionary; nil for missing ones, and while it is not being asked
 	asked  int       // how many pieces were asked for, from the first one on
 	got    int       // how many of them have come
-	seen   int       // got at the last step
 	since  time.Time // when it was first asked
 	heard  time.Time // when it has last sent a piece
 }
@@ -105,7 +104,7 @@ func (m *metadata) leave(p extensionPeer) {
 }
 
 // received takes an answer of a peer.
-func (m *metadata) received(x metadataMessage, data []byte) {
+func (m *metadata) received(x metadataMessage, data []byte, now time.Time) {
 	i := slices.IndexFunc(m.sources, func(s *metadataSource) bool { return s.peer == x.peer })
 	if i < 0 {
 		return
@@ -120,6 +119,7 @@ func (m *metadata) received(x metadataMessage, data []byte) {
 		}
 		s.pieces[x.piece] = data
 		s.got++
+		s.heard, m.heard = now, now
 	}
 }
 
@@ -191,9 +191,6 @@ func (m *metadata) step(
 // rest moves silent peers to the end of the queue.
 func (m *metadata) rest(now time.Time) {
 	for _, s := range m.asked() {
-		if s.got > s.seen {
-			s.seen, s.heard, m.heard = s.got, now, now
-		}
 		if now.Sub(s.heard) >= metadataSilence {
 			m.putOff(s)
 		}

@@ -73,7 +73,7 @@ func (f *fetchTest) next(after time.Duration) (asked map[*wirePeer][]int, liars 
 func (f *fetchTest) received(p *wirePeer, payload []byte) {
 	if x, data, err := parseMetadata(payload); err == nil {
 		x.peer = p
-		f.metadata.received(x, bytes.Clone(data))
+		f.metadata.received(x, bytes.Clone(data), f.now)
 	}
 }
 
