@@ -259,17 +259,16 @@ func alivePaths(alive, paths int, ia pathsel.IA) string {
 
 // CauseOf is the cause that follows from an error alone.
 func CauseOf(err error) (Cause, bool) {
-	var name *scionnet.NameError
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &name):
+	if name, ok := errors.AsType[*scionnet.NameError](err); ok {
 		text := fmt.Sprintf("the name %s is unknown: it is not in %s, and DNS says: %s",
 			name.Name, strings.Join(name.Hosts, " or "), short(name.Err))
 		return Cause{Kind: NameUnknown, Peer: name.Name, Text: text}, true
-	case errors.As(err, &dns):
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		text := fmt.Sprintf("the name %s is unknown: DNS says: %s", dns.Name, dns.Err)
 		return Cause{Kind: NameUnknown, Peer: dns.Name, Text: text}, true
-	case errors.Is(err, scionnet.ErrNoControl):
+	}
+	if errors.Is(err, scionnet.ErrNoControl) {
 		text := "no path can be looked up: " + err.Error()
 		return Cause{Kind: ControlUnreachable, Text: text}, true
 	}
@@ -278,12 +277,10 @@ func CauseOf(err error) (Cause, bool) {
 
 // short is the system's message about a failed connection, without the address.
 func short(err error) string {
-	var dns *net.DNSError
-	var op *net.OpError
-	switch {
-	case errors.As(err, &dns):
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return dns.Err
-	case errors.As(err, &op):
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err.Error()
 	}
 	return err.Error()
