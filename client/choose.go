@@ -74,7 +74,8 @@ func (c *chooser) choose() []pathsel.Decision {
 	}
 	v := c.view()
 	plan := c.cfg.Selector.Decide(v)
-	// With hundreds of path-level peers this takes tens of milliseconds. The limit holds without events.
+	// With hundreds of path-level peers this takes tens of milliseconds. The limit holds without
+	// events.
 	c.restEnd = sparingly(v.Now)
 	c.memory = plan.Memory
 	c.record(v, plan)

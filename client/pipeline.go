@@ -101,7 +101,8 @@ func (p pipeline) isDue() bool { return p.most > 0 && p.past >= wire.Part(p.most
 // of the peers lack pieces themselves.
 func (p pipeline) look(now time.Time, trip time.Duration, swarm bool) pipeline {
 	trip = cmp.Or(trip, unknownTrip)
-	size, grow, factor, least := p.most, max(growBelow, growTrips*trip), time.Duration(shrinkFactor), wire.FirstRequests
+	size, grow := p.most, max(growBelow, growTrips*trip)
+	factor, least := time.Duration(shrinkFactor), wire.FirstRequests
 	if swarm && p.most <= wire.FirstRequests {
 		grow, factor, least = max(smallBelow, trip), smallFactor, smallest
 	}

@@ -243,17 +243,10 @@ func (s Selection) pieces(l storage.Layout) []Priority {
 	return out
 }
 
-// enginePriority is the engine's priority. Its two highest levels are for sequential downloads.
-func enginePriority(p Priority) torrent.PiecePriority {
-	switch p {
-	case Low:
-		return torrent.PiecePriorityNormal
-	case Normal:
-		return torrent.PiecePriorityHigh
-	case High:
-		return torrent.PiecePriorityReadahead
-	}
-	return torrent.PiecePriorityNone
+// enginePriority has the engine's priorities. Its two highest levels are for sequential downloads.
+var enginePriority = [...]torrent.PiecePriority{
+	Skip: torrent.PiecePriorityNone, Low: torrent.PiecePriorityNormal,
+	Normal: torrent.PiecePriorityHigh, High: torrent.PiecePriorityReadahead,
 }
 
 // aheadBytes is how much of a sequential download is requested before the rest: as much as a fast
@@ -309,7 +302,7 @@ func (w *want) ask(t engineTorrent) {
 		if w.plain {
 			t.SetPriority(i, torrent.PiecePriorityNormal)
 		} else {
-			t.SetPriority(i, enginePriority(p))
+			t.SetPriority(i, enginePriority[p])
 		}
 	}
 	if w.ahead = 0; !w.plain {
@@ -390,7 +383,7 @@ func (s Selection) ahead(pieceLength int64) int {
 // urgency is the engine's priority of a piece among the next ones.
 func (s Selection) urgency(p Priority) torrent.PiecePriority {
 	if s.Strategy == Fuzzy && rand.N(2) == 0 {
-		return enginePriority(p)
+		return enginePriority[p]
 	}
 	return torrent.PiecePriorityNext
 }

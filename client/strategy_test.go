@@ -26,7 +26,7 @@ func TestUrgency(t *testing.T) {
 			t.Fatal("strict has put a piece off")
 		}
 	}
-	if n := count[torrent.PiecePriorityNext]; n < 400 || n > 600 || n+count[enginePriority(Normal)] != 1000 {
+	if n := count[torrent.PiecePriorityNext]; n < 400 || n > 600 || n+count[enginePriority[Normal]] != 1000 {
 		t.Errorf("fuzzy: %v", count)
 	}
 }
