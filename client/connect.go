@@ -348,7 +348,7 @@ func (c *connector) addNow(peers []Peer, from PeerSource, found bool) {
 
 // add takes note of a peer, unless it is known, this session itself, or out of reach. See addAll.
 func (c *connector) add(p Peer, from PeerSource, found bool) {
-	t, err := c.transportFor(p)
+	t, err := c.diallerFor(p)
 	switch {
 	case c.peers.knows(p):
 	case err != nil:
@@ -394,7 +394,7 @@ func (c *connector) withdrawAll() {
 
 // lookPaths keeps the paths to a peer up to date, if they can change. It runs on a goroutine of its
 // own.
-func (c *connector) lookPaths(ctx context.Context, t Transport, p Peer) {
+func (c *connector) lookPaths(ctx context.Context, t dialler, p Peer) {
 	changes, cancel := t.Watch(p)
 	defer cancel()
 	failures := 0

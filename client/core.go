@@ -155,11 +155,11 @@ func (c *core) firstPeers(named []Peer) ([]Peer, error) {
 	return peers, nil
 }
 
-func (c *core) transportFor(p Peer) (Transport, error) {
-	if c.seeds != nil && c.seeds.Reaches(p) {
+func (c *core) diallerFor(p Peer) (dialler, error) {
+	if p.IsWebSeed() {
 		return c.seeds, nil
 	}
-	return c.common.transportFor(p)
+	return c.transportFor(p)
 }
 
 // policies are the two policies that hold for the transfer: the session's, then its own.

@@ -47,7 +47,7 @@ const (
 type offer struct {
 	offers    *offers
 	addr      engineAddr
-	transport Transport
+	transport dialler
 	peer      Peer
 	path      pathsel.Path
 	// obfuscate is the info hash with which the next connection is obfuscated; nil: it is not. Some
@@ -84,7 +84,7 @@ func newOffers() *offers {
 // add makes an offer, which is valid until withdraw. It is for one transfer: if two transfers want
 // the same path-level peer, they get two engine addresses.
 func (t *offers) add(
-	ctx context.Context, tr Transport, p Peer, path pathsel.Path, dialled func(*link, error),
+	ctx context.Context, tr dialler, p Peer, path pathsel.Path, dialled func(*link, error),
 ) (*offer, error) {
 	if t.isBanned(suspectOf(p.origin())) {
 		return nil, errBanned

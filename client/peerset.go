@@ -30,7 +30,7 @@ type peerSet struct {
 type peerState struct {
 	peer           Peer
 	from           PeerSource
-	transport      Transport
+	transport      dialler
 	acquaintance                         // of a dialled peer: from the time before; see now
 	paths          []*pathState          // in the mapping's order, then unlisted ones
 	lookupFailures int                   // lookups in a row that have found no path
@@ -153,7 +153,7 @@ func (p *peerState) path(k pathsel.Key) *pathState {
 func (s *peerSet) knows(p Peer) bool { return s.byID[p.ID()] != nil }
 
 // add makes a peer a spare. It returns true if choose should be called, to forget some spares.
-func (s *peerSet) add(p Peer, t Transport, from PeerSource) (many bool) {
+func (s *peerSet) add(p Peer, t dialler, from PeerSource) (many bool) {
 	if s.byID == nil {
 		s.byID = map[pathsel.PeerID]*peerState{}
 	}

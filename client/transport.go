@@ -10,13 +10,26 @@ import (
 )
 
 // Transport carries path-level connections: SCION, QUIC on IP, TCP, or WebRTC. transport_test.go
-// tests what holds for all transports. If the network chooses the path, there is one path, with an
-// empty fingerprint.
+// tests what holds for all transports.
 type Transport interface {
-	// Name is the name of the transport for users: "scion", "quic", "tcp" or "webrtc".
-	Name() string
+	dialler
 	// Reaches tells whether the peer is reached over this transport.
 	Reaches(Peer) bool
+	// Hint tells what others have received over paths; see scionnet.Host.Hint.
+	Hint(pathsel.Hints)
+	// Accept waits for the next connection that a peer opens. It does not return temporary errors.
+	Accept(context.Context) (Wire, error)
+	// Listening are the addresses that peers may dial.
+	Listening() []Peer
+	// Close ends all connections.
+	Close() error
+}
+
+// dialler opens path-level connections: a Transport, or the web seeds of a transfer. If the network
+// chooses the path, there is one path, with an empty fingerprint.
+type dialler interface {
+	// Name is the name of the transport for users: "scion", "quic", "tcp", "webrtc" or "http".
+	Name() string
 	// Paths are the paths to the peer, the best known first.
 	Paths(context.Context, Peer) ([]pathsel.Path, error)
 	// Watch returns a channel that receives a value whenever the paths to the peer change. It ends
@@ -26,17 +39,9 @@ type Transport interface {
 	Abandoned(Peer) bool
 	// Revoked is when the network last said that the path does not work; zero: it has not said so.
 	Revoked(pathsel.Path) time.Time
-	// Hint tells what others have received over paths; see scionnet.Host.Hint.
-	Hint(pathsel.Hints)
 	// Dial connects over one path. It refuses a peer with another key than want; nil allows any
 	// key.
 	Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error)
-	// Accept waits for the next connection that a peer opens. It does not return temporary errors.
-	Accept(context.Context) (Wire, error)
-	// Listening are the addresses that peers may dial.
-	Listening() []Peer
-	// Close ends all connections.
-	Close() error
 }
 
 // routes are the paths to peers. On IP the network chooses the path, so there is one path that

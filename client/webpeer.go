@@ -14,8 +14,8 @@ import (
 	"braid/scionnet"
 )
 
-// webTransport reaches the web seeds of one transfer. A web seed on IP has one path, and one on
-// SCION the paths to its AS.
+// webTransport dials the web seeds of one transfer. A web seed on IP has one path, and one on SCION
+// the paths to its AS.
 type webTransport struct {
 	routes
 	source    Source
@@ -84,16 +84,7 @@ func (t *webTransport) webSeeds(named []WebSeed) (out []Peer) {
 }
 
 func (t *webTransport) Name() string        { return "http" }
-func (t *webTransport) Reaches(p Peer) bool { return p.IsWebSeed() }
 func (t *webTransport) Abandoned(Peer) bool { return false }
-func (t *webTransport) Listening() []Peer   { return nil }
-func (t *webTransport) Close() error        { return nil }
-
-// Accept implements Transport. No web seed ever connects to us.
-func (t *webTransport) Accept(ctx context.Context) (Wire, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
 
 func (t *webTransport) Dial(
 	ctx context.Context, p Peer, path pathsel.Path, _ *scionnet.PeerKey,
