@@ -438,7 +438,9 @@ func TestOffersForget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.attach(linkOf(w, "tcp", f, func() {}))
+		if err := o.attach(linkOf(w, "tcp", f, func() {})); err != nil {
+			t.Fatal(err)
+		}
 		o.freeSlot(f)
 		o.ban(suspectOf(w.peer.origin()).names()...)
 	}
@@ -450,23 +452,61 @@ func TestOffersForget(t *testing.T) {
 	}
 }
 
-// Who claims the address of a connected peer and shows another key is refused.
-func TestAcceptedKeyIsComparedWithPins(t *testing.T) {
+// All connections of a peer show one key; a peer that has gone may come back with another. Who
+// claims the address of a connected peer and shows another key is refused.
+func TestKeyIsPinned(t *testing.T) {
+	const peer, other = "1-ff00:0:110,[127.0.0.1]:7", "1-ff00:0:110,[127.0.0.1]:8"
 	o := newOffers()
-	p := mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7")
 	a, b := &scionnet.PeerKey{1}, &scionnet.PeerKey{2}
-	if !o.mayBe(p, b) {
-		t.Error("nobody is connected, and a newcomer is refused")
+	connect := func(to string, key *scionnet.PeerKey, accepted bool) (*link, error) {
+		t.Helper()
+		w, _ := pipeTo(t, to)
+		w.key = key
+		at, err := o.takeSlot(engineAddrOf(w.peer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := linkOf(w, "scion", at, nil)
+		l.to, l.accepted = w.peer, accepted
+		return l, o.attach(l)
 	}
-	unbind, err := o.bind(p, a)
-	if err != nil {
-		t.Fatal(err)
+	for _, x := range []struct {
+		what     string
+		to       string
+		key      *scionnet.PeerKey
+		accepted bool
+		refused  bool
+	}{
+		{"accepted before the peer was dialled", peer, b, true, false},
+		{"the first connection", peer, a, false, false},
+		{"the second connection", peer, a, false, false},
+		{"a second key", peer, b, false, true},
+		{"another peer", other, b, false, false},
+		{"accepted with the same key", peer, a, true, false},
+		{"accepted with another key", peer, b, true, true},
+		{"accepted without a key", peer, nil, true, false},
+		{"accepted from another peer", other, b, true, false},
+	} {
+		if _, err := connect(x.to, x.key, x.accepted); (err != nil) != x.refused {
+			t.Errorf("%s: %v", x.what, err)
+		}
 	}
-	if o.mayBe(p, b) || !o.mayBe(p, a) || !o.mayBe(p, nil) || !o.mayBe(mustPeer(t, "1-ff00:0:110,[127.0.0.1]:8"), b) {
-		t.Error("keys are not compared")
+	open := 0
+	for _, l := range o.used {
+		if l == nil || l.accepted || l.to != mustPeer(t, peer) {
+			continue
+		}
+		if k := o.wanted(l.to); k == nil || *k != *a {
+			t.Errorf("wanted %v while a connection is open", k)
+		}
+		l.Close()
+		open++
 	}
-	if unbind(); !o.mayBe(p, b) {
-		t.Error("the key is remembered")
+	if k := o.wanted(mustPeer(t, peer)); k != nil || open != 2 {
+		t.Errorf("%v is wanted after %d connections", k, open)
+	}
+	if _, err := connect(peer, b, false); err != nil {
+		t.Errorf("a peer that has come back: %v", err)
 	}
 }
 

@@ -20,10 +20,11 @@ type pipeWire struct {
 	path atomic.Pointer[pathsel.Path]
 
 	claimed atomic.Bool // the peer's address is not proven
+	key     *scionnet.PeerKey
 }
 
 func (w *pipeWire) Peer() Peer             { return w.peer }
-func (w *pipeWire) Key() *scionnet.PeerKey { return nil }
+func (w *pipeWire) Key() *scionnet.PeerKey { return w.key }
 func (w *pipeWire) Measure() Measurement   { return Measurement{} }
 
 func (w *pipeWire) Origin() pathsel.Origin {

@@ -23,6 +23,7 @@ type link struct {
 	transport string
 	addr      engineAddr
 	accepted  bool                  // the peer has opened it
+	to        Peer                  // that was dialled, if we have opened it
 	carried   atomic.Int64          // Unix ns of the last look that found new data; 0: never
 	gauge     atomic.Pointer[gauge] // nil until the engine has added the connection to its torrent
 

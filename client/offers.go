@@ -18,14 +18,13 @@ import (
 
 // offers holds the path-level peers that the engine may dial, by their engine addresses. The engine
 // has no other way to the network. offers also keeps the slots of all engine addresses, their
-// links, the keys that peers have shown, and the banned hosts and keys.
+// links, and the banned hosts and keys.
 type offers struct {
 	limits *wire.Limiter // of all connections
 	mu     sync.Mutex
 	byAddr map[string]*offer
-	used   map[engineAddr]*link // nil: there is none yet
-	last   uint16               // the slot that was taken last
-	pins   map[Peer]*pin
+	used   map[engineAddr]*link      // nil: there is none yet
+	last   uint16                    // the slot that was taken last
 	banned bounded[string, struct{}] // by a suspect's names
 	// users are the peers that have lately used the host of an engine address. A ban of that host
 	// by the engine is meant for them.
@@ -60,12 +59,6 @@ type offer struct {
 	cancel  context.CancelFunc
 }
 
-// pin is the key that all connections of an address-level peer have shown.
-type pin struct {
-	key   scionnet.PeerKey
-	links int
-}
-
 var (
 	errNotOffered = errors.New("not an address that was offered")
 	errKeyChanged = errors.New("the peer shows another key than on its other connections")
@@ -75,7 +68,7 @@ var (
 
 func newOffers() *offers {
 	return &offers{
-		byAddr: map[string]*offer{}, used: map[engineAddr]*link{}, pins: map[Peer]*pin{},
+		byAddr: map[string]*offer{}, used: map[engineAddr]*link{},
 		banned: bounded[string, struct{}]{most: maxBanned},
 		users:  bounded[netip.Addr, []suspect]{most: maxUsers},
 	}
@@ -136,11 +129,19 @@ func (t *offers) freeSlot(a engineAddr) {
 	delete(t.used, a)
 }
 
-// attach notes the connection of an engine address, and who uses it.
-func (t *offers) attach(l *link) {
-	s := suspectOf(l.Origin())
+// attach notes the connection of an engine address, and who uses it. It refuses a connection with
+// another key than the peer at its address has shown when it was dialled. An accepted connection
+// only claims to come from that address.
+func (t *offers) attach(l *link) error {
+	s, at := suspectOf(l.Origin()), l.to
+	if l.accepted {
+		at = l.Peer()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if want, has := t.wantedLocked(at), l.Key(); want != nil && has != nil && *want != *has {
+		return errKeyChanged
+	}
 	if _, taken := t.used[l.addr]; taken {
 		t.used[l.addr] = l
 	}
@@ -148,6 +149,7 @@ func (t *offers) attach(l *link) {
 	if !slices.Contains(users, s) && len(users) < maxUsersOfOne {
 		t.users.put(l.addr.host, append(slices.Clip(users), s))
 	}
+	return nil
 }
 
 // linkAt is the connection behind an engine address; nil if there is none.
@@ -208,49 +210,21 @@ func (t *offers) isBanned(s suspect) bool {
 	return false
 }
 
-// wanted is the key that the peer must show; nil if any will do.
+// wanted is the key that a peer must show: that of the open connections over which it was dialled.
+// It is nil if any will do: after the last connection, the peer may come back with a new key.
 func (t *offers) wanted(p Peer) *scionnet.PeerKey {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if pin := t.pins[p]; pin != nil {
-		k := pin.key
-		return &k
+	return t.wantedLocked(p)
+}
+
+func (t *offers) wantedLocked(p Peer) *scionnet.PeerKey {
+	for _, l := range t.used {
+		if l != nil && !l.accepted && l.to == p && l.Key() != nil && !l.Closed() {
+			return l.Key()
+		}
 	}
 	return nil
-}
-
-// mayBe tells whether an accepted connection can come from the peer at the address that it claims.
-// If that peer has shown a key when it was dialled, the connection must have the same key.
-func (t *offers) mayBe(p Peer, k *scionnet.PeerKey) bool {
-	want := t.wanted(p)
-	return want == nil || k == nil || *want == *k
-}
-
-// bind counts a connection with a peer's key. The first connection sets the key, and all others
-// must have the same. After the last connection the key is forgotten, so that the peer may come
-// back with a new one.
-func (t *offers) bind(p Peer, k *scionnet.PeerKey) (unbind func(), err error) {
-	if k == nil {
-		return func() {}, nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	have := t.pins[p]
-	if have == nil {
-		have = &pin{key: *k}
-		t.pins[p] = have
-	}
-	if have.key != *k {
-		return nil, errKeyChanged
-	}
-	have.links++
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if have.links--; have.links == 0 && t.pins[p] == have {
-			delete(t.pins, p)
-		}
-	}, nil
 }
 
 // DialerNetwork implements the engine's Dialer.
@@ -290,29 +264,27 @@ func (o *offer) dial(ctx context.Context) (*link, error) {
 		path := o.path.Fingerprint.Short()
 		return nil, fmt.Errorf("connect to %s over path %s: %w", o.peer, path, err)
 	}
-	unbind, err := o.offers.bind(o.peer, w.Key())
-	if err != nil {
-		w.Close()
-		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
-	}
 	x, err := wire.Dialled(ctx, w, wire.Options{
-		Addr: o.addr, Limits: o.offers.limits, Obfuscate: o.obfuscate, OnClose: unbind,
+		Addr: o.addr, Limits: o.offers.limits, Obfuscate: o.obfuscate,
 	})
 	if err != nil {
-		unbind()
 		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
 	}
 	l := newLink(x, w, o.transport.Name(), o.addr)
+	l.to = o.peer
 	o.link.Store(l)
 	switch {
 	case o.ctx.Err() != nil: // then withdraw may have looked at o.link before
-		l.Close()
-		return nil, errNotOffered
+		err = errNotOffered
 	case o.offers.isBanned(suspectOf(l.Origin())):
-		l.Close()
-		return nil, errBanned
+		err = errBanned
+	default:
+		err = o.offers.attach(l)
 	}
-	o.offers.attach(l)
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("connect to %s: %w", o.peer, err)
+	}
 	return l, nil
 }
 

@@ -142,38 +142,6 @@ func TestWrongPiecesOverSCION(t *testing.T) {
 	sameFiles(t, src, good, out)
 }
 
-// All connections of a peer show one key; a peer that has gone may come back with another.
-func TestKeyIsPinned(t *testing.T) {
-	o := newOffers()
-	peer, other := mustPeer(t, "1-ff00:0:110,[127.0.0.1]:7"), mustPeer(t, "1-ff00:0:110,[127.0.0.1]:8")
-	a, b := &scionnet.PeerKey{1}, &scionnet.PeerKey{2}
-	if o.wanted(peer) != nil {
-		t.Error("a key is wanted before the first connection")
-	}
-	first, err := o.bind(peer, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := o.bind(peer, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.bind(peer, b); err == nil {
-		t.Error("a second key was taken")
-	}
-	if _, err := o.bind(other, b); err != nil {
-		t.Errorf("another peer: %v", err)
-	}
-	first()
-	if k := o.wanted(peer); k == nil || *k != *a {
-		t.Errorf("wanted %v while a connection is open", k)
-	}
-	second()
-	if _, err := o.bind(peer, b); err != nil {
-		t.Errorf("a peer that has come back: %v", err)
-	}
-}
-
 func TestNobodyConnectsToHimself(t *testing.T) {
 	data := t.TempDir()
 	randomFiles(t, data, "set", 100_000)

@@ -226,9 +226,6 @@ func (s *Session) accept(t Transport) {
 
 // welcome hands an accepted connection to the engine, which waits for the peer's handshake.
 func (s *Session) welcome(t Transport, w Wire) error {
-	if !s.offers.mayBe(w.Peer(), w.Key()) {
-		return errKeyChanged
-	}
 	if s.offers.isBanned(suspectOf(w.Origin())) {
 		return errBanned
 	}
@@ -244,12 +241,13 @@ func (s *Session) welcome(t Transport, w Wire) error {
 		},
 	}), w, t.Name(), at)
 	l.accepted = true
-	s.offers.attach(l)
-	if err := s.inbound.add(s.ctx, l, s.log); err != nil {
-		s.offers.freeSlot(at)
-		return err
+	if err = s.offers.attach(l); err == nil {
+		err = s.inbound.add(s.ctx, l, s.log)
 	}
-	return nil
+	if err != nil {
+		s.offers.freeSlot(at)
+	}
+	return err
 }
 
 // infoHashes are the keys with which peers may obfuscate connections.
