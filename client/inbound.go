@@ -3,12 +3,8 @@ package client
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
-	"slices"
-	"sync"
 	"time"
 )
 
@@ -33,20 +29,15 @@ const (
 type inbound struct {
 	addr  net.Addr
 	queue chan *link
-	ended chan struct{}
-	once  sync.Once
-
-	mu   sync.Mutex
-	live map[*link]struct{}
+	ctx   context.Context // ends with the listener
+	close context.CancelFunc
 }
 
 // newInbound makes a listener. Its address is the first one on IP, if there is any, whose port the
 // engine tells peers. On SCION a port alone would be of no use to them.
 func newInbound(listening []Peer) *inbound {
-	in := &inbound{
-		addr: engineAddr{}, live: map[*link]struct{}{},
-		queue: make(chan *link), ended: make(chan struct{}),
-	}
+	in := &inbound{addr: engineAddr{}, queue: make(chan *link)}
+	in.ctx, in.close = context.WithCancel(context.Background())
 	for _, p := range listening {
 		if ip, err := netip.ParseAddr(p.host); err == nil {
 			in.addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, p.port))
@@ -61,48 +52,14 @@ var (
 	errReplaced = errors.New("contributes nothing, and another peer needs its place")
 )
 
-// add gives the engine a connection, if there is a place for it. Another connection may lose its
-// place.
-func (in *inbound) add(ctx context.Context, l *link, log *slog.Logger) error {
-	victim, err := in.takePlace(l, time.Now())
-	if err != nil {
-		return err
-	}
-	if victim != nil {
-		log.Debug("connection ended", "peer", victim.Peer(), "reason", errReplaced)
-		victim.Close() // without in.mu, since this calls remove
-	}
+// add gives the engine a connection.
+func (in *inbound) add(ctx context.Context, l *link) error {
 	select {
 	case in.queue <- l:
 		return nil
 	case <-ctx.Done():
-		in.remove(l)
 		return ctx.Err()
 	}
-}
-
-// takePlace takes a place for the connection. victim is the connection that has to go for it; nil:
-// none.
-func (in *inbound) takePlace(l *link, now time.Time) (victim *link, err error) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	var links []*link
-	var taken []place
-	for x := range in.live {
-		if x.transport == l.transport {
-			links, taken = append(links, x), append(taken, x.place(now))
-		}
-	}
-	i, ok := inboundQuota.admit(taken, l.Origin())
-	if !ok {
-		return nil, errBusy
-	}
-	if i != noPlace {
-		victim = links[i]
-		delete(in.live, victim)
-	}
-	in.live[l] = struct{}{}
-	return victim, nil
 }
 
 // place says what the connection contributes. An unproven one may be replaced even if it carries
@@ -123,33 +80,15 @@ func (l *link) place(now time.Time) place {
 	return p
 }
 
-func (in *inbound) remove(l *link) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	delete(in.live, l)
-}
-
 // Accept implements the engine's Listener.
 func (in *inbound) Accept() (net.Conn, error) {
 	select {
 	case l := <-in.queue:
 		return l, nil
-	case <-in.ended:
+	case <-in.ctx.Done():
 		return nil, net.ErrClosed
 	}
 }
 
 // Addr implements the engine's Listener.
 func (in *inbound) Addr() net.Addr { return in.addr }
-
-// close ends the listener, and the connections whose handshake is still to come: the engine, which
-// has ended, would wait for it.
-func (in *inbound) close() {
-	in.once.Do(func() { close(in.ended) })
-	in.mu.Lock()
-	live := slices.Collect(maps.Keys(in.live))
-	in.mu.Unlock()
-	for _, l := range live {
-		l.Close() // without in.mu, since this calls remove
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -148,6 +149,40 @@ func (t *offers) attach(l *link) error {
 	users, _ := t.users.get(l.addr.host)
 	if !slices.Contains(users, s) && len(users) < maxUsersOfOne {
 		t.users.put(l.addr.host, append(slices.Clip(users), s))
+	}
+	return nil
+}
+
+// accepted are the connections that peers have opened.
+func (t *offers) accepted() (out []*link) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.used {
+		if l != nil && l.accepted {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// makeRoom tells whether there is a place for an accepted connection. Another one may have to end
+// for it. It is called for one connection of a transport after another.
+func (t *offers) makeRoom(l *link, log *slog.Logger) error {
+	now := time.Now()
+	var others []*link
+	var taken []place
+	for _, x := range t.accepted() {
+		if x != l && x.transport == l.transport {
+			others, taken = append(others, x), append(taken, x.place(now))
+		}
+	}
+	victim, ok := inboundQuota.admit(taken, l.Origin())
+	if !ok {
+		return errBusy
+	}
+	if victim != noPlace {
+		log.Debug("connection ended", "peer", others[victim].Peer(), "reason", errReplaced)
+		others[victim].Close()
 	}
 	return nil
 }

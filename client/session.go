@@ -233,16 +233,16 @@ func (s *Session) welcome(t Transport, w Wire) error {
 	if err != nil {
 		return err
 	}
-	var l *link
-	l = newLink(wire.Accepted(w, wire.Options{
-		Addr: at, Limits: s.offers.limits, InfoHashes: s.infoHashes, OnClose: func() {
-			s.inbound.remove(l)
-			s.offers.freeSlot(at)
-		},
+	l := newLink(wire.Accepted(w, wire.Options{
+		Addr: at, Limits: s.offers.limits, InfoHashes: s.infoHashes,
+		OnClose: func() { s.offers.freeSlot(at) },
 	}), w, t.Name(), at)
 	l.accepted = true
 	if err = s.offers.attach(l); err == nil {
-		err = s.inbound.add(s.ctx, l, s.log)
+		err = s.offers.makeRoom(l, s.log)
+	}
+	if err == nil {
+		err = s.inbound.add(s.ctx, l)
 	}
 	if err != nil {
 		s.offers.freeSlot(at)
@@ -304,6 +304,10 @@ func (s *Session) Close() error {
 	}
 	errs := s.engine.Close()
 	s.inbound.close() // only now: the engine would report the end of its listener as an error
+	// The engine, which has ended, would wait for handshakes that are still to come.
+	for _, l := range s.offers.accepted() {
+		l.Close()
+	}
 	for _, t := range s.transports {
 		errs = append(errs, t.Close())
 	}
