@@ -178,7 +178,7 @@ func (c *common) message(p *torrent.PeerConn, m *pp.Message) {
 		if t == nil || !t.conceals.Load() {
 			return
 		}
-		if d := t.described.Load(); d != nil && x.hear(m, d.Layout.Pieces()) {
+		if d := t.described.Load(); d != nil && x.news.note(m, d.Layout.Pieces()) {
 			t.inbox.touch()
 		}
 	}

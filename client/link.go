@@ -1,9 +1,7 @@
 package client
 
 import (
-	"iter"
 	"log/slog"
-	"math/bits"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -81,86 +79,7 @@ type gauge struct {
 	pipeline pipeline
 	peak     *int // see peakRequests
 
-	// For super-seeding:
-	mu     sync.Mutex
-	has    pieceLog // pieces that the peer says it has, since the last takeNews
-	asks   pieceLog // pieces of which it has requested a block
-	hasAll bool     // it says it has all pieces
-}
-
-// pieceLog notes pieces, each once, until it is emptied. Both take constant time for each piece.
-// It takes at most two bits for each piece of the torrent, however often a peer repeats itself.
-type pieceLog struct {
-	bits  wire.Bitset
-	words []int // indices of the words in bits that are not zero
-}
-
-// add notes a piece of a torrent with that number of pieces. It tells whether the piece is new.
-func (l *pieceLog) add(piece, pieces int) bool {
-	if piece < 0 || piece >= pieces {
-		return false
-	}
-	if l.bits == nil {
-		l.bits = wire.NewBitset(pieces)
-	}
-	w := piece / 64
-	switch {
-	case l.bits.Has(piece):
-		return false
-	case l.bits[w] == 0:
-		l.words = append(l.words, w)
-	}
-	l.bits.Set(piece)
-	return true
-}
-
-// empty takes each piece out, and gives it to f.
-func (l *pieceLog) empty(f func(piece int)) {
-	for _, w := range l.words {
-		for word := l.bits[w]; word != 0; word &= word - 1 {
-			f(w*64 + bits.TrailingZeros64(word))
-		}
-		l.bits[w] = 0
-	}
-	l.words = l.words[:0]
-}
-
-// hear notes what a message says about pieces; pieces is their number in the torrent. It tells
-// whether the peer names some for the first time since the last takeNews.
-func (x *gauge) hear(m *pp.Message, pieces int) (news bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	switch m.Type {
-	case pp.Request:
-		x.asks.add(int(m.Index), pieces)
-	case pp.Have:
-		news = x.has.add(int(m.Index), pieces)
-	case pp.Bitfield:
-		for i, has := range m.Bitfield {
-			news = has && x.has.add(i, pieces) || news
-		}
-	case pp.HaveAll:
-		news, x.hasAll = !x.hasAll, true
-	}
-	return news
-}
-
-// takeNews is what the peer has said about pieces since the last call.
-func (x *gauge) takeNews() pieceNews {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	n := pieceNews{hasAll: x.hasAll, has: x.drain(&x.has), asks: x.drain(&x.asks)}
-	x.hasAll = false
-	return n
-}
-
-func (x *gauge) drain(h *pieceLog) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		more := true
-		h.empty(func(piece int) { more = more && yield(piece) })
-	}
+	news pieceNews // for super-seeding
 }
 
 // stealGrace is the least time for which a request stays with its connection: a round trip between

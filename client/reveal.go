@@ -1,10 +1,13 @@
 package client
 
 import (
-	"iter"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
+
+	pp "github.com/anacrolix/torrent/peer_protocol"
 
 	"braid/client/wire"
 	"braid/pathsel"
@@ -68,14 +71,72 @@ type viewing struct {
 	wants  bool    // it is interested in a piece that it was shown
 	rate   float64 // at which it fetches from us, in bytes per second
 	rtt    time.Duration
-	news   []pieceNews // of each of its connections
+	news   []*pieceNews // of each of its connections
 }
 
-// pieceNews is what a peer has said about pieces since the last step.
+// pieceNews is what a peer has said about pieces over a connection since the last step.
 type pieceNews struct {
+	mu     sync.Mutex
+	has    pieceLog
+	asks   pieceLog // pieces of which it has requested a block
 	hasAll bool
-	has    iter.Seq[int]
-	asks   iter.Seq[int] // pieces of which it has requested a block
+}
+
+// note notes what a message says about pieces; pieces is their number in the torrent. It tells
+// whether the peer names some for the first time since the last step.
+func (n *pieceNews) note(m *pp.Message, pieces int) (news bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch m.Type {
+	case pp.Request:
+		n.asks.add(int(m.Index), pieces)
+	case pp.Have:
+		news = n.has.add(int(m.Index), pieces)
+	case pp.Bitfield:
+		for i, has := range m.Bitfield {
+			news = has && n.has.add(i, pieces) || news
+		}
+	case pp.HaveAll:
+		news, n.hasAll = !n.hasAll, true
+	}
+	return news
+}
+
+// pieceLog notes pieces, each once, until it is emptied. Both take constant time for each piece.
+// It takes at most two bits for each piece of the torrent, however often a peer repeats itself.
+type pieceLog struct {
+	bits  wire.Bitset
+	words []int // indices of the words in bits that are not zero
+}
+
+// add notes a piece of a torrent with that number of pieces. It tells whether the piece is new.
+func (l *pieceLog) add(piece, pieces int) bool {
+	if piece < 0 || piece >= pieces {
+		return false
+	}
+	if l.bits == nil {
+		l.bits = wire.NewBitset(pieces)
+	}
+	w := piece / 64
+	switch {
+	case l.bits.Has(piece):
+		return false
+	case l.bits[w] == 0:
+		l.words = append(l.words, w)
+	}
+	l.bits.Set(piece)
+	return true
+}
+
+// empty takes each piece out, and gives it to f.
+func (l *pieceLog) empty(f func(piece int)) {
+	for _, w := range l.words {
+		for word := l.bits[w]; word != 0; word &= word - 1 {
+			f(w*64 + bits.TrailingZeros64(word))
+		}
+		l.bits[w] = 0
+	}
+	l.words = l.words[:0]
 }
 
 const (
@@ -181,16 +242,15 @@ func (r *revelation) asks(id pathsel.PeerID, piece int, now time.Time) {
 	}
 }
 
-func (r *revelation) hear(id pathsel.PeerID, n pieceNews, now time.Time) {
+func (r *revelation) hear(id pathsel.PeerID, n *pieceNews, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.hasAll {
 		r.hasAll(id)
+		n.hasAll = false
 	}
-	for i := range n.has {
-		r.has(id, i, now)
-	}
-	for i := range n.asks {
-		r.asks(id, i, now)
-	}
+	n.has.empty(func(piece int) { r.has(id, piece, now) })
+	n.asks.empty(func(piece int) { r.asks(id, piece, now) })
 }
 
 // join adds a peer, unless it is known.

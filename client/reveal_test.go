@@ -430,7 +430,7 @@ func FuzzReveal(f *testing.F) {
 		r := newRevelation(pieces, 1, 1)
 		now := time.Unix(0, 0)
 		const peers = 4
-		gauges, told, gone := make([]gauge, peers), make([]map[int]bool, peers), make([]bool, peers)
+		news, told, gone := make([]pieceNews, peers), make([]map[int]bool, peers), make([]bool, peers)
 		for ; len(script) >= 3; script = script[3:] {
 			who, value := int(script[0]%peers), script[2]
 			if script[0] >= 0x20 { // time passes, and somebody comes, goes, or is no longer served
@@ -439,7 +439,7 @@ func FuzzReveal(f *testing.F) {
 				var there []viewing
 				for i := range peers {
 					if gone[i] {
-						gauges[i], told[i] = gauge{}, nil
+						news[i], told[i] = pieceNews{}, nil
 						continue
 					}
 					if told[i] == nil {
@@ -447,7 +447,7 @@ func FuzzReveal(f *testing.F) {
 					}
 					id := pathsel.PeerID(fmt.Sprint(i))
 					r.join(id, now)
-					r.hear(id, gauges[i].takeNews(), now)
+					r.hear(id, &news[i], now)
 					there = append(there, viewing{
 						id: id, served: i != who || value&2 == 0, wants: value&4 == 0,
 						rate: float64(value), rtt: time.Duration(value) * time.Millisecond,
@@ -469,8 +469,8 @@ func FuzzReveal(f *testing.F) {
 			for i := range 8 * int(value%40) {
 				m.Bitfield = append(m.Bitfield, value>>(i%8)&1 != 0)
 			}
-			x := &gauges[who]
-			x.hear(m, pieces)
+			x := &news[who]
+			x.note(m, pieces)
 			if most := (pieces + 63) / 64; len(x.has.words) > most || len(x.asks.words) > most || len(x.has.bits) > most {
 				t.Fatalf("too much is kept of a peer: %v", x)
 			}
@@ -481,12 +481,12 @@ func FuzzReveal(f *testing.F) {
 // A peer that says the same again and again is heard once, and costs no look.
 func TestHeardOnce(t *testing.T) {
 	const pieces = 100_000
-	var x gauge
+	var x pieceNews
 	field := make([]bool, pieces+8)
 	for i := range field {
 		field[i] = i%2 == 0
 	}
-	if !x.hear(&pp.Message{Type: pp.Bitfield, Bitfield: field}, pieces) {
+	if !x.note(&pp.Message{Type: pp.Bitfield, Bitfield: field}, pieces) {
 		t.Error("a bitfield is no news")
 	}
 	again := []*pp.Message{
@@ -494,20 +494,20 @@ func TestHeardOnce(t *testing.T) {
 		{Type: pp.Have, Index: math.MaxUint32}, {Type: pp.Request, Index: 1}, {Type: pp.HaveNone},
 	}
 	for i, m := range again {
-		if x.hear(m, pieces) {
+		if x.note(m, pieces) {
 			t.Errorf("message %d is news", i)
 		}
 	}
 	r := newRevelation(pieces, 1, 1)
 	r.join("a", time.Time{})
-	r.hear("a", x.takeNews(), time.Time{})
+	r.hear("a", &x, time.Time{})
 	if p := r.peers["a"]; p.count != pieces/2 || !p.has.Has(pieces-2) || p.has.Has(pieces-1) {
 		t.Errorf("it has %d of %d pieces", p.count, pieces/2)
 	}
 	if r.check(t); len(x.has.words) > 0 {
 		t.Error("it is heard again")
 	}
-	x.hear(&pp.Message{Type: pp.Have, Index: 1}, pieces)
+	x.note(&pp.Message{Type: pp.Have, Index: 1}, pieces)
 	looked := 0
 	x.has.empty(func(int) { looked++ })
 	if looked != 1 {

@@ -23,7 +23,7 @@ func viewOf(rows []*row) (v viewing) {
 		v.wants = v.wants || r.link.Filter.PeerInterested()
 		v.rate += r.out.rate / 8
 		v.rtt = max(v.rtt, r.seen.RTT)
-		v.news = append(v.news, r.link.gauge.Load().takeNews())
+		v.news = append(v.news, &r.link.gauge.Load().news)
 	}
 	return v
 }
