@@ -105,13 +105,12 @@ func (t *webTransport) Dial(
 		c = ipClient(p)
 	}
 	cfg.Layout, cfg.Client = known.Layout, c
-	began := time.Now()
 	conn, err := webseed.Open(ctx, cfg)
 	if err != nil {
 		c.CloseIdleConnections()
 		return nil, err
 	}
-	r := remote{peer: p, path: path, handshake: time.Since(began)} // the server's first answer
+	r := remote{peer: p, path: path, handshake: conn.FirstAnswer}
 	return &webWire{Conn: conn, remote: r, client: c}, nil
 }
 

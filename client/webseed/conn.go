@@ -15,18 +15,18 @@ import (
 	"time"
 
 	pp "github.com/anacrolix/torrent/peer_protocol"
-
-	"braid/storage"
 )
 
 // Conn is a BitTorrent connection to a peer that has all pieces, except those with files that the
 // server lacks. Close ends it and all HTTP requests.
 type Conn struct {
-	net.Conn // the engine's end
-	ours     net.Conn
-	cfg      Config
-	ctx      context.Context // ends with the connection
-	cancel   context.CancelFunc
+	net.Conn                  // the engine's end
+	FirstAnswer time.Duration // how long the server took for it
+
+	ours   net.Conn
+	cfg    Config
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
 
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -140,9 +140,11 @@ func (c *Conn) greet(r io.Reader) error {
 func (c *Conn) pieces() []bool {
 	l := c.cfg.Layout
 	has := slices.Repeat([]bool{true}, l.Pieces())
-	for f := range c.cfg.Lacks.Range {
-		begin, end := l.FilePieces(f.(storage.File))
-		clear(has[begin:end])
+	for _, f := range l.Files {
+		if c.lacks(f) {
+			begin, end := l.FilePieces(f)
+			clear(has[begin:end])
+		}
 	}
 	return has
 }

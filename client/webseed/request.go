@@ -1,6 +1,7 @@
 package webseed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,28 +36,60 @@ var (
 	errLacks   = errors.New("files that the web seed has lacked are tried again")
 )
 
-// probe asks for the first byte, which shows whether the server has the data and sends ranges.
+// probe asks for the first byte of a file, which shows whether the server has the data and sends
+// ranges. A server that lacks one file may lack many, and each would end a connection. So probe
+// then asks for other files, too.
 func (c *Conn) probe() error {
-	files := c.cfg.Layout.Files
-	may := func(f storage.File) bool {
-		_, lacks := c.cfg.Lacks.Load(f)
-		return f.Length > 0 && !lacks
+	ctx, cancel := context.WithTimeout(c.ctx, surveyTime)
+	defer cancel()
+	var lacks error // why the first file is of no use
+	found, missed, lacking := false, 0, slices.ContainsFunc(c.cfg.Layout.Files, c.lacks)
+	for _, f := range c.cfg.Layout.Files {
+		_, known := c.cfg.Lacks.Load(f)
+		if f.Length == 0 || c.lacks(f) || found && (known || !lacking) {
+			continue
+		}
+		within := ctx
+		if !found {
+			within = c.ctx
+		}
+		began := time.Now()
+		res, stop, err := c.get(within, f, 0, 1)
+		switch {
+		case err == nil:
+			stop()
+			c.cfg.Lacks.Store(f, false)
+			if !found {
+				found, c.ranged = true, res.StatusCode == http.StatusPartialContent
+				c.FirstAnswer = time.Since(began)
+			}
+		case errors.As(err, new(*finalError)):
+			lacks, lacking = cmp.Or(lacks, err), true
+			if missed++; !found && missed == maxMissed {
+				return lacks
+			}
+		case found:
+			return nil // the others are asked for by the next connection
+		default:
+			return err
+		}
 	}
-	i := slices.IndexFunc(files, may)
-	if i < 0 { // all are tried again
-		c.cfg.Lacks.Clear()
-		i = slices.IndexFunc(files, may)
-	}
-	if i < 0 {
+	switch {
+	case found:
+		return nil
+	case lacks != nil:
+		return lacks
+	case !lacking:
 		return final("the torrent has no data")
 	}
-	res, stop, err := c.get(c.ctx, files[i], 0, 1)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	c.ranged = res.StatusCode == http.StatusPartialContent
-	return nil
+	c.cfg.Lacks.Clear() // all are tried again
+	return c.probe()
+}
+
+// lacks tells whether it is known that the server lacks a file.
+func (c *Conn) lacks(f storage.File) bool {
+	absent, _ := c.cfg.Lacks.Load(f)
+	return absent == true
 }
 
 // get asks for a range. The caller ends the answer with stop.
@@ -88,7 +121,7 @@ func (c *Conn) get(
 	}
 	if err := checkAnswer(res, f, from, n); err != nil {
 		if errors.As(err, new(*finalError)) {
-			c.cfg.Lacks.Store(f, nil)
+			c.cfg.Lacks.Store(f, true)
 		}
 		res.Body.Close()
 		return nil, nil, err

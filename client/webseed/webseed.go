@@ -33,8 +33,8 @@ type Config struct {
 	URL      *url.URL
 	InfoHash [20]byte
 	Layout   storage.Layout
-	// Lacks has the files (storage.File) that the server does not have. The connections to a server
-	// share it; nil: there is only one connection.
+	// Lacks has for each file (storage.File) whether the server lacks it, as far as that is known.
+	// The connections to a server share it; nil: there is only one connection.
 	Lacks *sync.Map
 	// Client follows redirects only to where they may lead.
 	Client *http.Client
@@ -59,6 +59,9 @@ const (
 	headerPatience, blockPatience = 20 * time.Second, 20 * time.Second
 	// lacksFor is how long a server is not asked for files that it lacks. Mirrors get files late.
 	lacksFor = 15 * time.Minute
+	// When a connection is opened, a server that lacks files is asked for others: for surveyTime, or
+	// until maxMissed files are found missing before one is there.
+	surveyTime, maxMissed = 3 * time.Second, 4
 	// maxFailures in a row end the connection.
 	maxFailures = 4
 	// firstPause and maxPause bound how long a server is left alone after a failure.

@@ -276,10 +276,6 @@ func TestLackingFilesAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storage.Layout{Name: "d", PieceLength: 1, Length: 2, Files: []storage.File{{Path: "d/a", Length: 1}, {Path: "d/b", Length: 1, Offset: 1}}}
 		cfg := Config{URL: &url.URL{Scheme: "http", Host: "h"}, Layout: l, Client: &http.Client{Transport: lacking{"/d/b"}}, Lacks: &sync.Map{}}
-		if c, err := Open(t.Context(), cfg); err == nil {
-			c.Close()
-			t.Fatal("the first file is there")
-		}
 		c, err := Open(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -298,8 +294,61 @@ func TestLackingFilesAreTriedAgain(t *testing.T) {
 		}
 		go func() { _, _ = io.Copy(io.Discard, c) }()
 		time.Sleep(time.Hour)
-		if _, lacks := cfg.Lacks.Load(l.Files[0]); c.Err() == nil || lacks {
-			t.Errorf("the connection goes on: %v, %v", c.Err(), lacks)
+		if _, known := cfg.Lacks.Load(l.Files[0]); c.Err() == nil || known {
+			t.Errorf("the connection goes on: %v, %v", c.Err(), known)
 		}
 	})
+}
+
+// mirror has every second of its files. It counts the requests for each.
+type mirror struct {
+	asked map[string]int
+	trip  time.Duration
+}
+
+func (m *mirror) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(m.trip)
+	m.asked[r.URL.Path]++
+	res := &http.Response{StatusCode: http.StatusNotFound, ContentLength: 0, Body: io.NopCloser(zeros{})}
+	if n := r.URL.Path; (n[len(n)-1]-'0')%2 != 0 {
+		res.StatusCode, res.ContentLength = http.StatusOK, 1
+	}
+	return res, nil
+}
+
+// A server that lacks many files is asked for each once, not with a connection for each.
+func TestServerLacksManyFiles(t *testing.T) {
+	for trip, opened := range map[time.Duration]int{10 * time.Millisecond: 1, 500 * time.Millisecond: 20} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &mirror{asked: map[string]int{}, trip: trip}
+			l := storage.Layout{Name: "d", PieceLength: 1, Length: 100}
+			for i := range 100 {
+				l.Files = append(l.Files, storage.File{Path: fmt.Sprintf("d/%02d", i), Length: 1, Offset: int64(i)})
+			}
+			cfg := Config{URL: &url.URL{Scheme: "http", Host: "h"}, Layout: l, Client: &http.Client{Transport: server}, Lacks: &sync.Map{}}
+			has := 0
+			for range opened {
+				c, err := Open(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				has = 0
+				for _, there := range c.pieces() {
+					if there {
+						has++
+					}
+				}
+				c.Close()
+			}
+			again := 0
+			for path, n := range server.asked {
+				if n > 1 && path != "/d/01" {
+					again++
+				}
+			}
+			if has != 50 || len(server.asked) != 100 || again > opened {
+				t.Errorf("round trip %v: the server seems to have %d files; %d were asked for, %d of them again", trip, has, len(server.asked), again)
+			}
+		})
+	}
 }
