@@ -100,25 +100,20 @@ func (p Peer) Addr() scionnet.Addr {
 }
 
 // Port is the peer's port.
-func (p Peer) Port() uint16 {
-	if a, ok := p.SCION(); ok {
-		return a.Port
-	}
-	return p.port
-}
+func (p Peer) Port() uint16 { return p.Addr().Port }
 
 // String is the form that ParsePeer reads; the URL of a web seed; webrtc:host:port.
 func (p Peer) String() string {
-	if p.web != "" {
+	at := net.JoinHostPort(p.host, strconv.Itoa(int(p.port)))
+	switch a, ok := p.SCION(); {
+	case p.web != "":
 		return p.web
-	}
-	if p.rtc {
-		return "webrtc:" + net.JoinHostPort(p.host, strconv.Itoa(int(p.port)))
-	}
-	if a, ok := p.SCION(); ok {
+	case p.rtc:
+		return "webrtc:" + at
+	case ok:
 		return a.String()
 	}
-	return net.JoinHostPort(p.host, strconv.Itoa(int(p.port)))
+	return at
 }
 
 // same tells whether two peers are at the same address, whoever has named it.
