@@ -100,6 +100,10 @@ func (c *connector) onDialled(o *offer, l *link, err error) {
 	case s == nil:
 	case err != nil:
 		c.lost(s, err)
+		if errors.Is(err, errRTCGone) {
+			c.setAside(s.of) // it would fail for ever
+			c.peers.forget(s.of)
+		}
 	default:
 		s.link, s.err = l, nil
 		s.candidate.Handshake = l.Measure().Handshake
@@ -369,17 +373,22 @@ func (c *connector) add(p Peer, from PeerSource, found bool) {
 func (c *connector) choosePeers() {
 	dial, aside := c.peers.choose(time.Now())
 	for _, p := range aside {
-		p.endLookups()
-		for _, s := range p.paths {
-			c.close(s, "another peer is tried in its place")
-		}
-		c.peers.keep(p)
+		c.setAside(p)
 	}
 	for _, p := range dial {
 		ctx, end := context.WithCancel(c.ctx)
 		p.endLookups = end
 		c.workers.Go(func() { c.lookPaths(ctx, p.transport, p.peer) })
 	}
+}
+
+// setAside ends the connections and attempts with a peer.
+func (c *connector) setAside(p *peerState) {
+	p.endLookups()
+	for _, s := range p.paths {
+		c.close(s, "another peer is tried in its place")
+	}
+	c.peers.keep(p)
 }
 
 // withdrawAll ends all attempts and lookups. The engine then closes the connections.

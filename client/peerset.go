@@ -265,6 +265,12 @@ func (s *peerSet) keep(p *peerState) {
 	}
 }
 
+// forget removes a dialled peer.
+func (s *peerSet) forget(p *peerState) {
+	s.dialled = slices.DeleteFunc(s.dialled, func(x *peerState) bool { return x == p })
+	delete(s.byID, p.peer.ID())
+}
+
 // maxFinished is how many ended accepted connections are kept for the final report.
 const maxFinished = 256
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -350,4 +351,29 @@ func TestWebRTCMeasureDuringClose(t *testing.T) {
 	close(closed)
 	both.Wait()
 	r.Close()
+}
+
+// Nobody can dial a peer over WebRTC again. When its connection is gone, a download does not try it
+// for ever.
+func TestGonePeerOfWebRTCIsForgotten(t *testing.T) {
+	s, err := newSession(Config{}, testLog(t), []Transport{rtcTransport(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var failed atomic.Int64
+	tr, err := s.Add(smallTorrent(t), openStore(t, t.TempDir()), Options{Decided: func(e PathEvent) {
+		if e.Name == "path-failed" {
+			failed.Add(1)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := Peer{host: "10.0.0.1", port: 7, rtc: true}
+	tr.Found(FromTracker, gone)
+	until(t, tr, "forgotten", func(p Progress) (forgotten bool) {
+		tr.do(func() { forgotten = !tr.peers.knows(gone) })
+		return forgotten && failed.Load() == 1 && len(p.Paths) == 0
+	})
 }
