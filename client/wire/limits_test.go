@@ -302,7 +302,7 @@ func TestLimitsThatChange(t *testing.T) {
 			w := session.wrap(raw)
 			defer w.Close()
 			if name == "b" {
-				(&Link{limited: w.(*limited)}).LimitBy(torrent)
+				(&Link{below: &counted{Conn: w}}).LimitBy(torrent)
 			}
 			n := sendOver(w, other)
 			sent = append(sent, n)

@@ -17,10 +17,9 @@ import (
 type Link struct {
 	Conn
 	Filter  *Filter
-	limited *limited // nil: without limits, for ever
 	Opened  time.Time
 	addr    net.Addr
-	counts  *counts
+	below   *counted
 	greeted atomic.Bool
 	closed  atomic.Bool
 
@@ -72,8 +71,7 @@ func Accepted(c Conn, o Options) *Link {
 }
 
 func newLink(c Conn, n *counted, o Options) *Link {
-	l := &Link{Conn: c, addr: o.Addr, counts: &n.counts, onClose: o.OnClose, Opened: time.Now()}
-	l.limited, _ = n.Conn.(*limited)
+	l := &Link{Conn: c, addr: o.Addr, below: n, onClose: o.OnClose, Opened: time.Now()}
 	l.Filter = newFilter(c)
 	l.Filter.onInterest = l.changed
 	return l
@@ -82,18 +80,14 @@ func newLink(c Conn, n *counted, o Options) *Link {
 // LimitBy has the link obey the limits of its torrent, too. It has no effect without
 // Options.Limits.
 func (l *Link) LimitBy(x *Limiter) {
-	if l.limited != nil && x != nil {
-		l.limited.torrent.Store(x)
+	if w, ok := l.below.Conn.(*limited); ok && x != nil {
+		w.torrent.Store(x)
 	}
 }
 
 // counted counts what its connection carries.
 type counted struct {
 	Conn
-	counts
-}
-
-type counts struct {
 	read, written       atomic.Uint64
 	firstRead, lastRead atomic.Int64 // Unix ns; 0: nothing was read yet
 }
@@ -117,12 +111,12 @@ func (c *counted) Write(b []byte) (int, error) {
 
 // Bytes are the numbers of bytes read and written so far.
 func (l *Link) Bytes() (read, written uint64) {
-	return l.counts.read.Load(), l.counts.written.Load()
+	return l.below.read.Load(), l.below.written.Load()
 }
 
 // Reads are the times of the first and the last read that brought bytes, in Unix ns; 0 before them.
 func (l *Link) Reads() (first, last int64) {
-	return l.counts.firstRead.Load(), l.counts.lastRead.Load()
+	return l.below.firstRead.Load(), l.below.lastRead.Load()
 }
 
 // Origin is where the connection comes from.
