@@ -412,9 +412,6 @@ func (m *UploadMemory) retreat(now time.Time) {
 // strands reports whether the arrangement leaves a peer without a connection, because its open one
 // has ended.
 func (m *UploadMemory) strands(active []Upload) bool {
-	if m.barred == nil {
-		return false
-	}
 	open := map[PeerID]bool{}
 	for _, u := range active {
 		open[u.Peer] = open[u.Peer] || !m.barred[u.Conn]

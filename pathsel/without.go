@@ -18,19 +18,16 @@ type Without struct {
 
 // ParseWithout makes a Without from names.
 func ParseWithout(names []string) (w Without, err error) {
+	known := map[string]*bool{
+		"handshake": &w.Handshake, "bandwidth": &w.Bandwidth,
+		"disjointness": &w.Disjointness, "exploration": &w.Exploration,
+	}
 	for _, n := range names {
-		switch n {
-		case "handshake":
-			w.Handshake = true
-		case "bandwidth":
-			w.Bandwidth = true
-		case "disjointness":
-			w.Disjointness = true
-		case "exploration":
-			w.Exploration = true
-		default:
+		x := known[n]
+		if x == nil {
 			return w, fmt.Errorf("%q: want handshake, bandwidth, disjointness or exploration", n)
 		}
+		*x = true
 	}
 	return w, nil
 }
