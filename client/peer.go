@@ -45,20 +45,18 @@ const (
 // ParsePeer reads a SCION address in one of its forms (1-ff00:0:111,[127.0.0.1]:31000), or
 // host:port.
 func ParsePeer(s string) (Peer, error) {
-	p, err := parseAddress(s)
+	p, err := ParseListen(s)
 	if err == nil && p.Port() == 0 {
 		err = fmt.Errorf("peer %q: the port must not be 0", s)
 	}
 	return p, err
 }
 
-// ParseListen reads an address to listen at. Port 0 is any free port. On IP, an empty host is every
-// address of the machine.
-func ParseListen(s string) (Peer, error) { return parseAddress(s) }
-
 const maxHostName = 253 // RFC 1035
 
-func parseAddress(s string) (Peer, error) {
+// ParseListen reads an address to listen at. Port 0 is any free port. On IP, an empty host is every
+// address of the machine.
+func ParseListen(s string) (Peer, error) {
 	if strings.Contains(s, ",") {
 		a, err := scionnet.ParseAddr(s)
 		if err != nil {

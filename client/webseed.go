@@ -52,7 +52,7 @@ func (w WebSeed) peer() (p Peer, request *url.URL, err error) {
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	q, err := parseAddress(net.JoinHostPort(u.Hostname(), port))
+	q, err := ParseListen(net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return p, nil, err
 	}
