@@ -109,15 +109,6 @@ func (t *scionTransport) examine(
 	return x
 }
 
-// uselessWebSeeds counts the torrent's web seeds if braid can use none of them.
-func (c *checkup) uselessWebSeeds() int {
-	errs, usable := c.source.WebSeedErrors()
-	if usable {
-		return 0
-	}
-	return len(errs)
-}
-
 // onExamined is called when the ways to some targets were examined.
 func (c *checkup) onExamined(found map[string]examination) {
 	c.examining, c.examined, c.found = false, time.Now(), found
@@ -161,10 +152,11 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 	targets := c.targets()
 	c.examine(targets, idle)
 	if idle >= causeAfter {
-		x := diagnose(evidence{
-			DiskFull: diskFull, Connected: c.connected(), Targets: targets,
-			WebSeeds: c.uselessWebSeeds(),
-		})
+		e := evidence{DiskFull: diskFull, Connected: c.connected(), Targets: targets}
+		if errs, usable := c.source.WebSeedErrors(); !usable {
+			e.WebSeeds = len(errs)
+		}
+		x := diagnose(e)
 		if x != nil && (x.Kind == Choked || x.Kind == NoData) && idle < idleAfter {
 			x = nil
 		}
