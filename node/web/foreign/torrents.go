@@ -42,6 +42,18 @@ func Each[T interface{ State() node.State }](all []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
+// Add adds a torrent and, unless it is paused, starts it, even if the settings say that new torrents
+// are paused. If now is true, it does not wait in the queue.
+func Add(
+	ctx context.Context, n *node.Node, o node.Options, now bool,
+) (*node.Torrent, error) {
+	t, err := n.Add(ctx, o)
+	if err != nil || o.Paused || !now && t.State() != node.Paused {
+		return t, err
+	}
+	return t, Start(ctx, t, now)
+}
+
 // Start starts a stopped torrent. If now is true, the torrent does not wait in the queue. Running
 // torrents stay as they are.
 func Start(ctx context.Context, t *node.Torrent, now bool) error {

@@ -13,7 +13,6 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
-	"braid/storage"
 )
 
 // maxSources bounds how many torrents one call adds.
@@ -21,7 +20,7 @@ const maxSources = 1000
 
 // add adds torrents: files of the form, and URLs, magnet links and info hashes, one on each line.
 func (c *call) add() (any, error) {
-	o, hold := c.newOptions()
+	o := c.newOptions()
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -56,7 +55,7 @@ func (c *call) add() (any, error) {
 	}
 	added := 0
 	add := func(src client.Source) error {
-		err := c.addOne(src, o, hold)
+		err := c.addOne(src, o)
 		if errors.Is(err, node.ErrExists) {
 			c.options.Logger.Info("a torrent is there already", "torrent", src.Name)
 			return nil
@@ -87,8 +86,8 @@ func (c *call) add() (any, error) {
 	return text("Ok."), nil
 }
 
-// newOptions reads the options for all torrents of a call. hold says that they are not started yet.
-func (c *call) newOptions() (o node.Options, hold bool) {
+// newOptions reads the options for all torrents of a call.
+func (c *call) newOptions() node.Options {
 	category := c.text("category")
 	tags := split(c.text("tags"), ",")
 	for _, n := range append(slices.Clone(tags), cmp.Or(category, "x")) {
@@ -96,14 +95,21 @@ func (c *call) newOptions() (o node.Options, hold bool) {
 			c.wrong("%q is no name for a category or tag", n)
 		}
 	}
-	o = node.Options{Labels: join(category, tags), Goal: c.goal(), Paused: true}
-	dir := c.text("savepath")
-	if dir == "" {
-		dir = c.categories()[category].SavePath
-	} else {
-		dir = c.directory("savepath")
+	o := node.Options{
+		Labels: join(category, tags),
+		Goal:   c.goal(),
+		Name:   c.text("rename"),
+		Paused: c.node.Settings().AddPaused,
 	}
-	o.Storage = node.Storage{Kind: storage.KindFile, Dir: dir}
+	if stopped := c.flag("stopped", "paused"); stopped != nil {
+		o.Paused = *stopped
+	}
+	o.Paused = o.Paused && !c.on("forced")
+	if c.text("savepath") == "" {
+		o.Storage.Dir = c.categories()[category].SavePath
+	} else {
+		o.Storage.Dir = c.directory("savepath")
+	}
 	o.Rates = withRate(withRate(o.Rates, true, c.whole("dlLimit", 0)), false, c.whole("upLimit", 0))
 	o.Selection.Sequential = c.on("sequentialDownload")
 	for name, what := range map[string]string{
@@ -116,15 +122,10 @@ func (c *call) newOptions() (o node.Options, hold bool) {
 	}
 	c.refuse("contentLayout", "other content layout than Original", "Subfolder", "NoSubfolder")
 	c.refuse("stopCondition", "condition that stops a torrent", "MetadataReceived", "FilesChecked")
-	o.Name = c.text("rename")
-	hold = c.node.Settings().AddPaused
-	if stopped := c.flag("stopped", "paused"); stopped != nil {
-		hold = *stopped
-	}
 	if c.err == nil {
 		c.err = c.keepLabels(category, tags)
 	}
-	return o, hold
+	return o
 }
 
 // keepLabels remembers the category and the tags of new torrents.
@@ -169,30 +170,18 @@ func (c *call) readFilePriorities(src client.Source) (map[int]client.Priority, e
 	return files, nil
 }
 
-func (c *call) addOne(src client.Source, o node.Options, hold bool) error {
-	files, err := c.readFilePriorities(src)
-	if err != nil {
-		return err
-	}
+func (c *call) addOne(src client.Source, o node.Options) error {
 	o.Source, o.Trackers = src, node.ParseTrackers(src, c.options.Logger)
-	t, err := c.node.Add(c.r.Context(), o)
+	files, err := c.readFilePriorities(src)
+	if err == nil && files != nil {
+		err = o.SetFiles(files)
+	}
 	if err != nil {
 		return err
 	}
-	if files != nil {
-		err = t.Change(func(o *node.Options) error { return o.SetFiles(files) })
-	}
+	t, err := foreign.Add(c.r.Context(), c.node, o, c.on("forced"))
 	if err == nil && c.on("addToTopOfQueue") {
 		err = t.SetPosition(0)
 	}
-	if err == nil && c.on("forced") {
-		return t.ResumeNow(c.r.Context())
-	}
-	if err == nil && !hold {
-		err = t.Resume(c.r.Context())
-	}
-	if err != nil {
-		return errors.Join(err, c.node.Remove(t.InfoHash(), false))
-	}
-	return nil
+	return err
 }

@@ -640,7 +640,7 @@ func FuzzForm(f *testing.F) {
 		}
 		_ = (&call{server: s, r: &http.Request{Form: form}}).setShareLimits()
 		c := &call{server: s, r: &http.Request{Form: form}}
-		if o, _ := c.newOptions(); c.err == nil && o.Storage.Dir != "" && !filepath.IsAbs(o.Storage.Dir) {
+		if o := c.newOptions(); c.err == nil && o.Storage.Dir != "" && !filepath.IsAbs(o.Storage.Dir) {
 			t.Errorf("directory %q", o.Storage.Dir)
 		}
 	})

@@ -9,43 +9,37 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
-	"braid/storage"
 )
 
 // torrentAdd adds a torrent: a file, its URL, a magnet link, or a bare info hash.
 func (c *call) torrentAdd() (any, error) {
-	paused, dir, edit := c.flag("paused"), c.text("download_dir"), c.readEdit(false)
+	hold, dir, position := c.settings().AddPaused, c.text("download_dir"), c.whole("queue_position")
+	set(&hold, c.flag("paused"))
 	src, err := c.source()
 	if err != nil {
 		return nil, err
 	}
-	place := "" // the node's
-	if valueOf(dir) != "" {
-		if place, err = c.directory(dir); err != nil {
+	trackers := node.ParseTrackers(src, c.server.options.Logger)
+	o, off := node.Options{Source: src, Trackers: trackers, Paused: hold}, values{}
+	if valueOf(dir) != "" { // otherwise the node's
+		if o.Storage.Dir, err = c.directory(dir); err != nil {
 			return nil, err
 		}
 	}
-	hold := c.settings().AddPaused // do not start the torrent
-	set(&hold, paused)
-	t, err := c.server.node.Add(c.ctx, node.Options{
-		Source: src, Trackers: node.ParseTrackers(src, c.server.options.Logger), Paused: true,
-		Storage: node.Storage{Kind: storage.KindFile, Dir: place},
-	})
+	if c.edit(&o, off, false); c.err != nil {
+		return nil, c.failed(c.err)
+	}
+	t, err := foreign.Add(c.ctx, c.server.node, o, false)
 	if errors.Is(err, node.ErrExists) {
 		if t, err := c.server.node.Torrent(src.InfoHash.HexString()); err == nil {
 			return c.added("torrent_duplicate", t), nil
 		}
 	}
+	if err == nil && position != nil {
+		err = t.SetPosition(*position)
+	}
 	if err != nil {
 		return nil, c.failed(err)
-	}
-	off := values{}
-	err = edit.apply(t, off)
-	if err == nil && !hold {
-		err = t.Resume(c.ctx)
-	}
-	if err != nil {
-		return nil, c.failed(errors.Join(err, c.server.node.Remove(t.InfoHash(), false)))
 	}
 	added := c.added("torrent_added", t)
 	c.server.memory.keep(t.InfoHash(), off)

@@ -1,6 +1,7 @@
 package transmission
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strings"
@@ -15,10 +16,11 @@ type reader struct {
 	err  error
 }
 
+// note keeps the first error.
+func (r *reader) note(err error) { r.err = cmp.Or(r.err, err) }
+
 func (r *reader) wrong(name, want string) {
-	if r.err == nil {
-		r.err = fail(invalidParams, "%q must be %s", name, want)
-	}
+	r.note(fail(invalidParams, "%q must be %s", name, want))
 }
 
 func get[T any](r *reader, name, want string, parse func(json.RawMessage) (T, bool)) *T {

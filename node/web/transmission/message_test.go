@@ -230,16 +230,12 @@ func FuzzRequest(f *testing.F) {
 		}
 		for _, r := range all {
 			c := &call{reader: &reader{args: r.args}}
-			ids, edit := c.ids(), c.readEdit(true)
+			ids := c.ids()
 			if c.err == nil && (ids.has(-1, "") && !ids.named[-1] && !ids.all) {
 				t.Error("a torrent is chosen that was not named")
 			}
 			var o node.Options
-			err := edit.options(&o, values{})
-			if err == nil && len(o.Trackers) > maxTrackers {
-				t.Errorf("%d tiers", len(o.Trackers))
-			}
-			if err == nil && len(o.Selection.Priorities) > 0 {
+			if c.edit(&o, values{}, true); c.err == nil && len(o.Selection.Priorities) > 0 {
 				t.Error("files of a torrent without files are changed")
 			}
 			if _, err := json.Marshal(r.answer(nil, r.err)); err != nil {

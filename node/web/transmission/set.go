@@ -3,7 +3,6 @@ package transmission
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -19,8 +18,7 @@ const maxTrackers = 256
 
 // torrentSet changes torrents. Each torrent gets all changes or, if one is impossible, none.
 func (c *call) torrentSet() (any, error) {
-	location, edit := c.text("location"), c.readEdit(true)
-	dir := ""
+	dir, location, position := "", c.text("location"), c.whole("queue_position")
 	if location != nil {
 		var err error
 		if dir, err = c.directory(location); err != nil {
@@ -38,10 +36,19 @@ func (c *call) torrentSet() (any, error) {
 	}
 	return c.each(func(t *node.Torrent) error {
 		off := c.server.memory.off(t.InfoHash())
-		if err := edit.apply(t, off); err != nil {
+		if err := t.Change(func(o *node.Options) error {
+			r := &reader{args: c.args} // several torrents are changed at the same time
+			r.edit(o, off, true)
+			return r.err
+		}); err != nil {
 			return err
 		}
 		c.server.memory.keep(t.InfoHash(), off)
+		if position != nil {
+			if err := t.SetPosition(*position); err != nil {
+				return err
+			}
+		}
 		if dir != "" {
 			return t.Move(dir, true)
 		}
@@ -49,102 +56,58 @@ func (c *call) torrentSet() (any, error) {
 	})
 }
 
-// edit is what torrent_set and torrent_add change.
-type edit struct {
-	// options changes options, and the values of limits that are off.
-	options  func(o *node.Options, off values) error
-	position *int // in the queue
-}
-
-func (e edit) apply(t *node.Torrent, off values) error {
-	err := t.Change(func(o *node.Options) error { return e.options(o, off) })
-	if err == nil && e.position != nil {
-		err = t.SetPosition(*e.position)
+// edit changes the options that torrent_set and torrent_add name, and the values of limits that are
+// off. If all is true, an empty list of files means all files.
+func (r *reader) edit(o *node.Options, off values, all bool) {
+	set(&o.Labels, r.texts("labels"))
+	set(&o.Selection.Sequential, r.flag("sequential_download"))
+	set(&o.PeerLimit, r.whole("peer_limit"))
+	set(&o.Priority, (*node.Priority)(r.within("bandwidth_priority", -1, 1, "-1, 0 or 1")))
+	if honours := r.flag("honors_session_limits"); honours != nil {
+		o.IgnoreGlobal = !*honours
 	}
-	return err
+	r.limit("download_limit", "download_limited", &o.Rates.Download, &o.Rates.DownloadOff)
+	r.limit("upload_limit", "upload_limited", &o.Rates.Upload, &o.Rates.UploadOff)
+	o.Goal.Ratio = r.seedLimit("seed_ratio_limit", "seed_ratio_mode", o.Goal.Ratio, off)
+	idle := r.seedLimit("seed_idle_limit", "seed_idle_mode", o.Goal.Idle.Minutes(), off)
+	o.Goal.Idle = foreign.Minutes(idle)
+	r.trackers(o)
+	r.files(o, all)
 }
 
-// limitEdit has the arguments that change a limit. nil: the client has not sent the argument.
-type limitEdit struct {
-	value *float64
-	on    *bool
-}
-
-// modeEdit has the arguments that change a seeding limit.
-type modeEdit struct {
-	value *float64
-	mode  *int
-}
-
-// readEdit reads the arguments. If all is true, an empty list of files means all files.
-func (c *call) readEdit(all bool) edit {
-	labels, sequential := c.texts("labels"), c.flag("sequential_download")
-	honours, peers := c.flag("honors_session_limits"), c.whole("peer_limit")
-	priority := (*node.Priority)(c.within("bandwidth_priority", -1, 1, "-1, 0 or 1"))
-	download := limitEdit{c.real("download_limit"), c.flag("download_limited")}
-	upload := limitEdit{c.real("upload_limit"), c.flag("upload_limited")}
-	ratio := c.readMode("seed_ratio_limit", "seed_ratio_mode")
-	idle := c.readMode("seed_idle_limit", "seed_idle_mode")
-	files, trackers := c.readFiles(all), c.readTrackers()
-	options := func(o *node.Options, off values) (err error) {
-		set(&o.Labels, labels)
-		set(&o.Selection.Sequential, sequential)
-		set(&o.PeerLimit, peers)
-		set(&o.Priority, priority)
-		if honours != nil {
-			o.IgnoreGlobal = !*honours
-		}
-		o.Goal.Ratio = ratio.of("seed_ratio_limit", o.Goal.Ratio, off)
-		o.Goal.Idle = foreign.Minutes(idle.of("seed_idle_limit", o.Goal.Idle.Minutes(), off))
-		if trackers.any() {
-			if o.Trackers, err = trackers.of(*o); err != nil {
-				return err
-			}
-		}
-		return errors.Join(
-			download.apply("download_limit", &o.Rates.Download, &o.Rates.DownloadOff),
-			upload.apply("upload_limit", &o.Rates.Upload, &o.Rates.UploadOff),
-			changeFiles(o, files))
+// limit changes a rate in bit/s and its switch. To a node, a rate of 0 means no limit.
+func (r *reader) limit(value, on string, rate *int64, off *bool) {
+	number, is := r.real(value), r.flag(on)
+	if number == nil && is == nil {
+		return
 	}
-	return edit{options, c.whole("queue_position")}
-}
-
-func (c *call) readMode(value, mode string) modeEdit {
-	return modeEdit{c.real(value), c.within(mode, limitGlobal, limitNone, "0, 1 or 2")}
-}
-
-func (e limitEdit) any() bool { return e.value != nil || e.on != nil }
-
-// apply changes a rate in bit/s and its switch. To a node, a rate of 0 means no limit.
-func (e limitEdit) apply(name string, rate *int64, off *bool) error {
-	on := *rate > 0 && !*off
-	if e.value != nil {
-		setKilobytes(rate, *e.value)
+	holds := *rate > 0 && !*off
+	if number != nil {
+		setKilobytes(rate, *number)
 	}
-	set(&on, e.on)
-	if e.any() {
-		*off = !on
-	}
+	set(&holds, is)
+	*off = !holds
 	switch {
 	case *rate < 0:
-		return fail(invalidParams, "%q must be at least 0", name)
-	case on && *rate == 0:
-		return fail(invalidParams, "%q: a limit of 0 kB/s is not possible; stop the torrents instead", name)
+		r.wrong(value, "at least 0")
+	case holds && *rate == 0:
+		r.note(fail(invalidParams,
+			"%q: a limit of 0 kB/s is not possible; stop the torrents instead", value))
 	}
-	return nil
 }
 
-// of returns a part of a torrent's goal after the change. If the torrent has no limit of its own, a
-// value that the client has sent is remembered in off.
-func (e modeEdit) of(name string, now float64, off values) float64 {
-	l := seedLimitOf(now, 0, off.number(name))
-	set(&l.value, e.value)
-	set(&l.mode, e.mode)
-	if l.mode == limitOwn && (l.value > 0 || e.value != nil) {
+// seedLimit returns a part of a torrent's goal after the change. If the torrent has no limit of its
+// own, a value that the client has sent is remembered in off.
+func (r *reader) seedLimit(value, mode string, now float64, off values) float64 {
+	number, how := r.real(value), r.within(mode, limitGlobal, limitNone, "0, 1 or 2")
+	l := seedLimitOf(now, 0, off.number(value))
+	set(&l.value, number)
+	set(&l.mode, how)
+	if l.mode == limitOwn && (l.value > 0 || number != nil) {
 		return max(l.value, 1e-9) // 0 is at once; to a node, 0 is the global limit
 	}
-	if e.value != nil || e.mode != nil {
-		off[name] = l.value
+	if number != nil || how != nil {
+		off[value] = l.value
 	}
 	if l.mode == limitGlobal {
 		return 0
@@ -152,16 +115,10 @@ func (e modeEdit) of(name string, now float64, off values) float64 {
 	return -1
 }
 
-// fileEdit changes the priorities of files.
-type fileEdit struct {
-	files []int // indices from 0; none: all files
-	to    func(now client.Priority) client.Priority
-}
-
-// readFiles reads the edits in the order in which they are carried out. To Transmission, a file has
+// files changes the priorities of files, in the order of the list below. To Transmission, a file has
 // a priority even if it is not wanted. To braid, such a file has the priority client.Skip. So the
 // priorities high, normal and low apply only to wanted files.
-func (c *call) readFiles(all bool) (out []fileEdit) {
+func (r *reader) files(o *node.Options, all bool) {
 	ifWanted := func(to client.Priority) func(client.Priority) client.Priority {
 		return func(now client.Priority) client.Priority {
 			if now == client.Skip {
@@ -170,6 +127,8 @@ func (c *call) readFiles(all bool) (out []fileEdit) {
 			return to
 		}
 	}
+	before := o.Selection.Files(o.Source.Layout)
+	now := slices.Clone(before)
 	for _, x := range []struct {
 		name string
 		to   func(client.Priority) client.Priority
@@ -182,67 +141,59 @@ func (c *call) readFiles(all bool) (out []fileEdit) {
 		{"priority_normal", ifWanted(client.Normal)},
 		{"priority_low", ifWanted(client.Low)},
 	} {
-		if list := c.wholes(x.name); list != nil && (all || len(*list) > 0) {
-			out = append(out, fileEdit{*list, x.to})
-		}
-	}
-	return out
-}
-
-// changeFiles changes the priorities of files.
-func changeFiles(o *node.Options, edits []fileEdit) error {
-	before := o.Selection.Files(o.Source.Layout)
-	now := slices.Clone(before)
-	for _, e := range edits {
-		if len(e.files) == 0 {
+		list := r.wholes(x.name)
+		if all && list != nil && len(*list) == 0 {
 			for i := range now {
-				now[i] = e.to(now[i])
+				now[i] = x.to(now[i])
 			}
 		}
-		for _, i := range e.files {
+		for _, i := range valueOf(list) {
 			if i < 0 || i >= len(now) {
-				return fail(fileOutOfRange, "there is no file %d: the torrent has %d", i, len(now))
+				r.note(fail(fileOutOfRange, "there is no file %d: the torrent has %d", i, len(now)))
+				return
 			}
-			now[i] = e.to(now[i])
+			now[i] = x.to(now[i])
 		}
 	}
-	if slices.Equal(now, before) {
-		return nil
+	if !slices.Equal(now, before) {
+		r.note(o.SetFiles(maps.Collect(slices.All(now))))
 	}
-	return o.SetFiles(maps.Collect(slices.All(now)))
 }
 
-// trackerEdit has the arguments that change the trackers.
-type trackerEdit struct {
-	list    *string // all announce URLs: one on each line, an empty line between tiers
-	add     *[]string
-	remove  *[]int
-	replace map[int]string
-}
-
-func (e trackerEdit) any() bool {
-	return e.list != nil || e.add != nil || e.remove != nil || e.replace != nil
-}
-
-func (c *call) readTrackers() trackerEdit {
-	return trackerEdit{
-		list:    c.text("tracker_list"),
-		add:     c.texts("tracker_add"),
-		remove:  c.wholes("tracker_remove"),
-		replace: c.replacements(),
+// trackers changes the trackers. A list has all announce URLs: one on each line, and an empty line
+// between tiers.
+func (r *reader) trackers(o *node.Options) {
+	list, add := r.text("tracker_list"), r.texts("tracker_add")
+	remove, replace := r.wholes("tracker_remove"), r.replacements()
+	var tiers [][]string
+	var err error
+	switch {
+	case list != nil:
+		tiers = splitTiers(*list)
+	case add == nil && remove == nil && replace == nil:
+		return
+	default:
+		tiers, err = editTiers(o.Trackers, valueOf(remove), replace)
+		for _, url := range valueOf(add) {
+			tiers = append(tiers, []string{url})
+		}
 	}
+	if err == nil {
+		o.Trackers, err = parseTiers(*o, tiers)
+	}
+	r.note(err)
 }
 
 // replacements reads numbers of trackers and their new URLs. Clients send either one list, number,
 // URL, number, URL, or a list of pairs.
-func (c *call) replacements() map[int]string {
-	raw, ok := c.args["tracker_replace"]
+func (r *reader) replacements() map[int]string {
+	raw, ok := r.args["tracker_replace"]
 	if !ok {
 		return nil
 	}
 	var flat, all []json.RawMessage
 	if json.Unmarshal(raw, &all) != nil {
-		c.wrong("tracker_replace", "a list")
+		r.wrong("tracker_replace", "a list")
 		return nil
 	}
 	for _, x := range all {
@@ -257,7 +208,7 @@ func (c *call) replacements() map[int]string {
 		id, isID := parseWhole(pair[0])
 		text, isText := parseAs[string](pair[len(pair)-1]) // a number without a URL is no text
 		if !isID || !isText {
-			c.wrong("tracker_replace", "a list of tracker numbers and URLs")
+			r.wrong("tracker_replace", "a list of tracker numbers and URLs")
 			return nil
 		}
 		out[id] = text
@@ -265,38 +216,32 @@ func (c *call) replacements() map[int]string {
 	return out
 }
 
-// of returns the tiers of trackers after the change. Trackers are numbered through all tiers, from
-// 0.
-func (e trackerEdit) of(o node.Options) ([][]tracker.URL, error) {
-	if e.list != nil {
-		return parseTiers(o, splitTiers(*e.list))
-	}
-	var tiers [][]string
+// editTiers removes and replaces trackers. They are numbered through all tiers, from 0.
+func editTiers(
+	old [][]tracker.URL, remove []int, replace map[int]string,
+) (tiers [][]string, err error) {
 	id := 0
-	for _, tier := range o.Trackers {
+	for _, tier := range old {
 		var urls []string
 		for _, u := range tier {
-			text, replaced := e.replace[id]
+			text, replaced := replace[id]
 			if !replaced {
 				text = u.String()
 			}
-			if !slices.Contains(valueOf(e.remove), id) {
+			if !slices.Contains(remove, id) {
 				urls = append(urls, text)
 			}
 			id++
 		}
 		tiers = append(tiers, urls)
 	}
-	for _, named := range slices.Concat(valueOf(e.remove), slices.Collect(maps.Keys(e.replace))) {
+	for _, named := range slices.Concat(remove, slices.Collect(maps.Keys(replace))) {
 		if named < 0 || named >= id {
 			return nil, fail(setAnnounceList, "there is no tracker %d: the torrent has %d",
 				named, id)
 		}
 	}
-	for _, url := range valueOf(e.add) {
-		tiers = append(tiers, []string{url})
-	}
-	return parseTiers(o, tiers)
+	return tiers, nil
 }
 
 func splitTiers(list string) (tiers [][]string) {

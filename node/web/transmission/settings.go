@@ -181,10 +181,7 @@ func setKilobytes(bits *int64, v float64) {
 func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []setting {
 	put := func(x *session, r *reader) {
 		rate, off := of(&x.Settings)
-		err := limitEdit{r.real(value), r.flag(on)}.apply(value, rate, off)
-		if err != nil && r.err == nil {
-			r.err = err
-		}
+		r.limit(value, on, rate, off)
 	}
 	return []setting{
 		{
@@ -312,9 +309,7 @@ func (r *reader) directory(name string, to *string) {
 		return
 	}
 	dir, err := checkDirectory(*v)
-	if err != nil && r.err == nil {
-		r.err = err
-	}
+	r.note(err)
 	*to = dir
 }
 
@@ -432,8 +427,8 @@ func (x *session) edit(r *reader) {
 		switch {
 		case !named:
 		case s.lacks != "":
-			if !sameJSON(raw, s.get(x)) && r.err == nil {
-				r.err = lackingError(s.lacks)
+			if !sameJSON(raw, s.get(x)) {
+				r.note(lackingError(s.lacks))
 			}
 		case s.put != nil:
 			s.put(x, r)
