@@ -51,15 +51,15 @@ func moved[T any](
 
 // Move moves torrents in the queue of a node. Torrents that are moved together keep their order. A
 // move by one place passes those that have no place in the queue of the client, by info hash.
-func Move[T interface{ InfoHash() string }](
-	n *node.Node, torrents []T, how Direction, placeless map[string]bool,
+func Move(
+	n *node.Node, torrents []*node.Torrent, how Direction, placeless map[string]bool,
 ) error {
-	chosen := map[string]bool{}
+	chosen := map[*node.Torrent]bool{}
 	for _, t := range torrents {
-		chosen[t.InfoHash()] = true
+		chosen[t] = true
 	}
 	return n.Reorder(func(queue []*node.Torrent) (next, members []*node.Torrent) {
-		return moved(queue, func(t *node.Torrent) bool { return chosen[t.InfoHash()] },
+		return moved(queue, func(t *node.Torrent) bool { return chosen[t] },
 			func(t *node.Torrent) bool { return !placeless[t.InfoHash()] }, how)
 	})
 }

@@ -23,7 +23,7 @@ const atOnce = 16
 // Each calls do for all torrents, some of them at the same time, and joins the errors. It ignores
 // torrents that another request is removing, as clients expect of unknown ones: they are listed
 // until their data is deleted.
-func Each[T interface{ State() node.State }](all []T, do func(T) error) error {
+func Each(all []*node.Torrent, do func(*node.Torrent) error) error {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	errs := make([]error, len(all))

@@ -41,9 +41,9 @@ func (c *call) torrentAdd() (any, error) {
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	added := c.added("torrent_added", t)
-	c.server.memory.keep(t.InfoHash(), off)
-	return added, nil
+	c.server.memory.look(c.server.node.Torrents, time.Now())
+	c.server.memory.keep(t.Number(), off)
+	return c.added("torrent_added", t), nil
 }
 
 // source reads the torrent that a request adds.
@@ -79,9 +79,8 @@ func (c *call) source() (client.Source, error) {
 
 // added describes a torrent that was added, or was there already.
 func (c *call) added(how string, t *node.Torrent) any {
-	_, known := c.server.memory.look(c.server.node.Torrents, time.Now())
 	fields := torrentFields.pick([]string{"id", "name", "hash_string"})
 	return map[string]any{
-		c.dialect.key(how, kebab): fields.object(c.dialect, c.view(selected{t, known[t.InfoHash()]})),
+		c.dialect.key(how, kebab): fields.object(c.dialect, c.view(t)),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,33 +79,22 @@ func (s *server) carryOut(ctx context.Context, q request) (any, error) {
 // lackingError says that braid does not have a feature.
 func lackingError(what string) error { return fail(systemError, "braid has no %s", what) }
 
-// selected is a torrent that a request names, with the memory of it.
-type selected struct {
-	*node.Torrent
-	known
-}
-
 // torrents returns the torrents that the request names, in the order of the queue. It ignores
 // unknown numbers and hashes, as Transmission does.
-func (c *call) torrents() ([]selected, error) {
+func (c *call) torrents() ([]*node.Torrent, error) {
 	which := c.ids()
 	if c.err != nil {
 		return nil, c.err
 	}
 	now := time.Now()
-	all, known := c.server.memory.look(c.server.node.Torrents, now)
-	var recent map[string]bool
+	all := c.server.memory.look(c.server.node.Torrents, now)
+	var recent map[int]bool
 	if which.recent {
 		recent = c.server.memory.recent(c.server.node.Statuses(), now)
 	}
-	var out []selected
-	for _, t := range all {
-		hash := t.InfoHash()
-		if which.has(known[hash].id, hash) || recent[hash] {
-			out = append(out, selected{t, known[hash]})
-		}
-	}
-	return out, nil
+	return slices.DeleteFunc(all, func(t *node.Torrent) bool {
+		return !which.has(t.Number(), t.InfoHash()) && !recent[t.Number()]
+	}), nil
 }
 
 // each calls do for all torrents that the request names, and joins the errors.
@@ -113,7 +103,7 @@ func (c *call) each(do func(*node.Torrent) error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, c.failed(foreign.Each(all, func(t selected) error { return do(t.Torrent) }))
+	return nil, c.failed(foreign.Each(all, do))
 }
 
 // failed gives the code systemError to an error that has no code yet.
@@ -187,7 +177,7 @@ func (c *call) torrentGet() (any, error) {
 }
 
 // rows returns the torrents in the format "table": a list of names, then a list of values for each.
-func (c *call) rows(wanted table[*view], all []selected) [][]any {
+func (c *call) rows(wanted table[*view], all []*node.Torrent) [][]any {
 	var head []any
 	for _, f := range wanted {
 		head = append(head, c.dialect.key(f.name, f.style))
@@ -281,5 +271,5 @@ func (c *call) torrentRenamePath() (any, error) {
 	if err := all[0].Rename(*from, path.Join(path.Dir(*from), *name)); err != nil {
 		return nil, c.failed(err)
 	}
-	return map[string]any{"path": *from, "name": *name, "id": all[0].id}, nil
+	return map[string]any{"path": *from, "name": *name, "id": all[0].Number()}, nil
 }

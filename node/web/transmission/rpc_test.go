@@ -216,12 +216,11 @@ func TestRecent(t *testing.T) {
 	c := webtest.Torrent(t, t.TempDir(), "one", webtest.File{Size: 1000})
 	s := &service{T: t, node: n}
 	x := s.addPaused(c)
-	hash := x.InfoHash()
 	is := func(after time.Duration, want bool) {
 		t.Helper()
 		now = now.Add(after)
 		m.look(n.Torrents, now)
-		if got := m.recent(n.Statuses(), now)[hash]; got != want {
+		if got := m.recent(n.Statuses(), now)[x.Number()]; got != want {
 			t.Errorf("recent: %t, want %t", got, want)
 		}
 	}

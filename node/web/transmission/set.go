@@ -35,7 +35,7 @@ func (c *call) torrentSet() (any, error) {
 		return nil, c.err
 	}
 	return c.each(func(t *node.Torrent) error {
-		off := c.server.memory.off(t.InfoHash())
+		off := c.server.memory.off(t.Number())
 		if err := t.Change(func(o *node.Options) error {
 			r := &reader{args: c.args} // several torrents are changed at the same time
 			r.edit(o, off, true)
@@ -43,7 +43,7 @@ func (c *call) torrentSet() (any, error) {
 		}); err != nil {
 			return err
 		}
-		c.server.memory.keep(t.InfoHash(), off)
+		c.server.memory.keep(t.Number(), off)
 		if position != nil {
 			if err := t.SetPosition(*position); err != nil {
 				return err

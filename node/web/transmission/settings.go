@@ -379,7 +379,7 @@ var lacking = []setting{
 }
 
 func (c *call) session(s node.Settings) *session {
-	x := &session{server: c.server, Settings: s, dialect: c.dialect, off: c.server.memory.off("")}
+	x := &session{server: c.server, Settings: s, dialect: c.dialect, off: c.server.memory.off(0)}
 	_, x.alternative = x.RatesAt(time.Now())
 	return x
 }
@@ -416,7 +416,7 @@ func (c *call) sessionSet() (any, error) {
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	c.server.memory.keep("", off)
+	c.server.memory.keep(0, off)
 	return nil, nil
 }
 

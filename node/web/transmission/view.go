@@ -13,7 +13,8 @@ import (
 // view is a torrent during one request. Its functions look up what is expensive: only if a field
 // needs it, and once.
 type view struct {
-	known
+	id       int
+	off      values // of its limits that are off
 	dialect  dialect
 	status   node.Status
 	settings node.Settings
@@ -25,10 +26,11 @@ type view struct {
 	trackers func() []numberedTracker
 }
 
-func (c *call) view(t selected) *view {
+func (c *call) view(t *node.Torrent) *view {
 	return &view{
+		id:       t.Number(),
+		off:      c.server.memory.off(t.Number()),
 		dialect:  c.dialect,
-		known:    t.known,
 		status:   t.Status(),
 		settings: c.settings(),
 		now:      time.Now(),
@@ -44,14 +46,13 @@ func (c *call) view(t selected) *view {
 // memory has what clients expect a server to remember and a node does not. A restart clears it.
 type memory struct {
 	mu       sync.Mutex
-	torrents map[string]known // by info hash
+	torrents map[int]known // by their numbers
 	removed  []removal        // oldest first
 	session  values           // of the session's limits that are off
 }
 
 // known is the memory of one torrent.
 type known struct {
-	id      int         // see node.Torrent.Number
 	off     values      // of its limits that are off
 	status  node.Status // when a client last asked for recently active torrents
 	changed time.Time   // when the status last changed
@@ -73,33 +74,27 @@ func (v values) text(name string) string    { s, _ := v[name].(string); return s
 // recently is the time for which a torrent counts as recently active, or as recently removed.
 const recently = time.Minute
 
-// look notes which torrents were removed since the last look, and returns all torrents with the
-// memory of them. It lists them under the lock: an older list would lack torrents that another
-// request has just seen, and they would count as removed.
-func (m *memory) look(
-	list func() []*node.Torrent, now time.Time,
-) (all []*node.Torrent, memory map[string]known) {
+// look notes which torrents were removed since the last look, and returns all torrents. It lists
+// them under the lock: an older list would lack torrents that another request has just seen, and
+// they would count as removed.
+func (m *memory) look(list func() []*node.Torrent, now time.Time) []*node.Torrent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all = list()
-	next := make(map[string]known, len(all))
+	all := list()
+	next := make(map[int]known, len(all))
 	for _, t := range all {
-		k := m.torrents[t.InfoHash()]
-		if k.id != t.Number() { // new, or removed and added again
-			k = known{id: t.Number()}
-		}
-		next[t.InfoHash()] = k
+		next[t.Number()] = m.torrents[t.Number()]
 	}
-	for hash, k := range m.torrents {
-		if next[hash].id != k.id {
-			m.removed = append(m.removed, removal{k.id, now})
+	for id := range m.torrents {
+		if _, there := next[id]; !there {
+			m.removed = append(m.removed, removal{id, now})
 		}
 	}
 	for len(m.removed) > 0 && now.Sub(m.removed[0].at) > recently {
 		m.removed = m.removed[1:]
 	}
 	m.torrents = next
-	return all, maps.Clone(next)
+	return all
 }
 
 // gone returns the numbers of torrents that were removed recently.
@@ -113,52 +108,51 @@ func (m *memory) gone() []int {
 	return out
 }
 
-// recent returns the torrents whose status has changed recently. Clients that ask for recently
+// recent returns the numbers of torrents whose status has changed recently. Clients that ask for recently
 // active torrents want to hear of every change, not only of transferred data.
-func (m *memory) recent(all []node.Status, now time.Time) map[string]bool {
+func (m *memory) recent(all []node.Status, now time.Time) map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[string]bool{}
+	out := map[int]bool{}
 	for _, s := range all {
-		k, ok := m.torrents[s.InfoHash]
+		k, ok := m.torrents[s.Number]
 		if !ok {
 			continue // added since the last look
 		}
 		s.Since, s.ActiveFor, s.SeedingFor, s.Remaining = 0, 0, 0, 0 // they change by themselves
 		if !reflect.DeepEqual(k.status, s) {
 			k.status, k.changed = s, now
-			m.torrents[s.InfoHash] = k
+			m.torrents[s.Number] = k
 		}
-		out[s.InfoHash] = now.Sub(k.changed) <= recently
+		out[s.Number] = now.Sub(k.changed) <= recently
 	}
 	return out
 }
 
-// off returns a copy of the values of limits that are off: those of a torrent or, without an info
-// hash, those of the session.
-func (m *memory) off(hash string) values {
+// off returns a copy of the values of limits that are off: those of the torrent with this number,
+// or those of the session (0).
+func (m *memory) off(torrent int) values {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := maps.Clone(m.session)
-	if hash != "" {
-		out = maps.Clone(m.torrents[hash].off)
-	}
-	if out == nil {
-		out = values{}
+	out := values{}
+	if torrent == 0 {
+		maps.Copy(out, m.session)
+	} else {
+		maps.Copy(out, m.torrents[torrent].off)
 	}
 	return out
 }
 
 // keep replaces the values of limits that are off.
-func (m *memory) keep(hash string, off values) {
+func (m *memory) keep(torrent int, off values) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k, ok := m.torrents[hash]
+	k, ok := m.torrents[torrent]
 	switch {
-	case hash == "":
+	case torrent == 0:
 		m.session = off
 	case ok:
 		k.off = off
-		m.torrents[hash] = k
+		m.torrents[torrent] = k
 	}
 }
