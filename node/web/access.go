@@ -33,7 +33,7 @@ import (
 // Its methods may be called from many goroutines.
 type Access struct {
 	hosts []string // allowed names in lower case; "*" allows all
-	file  string   // of the password's hash; empty: a restart forgets it
+	file  string   // of the password's hash
 	cost  int      // iterations of a new hash
 
 	hashing chan struct{} // bounds the processor time that passwords take

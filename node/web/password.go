@@ -51,9 +51,6 @@ func (h *hashed) equal(o *hashed) bool {
 
 // readHash reads the file of writeHash. It returns nil if there is none.
 func readHash(file string) (*hashed, error) {
-	if file == "" {
-		return nil, nil
-	}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -73,10 +70,7 @@ func readHash(file string) (*hashed, error) {
 
 // writeHash writes the hash to the file, or deletes the file if the hash is nil.
 func writeHash(file string, h *hashed) error {
-	switch {
-	case file == "":
-		return nil
-	case h == nil:
+	if h == nil {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("delete the password: %w", err)
 		}

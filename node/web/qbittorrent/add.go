@@ -131,16 +131,9 @@ func (c *call) newOptions() node.Options {
 // keepLabels remembers the category and the tags of new torrents.
 func (c *call) keepLabels(category string, tags []string) error {
 	if _, known := c.categories()[category]; category != "" && !known {
-		err := c.labels.change(func(k *keptLabels) error {
-			k.Categories[category] = ""
-			return nil
-		})
-		if err != nil {
+		if err := c.keepCategory(category, ""); err != nil {
 			return err
 		}
-	}
-	if len(tags) == 0 {
-		return nil
 	}
 	return c.keepTags(tags)
 }

@@ -46,7 +46,7 @@ func join(category string, tags []string) []string {
 // labels has the categories and tags that clients have created. They exist even if no torrent has
 // them.
 type labels struct {
-	file string // empty: a restart forgets them
+	file string
 
 	mu   sync.Mutex
 	kept keptLabels
@@ -61,11 +61,7 @@ type keptLabels struct {
 const maxKept = 1000
 
 func openLabels(dir string) (*labels, error) {
-	l := &labels{kept: keptLabels{Categories: map[string]string{}}}
-	if dir == "" {
-		return l, nil
-	}
-	l.file = filepath.Join(dir, "qbittorrent.json")
+	l := &labels{file: filepath.Join(dir, "qbittorrent.json")}
 	if err := node.ReadJSON(l.file, &l.kept); err != nil {
 		return nil, fmt.Errorf("read the categories: %w; repair or remove %s", err, l.file)
 	}
@@ -86,10 +82,8 @@ func (l *labels) change(f func(*keptLabels) error) error {
 	if len(k.Categories) > maxKept || len(k.Tags) > maxKept {
 		return fail(http.StatusConflict, "more than %d categories or tags", maxKept)
 	}
-	if l.file != "" {
-		if err := node.WriteJSON(l.file, k, true); err != nil {
-			return err
-		}
+	if err := node.WriteJSON(l.file, k, true); err != nil {
+		return err
 	}
 	l.kept = k
 	return nil
@@ -139,31 +133,28 @@ func validName(name string) bool {
 }
 
 func (c *call) createCategory() error {
-	name, dir := c.needed("category"), c.text("savePath")
+	name := c.needed("category")
+	if _, known := c.labels.get().Categories[name]; known {
+		return fail(http.StatusConflict, "there is a category %q already", name)
+	}
+	return c.keepCategory(name, c.text("savePath"))
+}
+
+func (c *call) editCategory() error {
+	name := c.needed("category")
+	if _, known := c.categories()[name]; c.err == nil && !known {
+		return fail(http.StatusConflict, "there is no category %q", name)
+	}
+	return c.keepCategory(name, c.needed("savePath"))
+}
+
+// keepCategory remembers a category with its directory, which may be empty.
+func (c *call) keepCategory(name, dir string) error {
 	switch {
 	case c.err != nil:
 		return c.err
 	case !validName(name):
 		return fail(http.StatusConflict, "%q is no name for a category", name)
-	case dir != "" && !filepath.IsAbs(dir):
-		return fail(http.StatusConflict, "%q is not an absolute path", dir)
-	}
-	return c.labels.change(func(k *keptLabels) error {
-		if _, ok := k.Categories[name]; ok {
-			return fail(http.StatusConflict, "there is a category %q already", name)
-		}
-		k.Categories[name] = dir
-		return nil
-	})
-}
-
-func (c *call) editCategory() error {
-	name, dir := c.needed("category"), c.needed("savePath")
-	switch _, known := c.categories()[name]; {
-	case c.err != nil:
-		return c.err
-	case !known:
-		return fail(http.StatusConflict, "there is no category %q", name)
 	case dir != "" && !filepath.IsAbs(dir):
 		return fail(http.StatusConflict, "%q is not an absolute path", dir)
 	}
@@ -231,6 +222,9 @@ func (c *call) tagNames() []string {
 
 // keepTags remembers tags, so that clients still see them when no torrent has them.
 func (c *call) keepTags(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
 	return c.labels.change(func(k *keptLabels) error {
 		for _, n := range names {
 			if !slices.Contains(k.Tags, n) {

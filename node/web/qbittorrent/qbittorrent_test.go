@@ -625,7 +625,7 @@ func FuzzForm(f *testing.F) {
 		f.Add(s)
 	}
 	n, _ := webtest.Service(f)
-	l, err := openLabels("")
+	l, err := openLabels(f.TempDir())
 	if err != nil {
 		f.Fatal(err)
 	}

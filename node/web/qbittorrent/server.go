@@ -57,9 +57,8 @@ type Access interface {
 
 // Options configure a handler.
 type Options struct {
-	Access Access // nil: everybody is allowed
-	// State is a directory for the categories; empty: they are forgotten.
-	State    string
+	Access   Access
+	State    string // a directory for the categories
 	Shutdown func() // ends the program; nil: clients cannot end it
 	Logger   *slog.Logger
 }
@@ -87,7 +86,7 @@ func Handler(n *node.Node, o Options) (http.Handler, error) {
 	s := &server{node: n, options: o, labels: l, views: views{last: rand.IntN(1 << 30)}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v2/auth/login", s.login)
-	mux.HandleFunc("POST /api/v2/auth/logout", s.logout)
+	mux.HandleFunc("POST /api/v2/auth/logout", o.Access.Logout)
 	for name, f := range reads {
 		mux.HandleFunc("/api/v2/"+name, s.handle(f)) // some clients read with POST
 	}
@@ -177,11 +176,9 @@ func lacking(what string) error { return fail(http.StatusConflict, "braid has no
 
 func (s *server) handle(f func(*call) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.options.Access != nil {
-			if err := s.options.Access.Allowed(r); err != nil {
-				http.Error(w, "Forbidden", http.StatusForbidden)
-				return
-			}
+		if err := s.options.Access.Allowed(r); err != nil {
+			http.Error(w, "Forbidden", http.StatusForbidden)
+			return
 		}
 		limit := int64(maxArguments)
 		if strings.HasSuffix(r.URL.Path, "/torrents/add") {
@@ -251,25 +248,13 @@ func (s *server) write(w http.ResponseWriter, answer any, err error) {
 
 func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-	var err error
-	if s.options.Access != nil {
-		err = s.options.Access.Login(w, r, Cookie, r.PostFormValue("password"))
-	}
-	switch {
-	case err == nil:
-		s.write(w, text("Ok."), nil)
-	case s.options.Access.Allowed(r) == nil: // without a password, or in a session
-		s.write(w, text("Ok."), nil)
-	default:
+	err := s.options.Access.Login(w, r, Cookie, r.PostFormValue("password"))
+	answer := text("Ok.")
+	if err != nil && s.options.Access.Allowed(r) != nil { // no session, and a password is set
 		s.options.Logger.Info("a login was refused", "from", r.RemoteAddr, "reason", err)
-		s.write(w, text("Fails."), nil)
+		answer = "Fails."
 	}
-}
-
-func (s *server) logout(w http.ResponseWriter, r *http.Request) {
-	if s.options.Access != nil {
-		s.options.Access.Logout(w, r)
-	}
+	s.write(w, answer, nil)
 }
 
 func (c *call) wrong(format string, args ...any) {

@@ -47,8 +47,8 @@ func (c *call) view(t *node.Torrent) *view {
 type memory struct {
 	mu       sync.Mutex
 	torrents map[int]known // by their numbers
-	removed  []removal        // oldest first
-	session  values           // of the session's limits that are off
+	removed  []removal     // oldest first
+	session  values        // of the session's limits that are off
 }
 
 // known is the memory of one torrent.

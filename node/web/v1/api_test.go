@@ -56,7 +56,7 @@ func start(t *testing.T) daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	access, err := web.OpenAccess("", nil)
+	access, err := web.OpenAccess(filepath.Join(t.TempDir(), "password"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func start(t *testing.T) daemon {
 	api := v1.New(v1.Config{
 		Node: n, Access: access, Version: "braid test", Journal: v1.NewJournal(), Addresses: func() []string { return s.Addresses() },
 	})
-	routes, err := web.Routes(n, api, access, transmission.Options{})
+	routes, err := web.Routes(n, api, access, transmission.Options{State: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
