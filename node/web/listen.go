@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,37 +16,29 @@ const unixPrefix = "unix:"
 var ErrNeedsPassword = errors.New("others could control this braid: " +
 	"set a password first, or listen on 127.0.0.1")
 
-// listen opens unix:PATH, or host:port on TCP. Without a password, TCP must be on loopback.
-func listen(address string, password bool) (net.Listener, error) {
+// listen opens unix:PATH, or host:port on TCP.
+func listen(address string, password bool) (l net.Listener, err error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
-		l, err := listenUnix(path)
-		if err != nil {
-			return nil, fmt.Errorf("listen at %s: %w", address, err)
-		}
-		return l, nil
+		l, err = listenUnix(path)
+	} else {
+		l, err = listenTCP(address, password)
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("listen at %q: want unix:PATH or HOST:PORT", address)
-	}
-	if !password && !isLoopback(host) {
-		return nil, fmt.Errorf("listen at %s: %w", address, ErrNeedsPassword)
-	}
-	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", address, err)
-	}
-	// A name may have another address than loopback.
-	if a := l.Addr().(*net.TCPAddr); !password && !a.IP.IsLoopback() {
-		l.Close()
-		return nil, fmt.Errorf("listen at %s: %w", address, ErrNeedsPassword)
 	}
 	return l, nil
 }
 
-func isLoopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.Unmap().IsLoopback()
+// listenTCP listens only on loopback if there is no password.
+func listenTCP(address string, password bool) (net.Listener, error) {
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if !password && !a.IP.IsLoopback() {
+		return nil, ErrNeedsPassword
+	}
+	return net.ListenTCP("tcp", a)
 }
 
 func addressOf(a net.Addr) string {

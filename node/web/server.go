@@ -81,16 +81,6 @@ func New(cfg Config, routes []Route) (_ *Server, err error) {
 			_ = s.Close()
 		}
 	}()
-	for _, address := range cfg.Listen {
-		l, err := listen(address, cfg.Access.HasPassword())
-		if err != nil {
-			return nil, err
-		}
-		if l.Addr().Network() != "unix" {
-			l = crowd.Listen(l, maxConnections)
-		}
-		s.listeners = append(s.listeners, l)
-	}
 	s.http = &http.Server{
 		Handler:           s.handler(routes),
 		ReadHeaderTimeout: headerPatience,
@@ -102,6 +92,16 @@ func New(cfg Config, routes []Route) (_ *Server, err error) {
 			return context.WithValue(ctx, ownerKey{}, c.LocalAddr().Network() == "unix")
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	for _, address := range cfg.Listen {
+		l, err := listen(address, cfg.Access.HasPassword())
+		if err != nil {
+			return nil, err
+		}
+		if l.Addr().Network() != "unix" {
+			l = crowd.Listen(l, maxConnections)
+		}
+		s.listeners = append(s.listeners, l)
 	}
 	return s, nil
 }
@@ -139,13 +139,11 @@ func (s *Server) Serve() {
 // Close ends the server. Streams end at once; other requests have a few seconds.
 func (s *Server) Close() error {
 	s.stop()
-	var err error
-	if s.http != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-		defer cancel()
-		if err = s.http.Shutdown(ctx); err != nil {
-			err = s.http.Close()
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
 	}
 	for _, l := range s.listeners { // those that Serve has not got
 		_ = l.Close()
