@@ -63,18 +63,18 @@ type hub struct {
 	stop    context.CancelFunc
 	events  *node.Subscription
 	running sync.WaitGroup
+	readers chan struct{} // a semaphore: it holds one for each reader
 
 	sampling sync.Mutex // held while the torrents are looked at
 
-	mu      sync.Mutex
-	ring    []message // with consecutive ids
-	bytes   int
-	next    int64         // id of the next message
-	wake    chan struct{} // closed at the next message
-	readers int
-	rows    map[string][]byte // the JSON of each torrent, as of the last look
-	order   []string
-	totals  []byte
+	mu     sync.Mutex
+	ring   []message // with consecutive ids
+	bytes  int
+	next   int64             // id of the next message
+	wake   chan struct{}     // closed at the next message
+	rows   map[string][]byte // the JSON of each torrent, as of the last look
+	order  []string
+	totals []byte
 }
 
 type message struct {
@@ -86,6 +86,7 @@ func newHub(a *API) *hub {
 	h := &hub{
 		api: a, epoch: rand.Text()[:8], next: 1, wake: make(chan struct{}),
 		rows: map[string][]byte{}, events: a.Node.Subscribe(maxBacklog),
+		readers: make(chan struct{}, maxReaders),
 	}
 	h.open, h.stop = context.WithCancel(context.Background())
 	a.Journal.tell(func(e LogEntry) { h.put("log", e) })
@@ -121,10 +122,7 @@ func (h *hub) sampleWhileRead() {
 		case <-h.open.Done():
 			return
 		}
-		h.mu.Lock()
-		isRead := h.readers > 0
-		h.mu.Unlock()
-		if isRead {
+		if len(h.readers) > 0 {
 			h.sample()
 		}
 	}
@@ -251,21 +249,17 @@ func (h *hub) after(last int64) (all []message, wake <-chan struct{}, ok bool) {
 	return append([]message{}, h.ring[last-first+1:]...), h.wake, true
 }
 
+// enter tells whether there is room for another reader, who leaves at the end.
 func (h *hub) enter() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open.Err() != nil || h.readers == maxReaders {
+	select {
+	case h.readers <- struct{}{}:
+		return true
+	default:
 		return false
 	}
-	h.readers++
-	return true
 }
 
-func (h *hub) leave() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.readers--
-}
+func (h *hub) leave() { <-h.readers }
 
 // lastSeen returns the last id that a reader has seen, or -1 if it has seen none of this process.
 func (h *hub) lastSeen(r *http.Request) int64 {
@@ -282,8 +276,8 @@ func (h *hub) lastSeen(r *http.Request) int64 {
 func (a *API) events(w http.ResponseWriter, r *http.Request) error {
 	h := a.hub
 	if !h.enter() {
-		return fault{http.StatusServiceUnavailable, fmt.Errorf("more than %d readers of events, "+
-			"or the daemon is ending: try again later", maxReaders)}
+		return fault{http.StatusServiceUnavailable,
+			fmt.Errorf("more than %d readers of events: try again later", maxReaders)}
 	}
 	defer h.leave()
 	out := stream{w, http.NewResponseController(w), h.epoch}

@@ -51,7 +51,7 @@ func TestRing(t *testing.T) {
 }
 
 func TestReadersAreBounded(t *testing.T) {
-	h := &hub{open: t.Context()}
+	h := &hub{readers: make(chan struct{}, maxReaders)}
 	n := 0
 	for ; n < 2*maxReaders && h.enter(); n++ {
 	}
