@@ -237,20 +237,25 @@ func (c *call) sessionStats() (any, error) {
 		}
 	}
 	now, ever := n.Stats(), n.Totals()
+	sums := func(t node.Totals) map[string]any {
+		return map[string]any{
+			k("downloaded_bytes", camel): t.Fetched,
+			k("files_added", camel):      t.Added,
+			k("seconds_active", camel):   foreign.Seconds(t.Active),
+			k("session_count", camel):    t.Sessions,
+			k("uploaded_bytes", camel):   t.Sent,
+		}
+	}
 	return map[string]any{
 		k("active_torrent_count", camel): len(all) - paused,
 		k("paused_torrent_count", camel): paused,
 		k("torrent_count", camel):        len(all),
 		k("download_speed", camel):       int64(now.ReadRate / 8),
 		k("upload_speed", camel):         int64(now.WriteRate / 8),
-		k("current_stats", kebab): statisticsFields.object(c.dialect, statistics{
-			uploaded: now.Sent, downloaded: now.Fetched, sessions: 1,
-			seconds: foreign.Seconds(time.Since(c.server.since)),
+		k("current_stats", kebab): sums(node.Totals{
+			Sent: now.Sent, Fetched: now.Fetched, Sessions: 1, Active: time.Since(c.server.since),
 		}),
-		k("cumulative_stats", kebab): statisticsFields.object(c.dialect, statistics{
-			uploaded: ever.Sent, downloaded: ever.Fetched, added: int64(ever.Added),
-			sessions: int64(ever.Sessions), seconds: foreign.Seconds(ever.Active),
-		}),
+		k("cumulative_stats", kebab): sums(ever),
 	}, nil
 }
 

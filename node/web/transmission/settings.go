@@ -446,14 +446,3 @@ func sameJSON(raw json.RawMessage, v any) bool {
 	var got bytes.Buffer
 	return err == nil && json.Compact(&got, raw) == nil && bytes.Equal(got.Bytes(), b)
 }
-
-// statistics are sums over a session, or over all sessions.
-type statistics struct{ uploaded, downloaded, added, sessions, seconds int64 }
-
-var statisticsFields = table[statistics]{
-	{"downloaded_bytes", camel, func(s statistics) any { return s.downloaded }},
-	{"files_added", camel, func(s statistics) any { return s.added }},
-	{"seconds_active", camel, func(s statistics) any { return s.seconds }},
-	{"session_count", camel, func(s statistics) any { return s.sessions }},
-	{"uploaded_bytes", camel, func(s statistics) any { return s.uploaded }},
-}
