@@ -24,9 +24,10 @@ import (
 // Access decides who may use the server:
 //
 //   - A request over the unix socket is the owner's.
-//   - On TCP the Host of a request must be an IP address, localhost, a name of the list, or
-//     missing. A page whose name was pointed at this machine (DNS rebinding) therefore gets
-//     nothing.
+//   - The Host of a request must be an IP address, localhost, a name of the list, or missing. A page
+//     whose name was pointed at this machine (DNS rebinding) therefore gets nothing. On the unix
+//     socket, any name without a dot is allowed, too, since programs make one up. Other names are
+//     refused there as well: a user may forward the socket to a TCP port, which a browser can reach.
 //   - If a password is set, a request on TCP needs it, in Basic authentication with any user name,
 //     or the cookie of a session.
 //
@@ -328,10 +329,11 @@ func (a *Access) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// allowsHost tells whether requests to a name are answered. Browsers always name a host, so no
+// allowsHost tells whether a request to its host is answered. Browsers always name a host, so no
 // site can make a browser send a request without it.
-func (a *Access) allowsHost(host string) bool {
-	if host == "" {
+func (a *Access) allowsHost(r *http.Request) bool {
+	host := r.Host
+	if host == "" || a.IsOwner(r) && !strings.Contains(host, ".") {
 		return true
 	}
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -186,7 +186,7 @@ func (s *Server) handler(routes []Route) http.Handler {
 		for name, value := range headers {
 			w.Header().Set(name, value)
 		}
-		if !s.access.IsOwner(r) && !s.access.allowsHost(r.Host) {
+		if !s.access.allowsHost(r) {
 			deny(w, r, http.StatusMisdirectedRequest, "this name is not allowed: "+
 				"use the IP address, or allow it with braid daemon --allow-host NAME")
 			return

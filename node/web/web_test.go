@@ -110,9 +110,11 @@ func TestUnixSocket(t *testing.T) {
 	if err != nil || st.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("mode %v, %v: want a socket for its owner only", st.Mode(), err)
 	}
-	// The owner needs no password, and any name is good.
-	if r, body := ask(t, s, "GET", "/x", "", "Host: anything"); r.StatusCode != 200 || body != "GET /x " {
-		t.Errorf("%s: %s", r.Status, body)
+	// The owner needs no password, and any name is good that is no website's.
+	for host, want := range map[string]int{"anything": 200, "localhost:9091": 200, "127.0.0.1": 200, "evil.example": 421, "evil.example:9091": 421} {
+		if r, body := ask(t, s, "GET", "/x", "", "Host: "+host); r.StatusCode != want || want == 200 && body != "GET /x " {
+			t.Errorf("Host %s: %s: %s", host, r.Status, body)
+		}
 	}
 	if _, err := New(Config{Listen: []string{unixPrefix + path}, Access: access(t, "")}, nil); err == nil || !strings.Contains(err.Error(), "another braid daemon") {
 		t.Errorf("a second server at the socket: %v", err)
