@@ -43,15 +43,25 @@ func Each(all []*node.Torrent, do func(*node.Torrent) error) error {
 }
 
 // Add adds a torrent and, unless it is paused, starts it, even if the settings say that new torrents
-// are paused. If now is true, it does not wait in the queue.
+// are paused. If now is true, it does not wait in the queue. If files of a paused torrent are there
+// already, they are verified, as clients expect: some start a torrent only if enough of it is there.
 func Add(
 	ctx context.Context, n *node.Node, o node.Options, now bool,
 ) (*node.Torrent, error) {
+	o.Source = o.Source.WithKept(cmp.Or(o.Storage.Dir, n.Dir()))
 	t, err := n.Add(ctx, o)
-	if err != nil || o.Paused || !now && t.State() != node.Paused {
-		return t, err
+	switch {
+	case err != nil:
+		return nil, err
+	case now || !o.Paused && t.State() == node.Paused:
+		return t, Start(ctx, t, now)
+	case o.Paused && !o.Source.IsMagnet():
+		stored := t.Options().Storage.Of(o.Source)
+		if stored.Recorded() == nil && !stored.IsGone() {
+			return t, t.Verify()
+		}
 	}
-	return t, Start(ctx, t, now)
+	return t, nil
 }
 
 // Start starts a stopped torrent. If now is true, the torrent does not wait in the queue. Running

@@ -307,6 +307,18 @@ func TestAddAndList(t *testing.T) {
 	}
 }
 
+// Files that are there already are verified before a torrent starts.
+func TestAddExisting(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	c, data, _ := s.torrent("one")
+	s.add(c.Torrent, "savepath", data, "stopped", "true")
+	webtest.Eventually(t, "the files to be verified", func() bool {
+		x := get[[]torrentInfo](s, "torrents/info")[0]
+		return x.State == "stoppedUP" && x.AmountLeft == 0
+	})
+}
+
 func TestCategoriesAndTags(t *testing.T) {
 	t.Parallel()
 	s := in(t)

@@ -16,6 +16,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/webtest"
+	"braid/storage"
 )
 
 // Without the session id nothing is carried out, whatever the method of HTTP; the answer names it.
@@ -313,6 +314,29 @@ func TestAdd(t *testing.T) {
 	got := s.must("torrent-add", map[string]any{"filename": strings.Repeat("0A", 20), "paused": true})
 	if x, ok := got["torrent-added"].(map[string]any); !ok || x["hashString"] != strings.Repeat("0a", 20) {
 		t.Errorf("a bare hash: %v", got)
+	}
+}
+
+// Files that are there already are verified before a torrent starts, also those of a magnet link
+// whose description an earlier download has kept.
+func TestAddExisting(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for i, name := range []string{"album", "other"} {
+		c, data, _ := s.torrent(name)
+		args := map[string]any{"metainfo": encode(c), "paused": true, "download-dir": data}
+		if i == 1 {
+			kept := storage.KeptTorrent(data, c.Source.InfoHash)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(kept), 0o755), os.WriteFile(kept, c.Torrent, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			delete(args, "metainfo")
+			args["filename"] = c.Source.Magnet()
+		}
+		s.must("torrent-add", args)
+		webtest.Eventually(t, "the files to be verified", func() bool {
+			return s.field(i+1, "percentDone") == 1.0 && s.field(i+1, "status") == float64(stopped)
+		})
 	}
 }
 
