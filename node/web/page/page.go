@@ -12,6 +12,7 @@
 //	history.js, lane.js    rates over time with decisions: memory, drawing
 //	map.js, layout.js      the map of ASes: drawing, places
 //	policy.js, settings.js changes, with a preview of what they would do
+//	forms.js               fields that stay true while others change the same settings
 //
 // Everything that draws or decides is a function of data. Everything that is kept has a limit,
 // since a page stays open for days. Texts from strangers go into the document as text, never as

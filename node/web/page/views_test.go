@@ -388,6 +388,67 @@ func TestTorrent(t *testing.T) {
 	}
 }
 
+// A form that is open while somebody else changes the same settings shows the newer ones, and sends
+// only what the user has changed.
+func TestOpenForms(t *testing.T) {
+	b := chromium.Open(t, false, "")
+	w := newWorld(1, 1, 1)
+	url := w.serve(t)
+	field := func(label string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("form.fields label")].find(l => l.textContent.startsWith("%s")).control`, label)
+	}
+	submit := func(form int) {
+		t.Helper()
+		b.Run(fmt.Sprintf(`(f => f.requestSubmit(f.querySelector("button.main")))(document.querySelectorAll("form.fields")[%d])`, form))
+	}
+	saved := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; b.Run(`new Promise(r => setTimeout(r, 50))`) {
+			w.mu.Lock()
+			ok := is()
+			w.mu.Unlock()
+			if ok {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %+v, %+v, %+v", what, w.settings, w.policy, w.own)
+			}
+		}
+	}
+	others := func(change func()) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		change()
+	}
+
+	b.Show(url + "/#/settings")
+	b.Until(`document.querySelector(".days")`)
+	b.Run(field("Download") + `.value = "5"`)
+	others(func() { w.settings.Limits.UploadMbitS, w.settings.ActiveSeeds = 7, 3 })
+	submit(0)
+	saved("the rates", func() bool { return w.settings.Limits.DownloadMbitS == 5 && w.settings.Limits.UploadMbitS == 7 })
+	b.Until(field("Upload") + `.value === "7" && ` + field("Active seeds") + `.value === ""`)
+	b.Run(field("Watched directory") + `.value = "/new"`)
+	b.Run(`Promise.all([import("/page/live.js"), fetch("api/v1/settings").then(r => r.json())]).then(([{ live }, detail]) =>
+		live.dispatchEvent(new CustomEvent("settings", {detail: {...detail, watch_directory: "/other"}})))`)
+	b.Until(field("Active seeds") + `.value === "3"`)
+	submit(1)
+	saved("the directories", func() bool { return w.settings.WatchDir == "/new" && w.settings.ActiveSeeds == 3 })
+
+	b.Run(field("Smallest MTU") + `.value = "1300"`)
+	others(func() { w.policy.ACL = "- 1-ff00:0:112, +" })
+	submit(2)
+	saved("the policy", func() bool { return w.policy.MinMTUBytes == 1300 && w.policy.ACL != "" })
+
+	b.Show(url + "/" + firstTorrent + "/overview")
+	b.Until(`document.querySelector("form.fields")`)
+	b.Until(field("Labels") + `.value === "data"`)
+	b.Run(field("Fetch pieces in order") + `.checked = true`)
+	others(func() { w.torrents[0].Labels = []string{"newer"} })
+	submit(0)
+	saved("the torrent", func() bool { return w.own.Sequential && slices.Equal(w.torrents[0].Labels, []string{"newer"}) })
+}
+
 // Before the first list of torrents, as after each login, nothing is said of what is there.
 func TestLoading(t *testing.T) {
 	b := chromium.Open(t, false, "")

@@ -27,16 +27,19 @@ type world struct {
 	torrents []v1.Torrent
 	paths    []v1.Path
 
-	mu     sync.Mutex
-	policy v1.Policy
-	asked  []string      // method and address of each request
-	broken chan struct{} // closed to end all streams
+	mu       sync.Mutex
+	policy   v1.Policy
+	settings v1.Settings
+	own      v1.TorrentSettings // of the first torrent
+	asked    []string           // method and address of each request
+	broken   chan struct{}      // closed to end all streams
 }
 
 const local = "1-ff00:0:110"
 
 func newWorld(torrents, peers, pathsPerPeer int) *world {
 	w := &world{begin: time.Now(), broken: make(chan struct{}), policy: v1.Policy{Limits: []v1.PathLimit{}}}
+	w.settings = v1.Settings{Directory: "/srv/mirror", Schedule: v1.Schedule{Begin: "08:00", End: "18:00", Days: []string{"mon"}}, Watched: "keep"}
 	r := rand.New(rand.NewPCG(1, 2))
 	states := []string{"seeding", "seeding", "seeding", "seeding", "downloading", "paused", "queued", "checking", "failed", "metadata"}
 	for i := range torrents {
@@ -358,12 +361,25 @@ func (w *world) serve(t *testing.T) string {
 	answer("POST /api/v1/policy/preview", func(r *http.Request) any {
 		return w.preview(sent[v1.PreviewPolicy](t, r))
 	})
-	answer("GET /api/v1/settings", func(*http.Request) any {
-		return v1.Settings{Directory: "/srv/mirror", Schedule: v1.Schedule{Begin: "08:00", End: "18:00", Days: []string{"mon"}}, Watched: "keep"}
+	answer("GET /api/v1/settings", func(*http.Request) any { return w.settings })
+	answer("PATCH /api/v1/settings", func(r *http.Request) any {
+		if err := json.NewDecoder(r.Body).Decode(&w.settings); err != nil {
+			t.Error(err)
+		}
+		return w.settings
 	})
-	answer("PATCH /api/v1/torrents/{hash}", func(*http.Request) any { return nil })
-	answer("GET /api/v1/torrents/{hash}", func(*http.Request) any {
-		return v1.TorrentDetail{Torrent: w.torrents[0], Dropped: int64(len(w.asked)), FileCount: 200, Storage: "file", PieceLength: 1 << 20, Pieces: 4000, MagnetLink: "magnet:?xt=urn:btih:0001"}
+	detail := func(*http.Request) any {
+		return v1.TorrentDetail{
+			Torrent: w.torrents[0], Settings: w.own, Dropped: int64(len(w.asked)), FileCount: 200, Storage: "file",
+			PieceLength: 1 << 20, Pieces: 4000, MagnetLink: "magnet:?xt=urn:btih:0001",
+		}
+	}
+	answer("GET /api/v1/torrents/{hash}", detail)
+	answer("PATCH /api/v1/torrents/{hash}", func(r *http.Request) any {
+		if in := sent[v1.Change](t, r); in.Labels != nil {
+			w.torrents[0].Labels, w.own.Limits, w.own.Sequential = *in.Labels, *in.Limits, *in.Sequential
+		}
+		return detail(r)
 	})
 	answer("GET /api/v1/torrents/{hash}/paths", func(*http.Request) any { return w.now() })
 	answer("GET /api/v1/torrents/{hash}/history", func(*http.Request) any { return w.history() })
@@ -441,9 +457,9 @@ func (w *world) serve(t *testing.T) string {
 			rw.(http.Flusher).Flush()
 		}
 		w.mu.Lock()
-		broken := w.broken
+		broken, torrents := w.broken, slices.Clone(w.torrents)
 		w.mu.Unlock()
-		send("snapshot", v1.Snapshot{Torrents: w.torrents, Totals: v1.Totals{DownMbitS: 431.2, UpMbitS: 87.1}})
+		send("snapshot", v1.Snapshot{Torrents: torrents, Totals: v1.Totals{DownMbitS: 431.2, UpMbitS: 87.1}})
 		for n := 0; ; n++ {
 			select {
 			case <-r.Context().Done():
@@ -453,7 +469,7 @@ func (w *world) serve(t *testing.T) string {
 			case <-time.After(time.Second):
 			}
 			changed := []v1.Torrent{}
-			for i, x := range w.torrents {
+			for i, x := range torrents {
 				if x.DownMbitS+x.UpMbitS > 0 {
 					x.DownMbitS *= wave(float64(n), i)
 					changed = append(changed, x)

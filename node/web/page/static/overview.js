@@ -1,8 +1,9 @@
 // The overview of a torrent: its pieces, what is known about it, and its settings.
 
-import { patch, post } from "./api.js";
+import { post } from "./api.js";
 import { el, setText } from "./dom.js";
 import * as format from "./format.js";
+import { check, choice, fill, number, saving, text } from "./forms.js";
 import { live } from "./live.js";
 import { ask, say, sayError } from "./messages.js";
 import { bytesOf, countPieces, drawPieces } from "./pieces.js";
@@ -13,7 +14,7 @@ export function overviewTab(signal, hash) {
   const canvas = el("canvas", { class: "pieces", role: "img" });
   const caption = el("p", { class: "hint" });
   const facts = el("dl", { class: "facts" });
-  const form = el("form", { class: "panel fields" });
+  const settings = settingsForm(hash);
   let pieces = null;
 
   const draw = () => {
@@ -36,11 +37,11 @@ export function overviewTab(signal, hash) {
 
   poll(signal, `torrents/${hash}`, (t) => {
     showFacts(facts, t);
-    if (!form.firstChild) fillForm(form, hash, t); // once: the user may be typing in it
+    settings.show(t);
   });
   return el("div", { class: "tab overview" },
     el("h2", { text: "Pieces" }), canvas, caption, el("div", { class: "two" },
-      el("div", {}, el("h2", { text: "About" }), facts), el("div", {}, el("h2", { text: "Settings" }), form)));
+      el("div", {}, el("h2", { text: "About" }), facts), el("div", {}, el("h2", { text: "Settings" }), settings.form)));
 }
 
 function showFacts(list, t) {
@@ -56,36 +57,39 @@ function showFacts(list, t) {
   Object.values(rows).forEach((v, i) => setText(list.children[2 * i + 1], v));
 }
 
-function fillForm(form, hash, t) {
-  const s = t.settings;
-  const number = (value) => el("input", { type: "number", min: "0", step: "any", value: value || "", placeholder: "no limit" });
-  const down = number(s.limits.download_mbit_s);
-  const up = number(s.limits.upload_mbit_s);
+function settingsForm(hash) {
+  const [down, up] = [number(), number()];
   // Of a goal, 0 is what holds for all torrents, and less is no goal.
-  const goal = (value) => el("input", { type: "number", step: "any", value: value || "", placeholder: "as for all; -1: never" });
-  const ratio = goal(s.goal.ratio);
-  const idle = goal(s.goal.idle_s / 60);
-  const labels = el("input", { type: "text", value: t.labels.join(", ") });
-  const priority = el("select", {}, ...["high", "normal", "low"].map((p) => el("option", { value: p, text: p, selected: p === t.priority })));
-  const sequential = el("input", { type: "checkbox", checked: s.sequential });
-  const honour = el("input", { type: "checkbox", checked: s.honour_global });
+  const goal = () => el("input", { type: "number", step: "any", placeholder: "as for all; -1: never" });
+  const [ratio, idle] = [goal(), goal()];
+  const labels = text();
+  const priority = choice("high", "normal", "low");
+  const [sequential, honour] = [check(), check()];
   const move = el("button", { type: "button", text: "Move the data …", on: { click: () => moveData(hash) } });
-  form.replaceChildren(
+  const form = el("form", { class: "panel fields" },
     el("label", {}, "Download limit in Mbit/s", down), el("label", {}, "Upload limit in Mbit/s", up),
     el("label", {}, "Seed until this ratio", ratio), el("label", {}, "Seed until idle for minutes", idle),
     el("label", {}, "Priority", priority), el("label", {}, "Labels", labels),
     el("label", { class: "check" }, sequential, "Fetch pieces in order"),
     el("label", { class: "check" }, honour, "The limits of all torrents hold, too"),
     el("div", { class: "buttons" }, move, el("button", { class: "main", text: "Save" })));
-  form.onsubmit = (e) => {
-    e.preventDefault();
-    patch(`torrents/${hash}`, {
-      limits: { ...s.limits, download_mbit_s: Number(down.value), upload_mbit_s: Number(up.value) },
-      goal: { ...s.goal, ratio: Number(ratio.value), idle_s: Number(idle.value) * 60 },
-      labels: labels.value.split(",").map((l) => l.trim()).filter(Boolean),
-      priority: priority.value, sequential: sequential.checked, honour_global: honour.checked,
-    }).then(() => say("The settings were saved."), sayError);
+  const show = ({ labels: names, priority: level, settings: s }) => {
+    fill(down, s.limits.download_mbit_s || "");
+    fill(up, s.limits.upload_mbit_s || "");
+    fill(ratio, s.goal.ratio || "");
+    fill(idle, s.goal.idle_s / 60 || "");
+    fill(labels, names.join(", "));
+    fill(priority, level);
+    fill(sequential, s.sequential);
+    fill(honour, s.honour_global);
   };
+  saving(form, `torrents/${hash}`, show, ({ settings: s }) => ({
+    limits: { ...s.limits, download_mbit_s: Number(down.value), upload_mbit_s: Number(up.value) },
+    goal: { ...s.goal, ratio: Number(ratio.value), idle_s: Number(idle.value) * 60 },
+    labels: labels.value.split(",").map((l) => l.trim()).filter(Boolean),
+    priority: priority.value, sequential: sequential.checked, honour_global: honour.checked,
+  }));
+  return { form, show };
 }
 
 async function moveData(hash) {

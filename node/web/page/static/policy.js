@@ -2,8 +2,10 @@
 // peers which of its paths would remain, and nothing changes until the user agrees.
 
 import { get, post, put } from "./api.js";
-import { el, icon, setText } from "./dom.js";
+import { el, icon } from "./dom.js";
 import { plural, rate } from "./format.js";
+import { fill, number } from "./forms.js";
+import { live } from "./live.js";
 import { dialog, say, sayError } from "./messages.js";
 import { hopText } from "./paths.js";
 
@@ -112,55 +114,61 @@ export async function changeInterface(target, about) {
   });
   show();
   const heading = el("h3", { text: "Paths that remain" });
+  const newer = ({ detail }) => { // somebody else has changed the policy
+    policy = detail;
+    show();
+  };
+  live.addEventListener("policy", newer);
   const answer = await dialog(target, [el("p", { class: "hint", text: about }), choice, heading, shown], [apply, el("button", { value: "", formnovalidate: true, text: "Cancel" })]);
+  live.removeEventListener("policy", newer);
   if (answer === "do") put("policy", preview.policy).then(() => say(`The policy for ${target} was changed.`), sayError);
 }
 
 /** policyForm edits the whole policy as text, with the same preview. */
 export function policyForm(signal) {
-  const text = (label, placeholder) => {
-    const input = el("input", { type: "text", class: "mono", placeholder, spellcheck: "false", autocapitalize: "off" });
-    return { input, label: el("label", {}, label, input) };
-  };
-  const acl = text("Access control list", "- 1-ff00:0:110#2, +");
-  const sequence = text("Sequence of hops", "any");
-  const preference = text("Preference, the most important first", "latency, bandwidth, hops, mtu");
-  const latency = el("input", { type: "number", min: "0", step: "any", placeholder: "any" });
+  const text = (placeholder) => el("input", { type: "text", class: "mono", placeholder, spellcheck: "false", autocapitalize: "off" });
+  const [acl, sequence, preference] = [text("- 1-ff00:0:110#2, +"), text("any"), text("latency, bandwidth, hops, mtu")];
+  const latency = number("any");
   const mtu = el("input", { type: "number", min: "0", placeholder: "any" });
   const limits = el("textarea", { rows: "3", class: "mono", placeholder: "1-ff00:0:110#2 10", spellcheck: "false" });
   const shown = el("div", { class: "remaining", role: "status" });
-  const form = el("form", { class: "panel fields" }, acl.label, sequence.label, preference.label,
+  const form = el("form", { class: "panel fields" }, 
+    el("label", {}, "Access control list", acl), el("label", {}, "Sequence of hops", sequence),
+    el("label", {}, "Preference, the most important first", preference),
     el("label", {}, "Longest announced latency in ms", latency), el("label", {}, "Smallest MTU in bytes", mtu),
     el("label", { class: "whole" }, "Limits: an interface or AS and a rate in Mbit/s in each line", limits), shown,
     el("div", { class: "buttons" }, el("button", { value: "preview", text: "Show which paths remain" }), el("button", { value: "apply", class: "main", text: "Apply" })));
-  const fill = (p) => {
-    acl.input.value = p.acl;
-    sequence.input.value = p.sequence;
-    preference.input.value = (p.preference ?? []).join(", ");
-    latency.value = p.max_latency_ms || "";
-    mtu.value = p.min_mtu_bytes || "";
-    limits.value = p.limits.map((l) => `${l.pattern} ${l.mbit_s}`).join("\n");
+  const show = (p) => {
+    fill(acl, p.acl);
+    fill(sequence, p.sequence);
+    fill(preference, (p.preference ?? []).join(", "));
+    fill(latency, p.max_latency_ms || "");
+    fill(mtu, p.min_mtu_bytes || "");
+    fill(limits, p.limits.map((l) => `${l.pattern} ${l.mbit_s}`).join("\n"));
   };
   const read = () => ({
-    acl: acl.input.value.trim(), sequence: sequence.input.value.trim(),
-    preference: preference.input.value.split(",").map((w) => w.trim()).filter(Boolean),
+    acl: acl.value.trim(), sequence: sequence.value.trim(),
+    preference: preference.value.split(",").map((w) => w.trim()).filter(Boolean),
     max_latency_ms: Number(latency.value), min_mtu_bytes: Number(mtu.value),
     limits: limitsIn(limits.value),
   });
   form.addEventListener("submit", async (e) => {
     e.preventDefault();
     try {
+      show(await get("policy"));
       const preview = await post("policy/preview", { policy: read() });
       shown.replaceChildren(...previewOf(preview));
       if (e.submitter?.value === "apply") {
-        fill(await put("policy", preview.policy));
+        show(await put("policy", preview.policy));
         say("The policy was changed.");
       }
     } catch (err) {
       shown.replaceChildren(el("p", { class: "warning", text: err.message }));
     }
   });
-  get("policy", signal).then(fill, (err) => signal.aborted || sayError(err));
-  setText(shown, "");
+  const load = () => get("policy", signal).then(show, (err) => signal.aborted || sayError(err));
+  live.addEventListener("policy", ({ detail }) => show(detail), { signal });
+  live.addEventListener("snapshot", load, { signal });
+  load();
   return form;
 }
