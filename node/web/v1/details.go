@@ -10,7 +10,6 @@ import (
 
 	"braid/client"
 	"braid/node"
-	"braid/node/event"
 	"braid/pathsel"
 	"braid/tracker"
 )
@@ -262,30 +261,22 @@ func newHistory(infoHash string, all []node.PathHistory, now time.Time) History 
 		}
 		h.Paths = append(h.Paths, x)
 		for _, m := range p.Marks {
-			h.Decisions = append(h.Decisions, Decision{
-				Time:        m.Time,
-				Event:       m.Event,
-				InfoHash:    infoHash,
-				PathID:      x.ID,
-				Peer:        x.Peer,
-				Fingerprint: x.Fingerprint,
-				Reason:      m.Reason,
-			})
+			h.Decisions = append(h.Decisions, newDecision(infoHash, p.Key, m))
 		}
 	}
 	slices.SortStableFunc(h.Decisions, func(a, b Decision) int { return a.Time.Compare(b.Time) })
 	return h
 }
 
-func newDecision(e event.PathStep) Decision {
+func newDecision(infoHash string, k pathsel.Key, m node.Mark) Decision {
 	return Decision{
-		Time:        e.Time,
-		Event:       e.Event,
-		InfoHash:    e.InfoHash,
-		PathID:      pathID(string(e.Peer), e.Fingerprint),
-		Peer:        string(e.Peer),
-		Fingerprint: e.Fingerprint,
-		Reason:      e.Reason,
+		Time:        m.Time,
+		Event:       m.Event,
+		InfoHash:    infoHash,
+		PathID:      pathID(string(k.Peer), k.Path),
+		Peer:        string(k.Peer),
+		Fingerprint: k.Path,
+		Reason:      m.Reason,
 	}
 }
 

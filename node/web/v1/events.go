@@ -17,6 +17,7 @@ import (
 
 	"braid/node"
 	"braid/node/event"
+	"braid/pathsel"
 )
 
 const (
@@ -133,7 +134,9 @@ func (h *hub) take(e any) {
 	log := h.api.Journal.add
 	switch e := e.(type) {
 	case event.PathStep:
-		h.put("decision", newDecision(e))
+		at := pathsel.Key{Peer: e.Peer, Path: e.Fingerprint}
+		mark := node.Mark{Time: e.Time, Event: e.Event, Reason: e.Reason}
+		h.put("decision", newDecision(e.InfoHash, at, mark))
 	case event.Done:
 		log(entryOf(e.InfoHash, "info", fmt.Sprintf("%s is complete: %d bytes received in %.0f s",
 			e.Torrent, e.Fetched, e.Seconds)))
