@@ -37,6 +37,10 @@ func figure(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("braid_"+name, help, labels, nil)
 }
 
+func pathFigure(name, help string) *prometheus.Desc {
+	return figure("path_"+name, help, "torrent", "peer", "path")
+}
+
 var (
 	torrentsFigure = figure("torrents", "Torrents by state.", "state")
 	peersFigure    = figure("peers",
@@ -54,16 +58,11 @@ var (
 		"Payload received for a torrent.", "torrent")
 	torrentSent = figure("torrent_sent_bytes_total", "Payload sent for a torrent.", "torrent")
 
-	pathReceived = figure("path_received_bytes_total",
-		"Bytes read over a path in use.", "torrent", "peer", "path")
-	pathSent = figure("path_sent_bytes_total",
-		"Bytes written over a path in use.", "torrent", "peer", "path")
-	pathRTT = figure("path_rtt_seconds",
-		"Round-trip time of a path in use.", "torrent", "peer", "path")
-	pathPackets = figure("path_packets_sent_total",
-		"Packets sent over a path in use.", "torrent", "peer", "path")
-	pathLost = figure("path_packets_lost_total",
-		"Packets lost on a path in use.", "torrent", "peer", "path")
+	pathReceived = pathFigure("received_bytes_total", "Bytes read over a path in use.")
+	pathSent     = pathFigure("sent_bytes_total", "Bytes written over a path in use.")
+	pathRTT      = pathFigure("rtt_seconds", "Round-trip time of a path in use.")
+	pathPackets  = pathFigure("packets_sent_total", "Packets sent over a path in use.")
+	pathLost     = pathFigure("packets_lost_total", "Packets lost on a path in use.")
 )
 
 // states are the states that are always shown, so that a sum or an alert has a value.
