@@ -15,6 +15,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/storage"
+	"braid/tracker"
 )
 
 // atOnce bounds the torrents that Each changes at the same time. A change may wait for the disk.
@@ -97,6 +98,25 @@ func Stop(t *node.Torrent) error {
 func Announce(t *node.Torrent) error {
 	t.Announce()
 	return nil
+}
+
+// MapTrackers returns tiers of trackers in which f has replaced some and removed others.
+func MapTrackers(
+	tiers [][]tracker.URL, f func(tracker.URL) (to tracker.URL, keep bool),
+) [][]tracker.URL {
+	out := [][]tracker.URL{}
+	for _, tier := range tiers {
+		var kept []tracker.URL
+		for _, u := range tier {
+			if to, keep := f(u); keep {
+				kept = append(kept, to)
+			}
+		}
+		if len(kept) > 0 {
+			out = append(out, kept)
+		}
+	}
+	return out
 }
 
 // IsComplete tells whether all wanted data of a torrent is on disk.

@@ -336,19 +336,6 @@ func (c *call) addTrackers() error {
 	return foreign.Each(all, func(t *node.Torrent) error { return t.Change(add) })
 }
 
-// changeTrackers changes the tiers of trackers by a function, which may change them in place.
-func changeTrackers(t *node.Torrent, f func([][]tracker.URL) error) error {
-	return t.Change(func(o *node.Options) error {
-		var tiers [][]tracker.URL
-		for _, tier := range o.Trackers {
-			tiers = append(tiers, slices.Clone(tier))
-		}
-		err := f(tiers)
-		o.Trackers = slices.DeleteFunc(tiers, func(tier []tracker.URL) bool { return len(tier) == 0 })
-		return err
-	})
-}
-
 func (c *call) editTracker() error {
 	from := c.text("origUrl")
 	if !c.has("origUrl") {
@@ -361,26 +348,26 @@ func (c *call) editTracker() error {
 	if from == to {
 		return nil
 	}
-	u, err := tracker.ParseURL(to)
+	replacement, err := tracker.ParseURL(to)
 	if err != nil {
 		return fail(http.StatusBadRequest, "%v", err)
 	}
-	return changeTrackers(t, func(tiers [][]tracker.URL) error {
+	return t.Change(func(o *node.Options) (err error) {
 		found := false
-		for _, tier := range tiers {
-			for i, x := range tier {
-				switch x.String() {
-				case u.String():
-					return fail(http.StatusConflict, "the tracker %s is there already", u)
-				case from:
-					tier[i], found = u.OfUser(), true
-				}
+		o.Trackers = foreign.MapTrackers(o.Trackers, func(u tracker.URL) (tracker.URL, bool) {
+			switch u.String() {
+			case replacement.String():
+				err = fail(http.StatusConflict, "the tracker %s is there already", u)
+			case from:
+				found = true
+				return replacement.OfUser(), true
 			}
+			return u, true
+		})
+		if err == nil && !found {
+			err = fail(http.StatusConflict, "the torrent has no tracker %s", from)
 		}
-		if !found {
-			return fail(http.StatusConflict, "the torrent has no tracker %s", from)
-		}
-		return nil
+		return err
 	})
 }
 
@@ -394,21 +381,20 @@ func (c *call) removeTrackers() error {
 			urls = append(urls, plain)
 		}
 	}
-	remove := func(tiers [][]tracker.URL) error {
-		found := false
-		for i := range tiers {
-			tiers[i] = slices.DeleteFunc(tiers[i], func(u tracker.URL) bool {
+	return foreign.Each(all, func(t *node.Torrent) error {
+		return t.Change(func(o *node.Options) error {
+			found := false
+			o.Trackers = foreign.MapTrackers(o.Trackers, func(u tracker.URL) (tracker.URL, bool) {
 				gone := slices.Contains(urls, u.String())
 				found = found || gone
-				return gone
+				return u, !gone
 			})
-		}
-		if !found && len(all) == 1 {
-			return fail(http.StatusConflict, "the torrent has none of these trackers")
-		}
-		return nil
-	}
-	return foreign.Each(all, func(t *node.Torrent) error { return changeTrackers(t, remove) })
+			if !found && len(all) == 1 {
+				return fail(http.StatusConflict, "the torrent has none of these trackers")
+			}
+			return nil
+		})
+	})
 }
 
 func (c *call) addPeers() (any, error) {

@@ -471,7 +471,12 @@ func TestTorrentSet(t *testing.T) {
 			}
 		}
 	}
+	var many []string
+	for i := range 257 {
+		many = append(many, fmt.Sprintf("udp://127.0.0.1:%d", 1000+i))
+	}
 	for _, bad := range []map[string]any{
+		{"trackerAdd": many}, {"trackerList": strings.Join(many, "\n")},
 		{"bandwidthPriority": 2}, {"seedRatioMode": 3}, {"downloadLimit": 0, "downloadLimited": true}, {"downloadLimit": -1}, {"peer-limit": -1},
 		{"trackerAdd": []string{"udp://127.0.0.1:3"}}, {"trackerAdd": []string{"nonsense"}}, {"trackerRemove": []int{9}},
 		{"trackerReplace": []any{0}}, {"trackerReplace": []any{"x", "udp://127.0.0.1:3"}}, {"files-wanted": []int{3}}, {"files-wanted": []int{-1}},

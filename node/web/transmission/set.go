@@ -13,9 +13,6 @@ import (
 	"braid/tracker"
 )
 
-// maxTrackers bounds the trackers of a torrent in a request.
-const maxTrackers = 256
-
 // torrentSet changes torrents. Each torrent gets all changes or, if one is impossible, none.
 func (c *call) torrentSet() (any, error) {
 	dir, location, position := "", c.text("location"), c.whole("queue_position")
@@ -161,27 +158,54 @@ func (r *reader) files(o *node.Options, all bool) {
 }
 
 // trackers changes the trackers. A list has all announce URLs: one on each line, and an empty line
-// between tiers.
+// between tiers. Otherwise trackers are numbered through all tiers, from 0.
 func (r *reader) trackers(o *node.Options) {
 	list, add := r.text("tracker_list"), r.texts("tracker_add")
 	remove, replace := r.wholes("tracker_remove"), r.replacements()
-	var tiers [][]string
-	var err error
-	switch {
-	case list != nil:
-		tiers = splitTiers(*list)
-	case add == nil && remove == nil && replace == nil:
+	if list == nil && add == nil && remove == nil && replace == nil {
 		return
-	default:
-		tiers, err = editTiers(o.Trackers, valueOf(remove), replace)
-		for _, url := range valueOf(add) {
-			tiers = append(tiers, []string{url})
+	}
+	parse := func(text string) tracker.URL {
+		u, err := o.Tracker(text)
+		if err != nil {
+			r.note(&failure{invalidTrackers, err})
+		}
+		return u
+	}
+	tiers := [][]tracker.URL{}
+	for _, texts := range splitTiers(valueOf(list)) {
+		var tier []tracker.URL
+		for _, text := range texts {
+			tier = append(tier, parse(text))
+		}
+		tiers = append(tiers, tier)
+	}
+	if list == nil {
+		id := 0
+		tiers = foreign.MapTrackers(o.Trackers, func(u tracker.URL) (tracker.URL, bool) {
+			if text, ok := replace[id]; ok {
+				u = parse(text)
+			}
+			id++
+			return u, !slices.Contains(valueOf(remove), id-1)
+		})
+		for _, named := range slices.Concat(valueOf(remove), slices.Collect(maps.Keys(replace))) {
+			if named < 0 || named >= id {
+				r.note(fail(setAnnounceList, "there is no tracker %d: the torrent has %d", named, id))
+			}
+		}
+		for _, text := range valueOf(add) {
+			tiers = append(tiers, []tracker.URL{parse(text)})
 		}
 	}
-	if err == nil {
-		o.Trackers, err = parseTiers(*o, tiers)
+	seen := map[string]bool{}
+	for _, u := range slices.Concat(tiers...) {
+		if seen[u.String()] {
+			r.note(fail(setAnnounceList, "the tracker %s is there already", u))
+		}
+		seen[u.String()] = true
 	}
-	r.note(err)
+	o.Trackers = tiers // a node bounds them
 }
 
 // replacements reads numbers of trackers and their new URLs. Clients send either one list, number,
@@ -216,34 +240,6 @@ func (r *reader) replacements() map[int]string {
 	return out
 }
 
-// editTiers removes and replaces trackers. They are numbered through all tiers, from 0.
-func editTiers(
-	old [][]tracker.URL, remove []int, replace map[int]string,
-) (tiers [][]string, err error) {
-	id := 0
-	for _, tier := range old {
-		var urls []string
-		for _, u := range tier {
-			text, replaced := replace[id]
-			if !replaced {
-				text = u.String()
-			}
-			if !slices.Contains(remove, id) {
-				urls = append(urls, text)
-			}
-			id++
-		}
-		tiers = append(tiers, urls)
-	}
-	for _, named := range slices.Concat(remove, slices.Collect(maps.Keys(replace))) {
-		if named < 0 || named >= id {
-			return nil, fail(setAnnounceList, "there is no tracker %d: the torrent has %d",
-				named, id)
-		}
-	}
-	return tiers, nil
-}
-
 func splitTiers(list string) (tiers [][]string) {
 	var tier []string
 	for line := range strings.Lines(list + "\n\n") {
@@ -254,31 +250,4 @@ func splitTiers(list string) (tiers [][]string) {
 		}
 	}
 	return tiers
-}
-
-// parseTiers reads the announce URLs of a torrent, each of which may be there once.
-func parseTiers(o node.Options, tiers [][]string) ([][]tracker.URL, error) {
-	out, seen := [][]tracker.URL{}, map[string]bool{}
-	for _, tier := range tiers {
-		var urls []tracker.URL
-		for _, text := range tier {
-			u, err := o.Tracker(text)
-			if err != nil {
-				return nil, &failure{invalidTrackers, err}
-			}
-			if seen[u.String()] {
-				return nil, fail(setAnnounceList, "the tracker %s is there already", u)
-			}
-			seen[u.String()] = true
-			urls = append(urls, u)
-		}
-		if len(urls) > 0 {
-			out = append(out, urls)
-		}
-	}
-	if len(seen) > maxTrackers {
-		return nil, fail(invalidTrackers, "more than the %d trackers that are accepted",
-			maxTrackers)
-	}
-	return out, nil
 }
