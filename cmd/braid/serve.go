@@ -53,8 +53,7 @@ func filesFlags() []cli.Flag {
 
 // openFiles serves the files of a node at the addresses of --http.
 func (t *task) openFiles(ctx context.Context, n *node.Node) (*files.Server, error) {
-	options := files.Options{Private: t.Bool("http-private")}
-	s, err := files.Serve(ctx, n, t.StringSlice("http"), options, t.log)
+	s, err := files.Serve(ctx, n, t.StringSlice("http"), t.Bool("http-private"), t.log)
 	if err != nil {
 		return nil, listenError(err)
 	}

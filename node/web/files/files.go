@@ -33,13 +33,6 @@ import (
 // in hexadecimal digits, and a slash.
 const Prefix = "/torrent/"
 
-// Options of a Handler.
-type Options struct {
-	// Private serves private torrents (BEP 27), too: everybody who knows the info hash can read
-	// them.
-	Private bool
-}
-
 const (
 	// maxRanges bounds the ranges of one request. Each may cost a piece of an incomplete torrent.
 	maxRanges = 64
@@ -48,11 +41,12 @@ const (
 	patience = 2 * time.Minute
 )
 
-// Handler serves the files of a node.
-func Handler(n *node.Node, o Options) http.Handler {
+// Handler serves the files of a node. If private is true, it serves private torrents (BEP 27), too:
+// everybody who knows the info hash can read them.
+func Handler(n *node.Node, private bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Prefix+"{hash}/{path...}", func(w http.ResponseWriter, r *http.Request) {
-		serve(n, o, w, r)
+		serve(n, private, w, r)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > 0 || len(r.TransferEncoding) > 0 { // nobody waits for its body
@@ -65,9 +59,9 @@ func Handler(n *node.Node, o Options) http.Handler {
 }
 
 // serve answers one request.
-func serve(n *node.Node, o Options, w http.ResponseWriter, r *http.Request) {
+func serve(n *node.Node, private bool, w http.ResponseWriter, r *http.Request) {
 	t, err := n.Torrent(strings.ToLower(r.PathValue("hash")))
-	if err != nil || t.Source().IsPrivate() && !o.Private { // nobody learns that it is there
+	if err != nil || t.Source().IsPrivate() && !private { // nobody learns that it is there
 		http.Error(w, "There is no such torrent here.", http.StatusNotFound)
 		return
 	}

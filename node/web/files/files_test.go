@@ -30,7 +30,7 @@ type served struct {
 }
 
 // serve serves a torrent of these files from a complete copy.
-func serve(t *testing.T, o files.Options, name string, list ...webtest.File) served {
+func serve(t *testing.T, name string, list ...webtest.File) served {
 	t.Helper()
 	dir := t.TempDir()
 	c := webtest.Torrent(t, dir, name, list...)
@@ -42,13 +42,13 @@ func serve(t *testing.T, o files.Options, name string, list ...webtest.File) ser
 		t.Fatal(err)
 	}
 	webtest.Eventually(t, "it runs", func() bool { return x.State() == node.Running })
-	return served{c.Source, dir, start(t, n, o) + files.Prefix + x.InfoHash() + "/", n}
+	return served{c.Source, dir, start(t, n, false) + files.Prefix + x.InfoHash() + "/", n}
 }
 
 // start serves a node's files on loopback.
-func start(t *testing.T, n *node.Node, o files.Options) (url string) {
+func start(t *testing.T, n *node.Node, private bool) (url string) {
 	t.Helper()
-	s, err := files.Serve(t.Context(), n, []string{"127.0.0.1:0"}, o, slog.New(slog.DiscardHandler))
+	s, err := files.Serve(t.Context(), n, []string{"127.0.0.1:0"}, private, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func ask(t *testing.T, method, url string, headers ...string) (*http.Response, [
 }
 
 func TestRanges(t *testing.T) {
-	s := serve(t, files.Options{}, "film.mp4", webtest.File{Size: 100_000})
+	s := serve(t, "film.mp4", webtest.File{Size: 100_000})
 	data, err := os.ReadFile(filepath.Join(s.dir, "film.mp4"))
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestRanges(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	s := serve(t, files.Options{}, "data", webtest.File{Path: "a/x & <y>.txt", Size: 10}, webtest.File{Path: "b", Size: 10})
+	s := serve(t, "data", webtest.File{Path: "a/x & <y>.txt", Size: 10}, webtest.File{Path: "b", Size: 10})
 	root := strings.Split(s.url, files.Prefix)[0]
 	for _, x := range []struct {
 		method, url string
@@ -207,10 +207,10 @@ func TestPrivate(t *testing.T) {
 	}
 	webtest.Eventually(t, "it runs", func() bool { return x.State() == node.Running })
 	path := files.Prefix + x.InfoHash() + "/f"
-	if res, _ := ask(t, http.MethodGet, start(t, n, files.Options{})+path); res.StatusCode != http.StatusNotFound {
+	if res, _ := ask(t, http.MethodGet, start(t, n, false)+path); res.StatusCode != http.StatusNotFound {
 		t.Errorf("it is served: %s", res.Status)
 	}
-	url := start(t, n, files.Options{Private: true}) + path
+	url := start(t, n, true) + path
 	if res, got := ask(t, http.MethodGet, url); string(got) != "secret" {
 		t.Errorf("it is not served: %s", res.Status)
 	}
@@ -233,7 +233,7 @@ func TestForeignClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	webtest.Eventually(t, "it runs", func() bool { return x.State() == node.Running })
-	web := start(t, n, files.Options{}) + files.Prefix + x.InfoHash() + "/"
+	web := start(t, n, false) + files.Prefix + x.InfoHash() + "/"
 	data, err := os.ReadFile(filepath.Join(from, "data/a.bin"))
 	if err != nil {
 		t.Fatal(err)

@@ -39,15 +39,15 @@ type Server struct {
 func IsSCION(address string) bool { return strings.Contains(address, ",") }
 
 // Serve opens the addresses and answers in the background: HOST:PORT on TCP, or a SCION address of
-// the node's host, such as 1-ff00:0:110,[127.0.0.1]:8080, for HTTP/3. Port 0 is any free port. The
-// caller closes the server before the node.
+// the node's host, such as 1-ff00:0:110,[127.0.0.1]:8080, for HTTP/3. Port 0 is any free port. For
+// private, see Handler. The caller closes the server before the node.
 func Serve(
-	ctx context.Context, n *node.Node, addresses []string, o Options, log *slog.Logger,
+	ctx context.Context, n *node.Node, addresses []string, private bool, log *slog.Logger,
 ) (_ *Server, err error) {
 	working, stop := context.WithCancel(context.Background())
 	s := &Server{stop: stop}
 	s.http = &http.Server{ // without ReadTimeout, which would end long answers
-		Handler:           Handler(n, o),
+		Handler:           Handler(n, private),
 		ReadHeaderTimeout: headerPatience,
 		IdleTimeout:       idlePatience,
 		WriteTimeout:      patience,
