@@ -163,16 +163,20 @@ func (a *Access) Login(w http.ResponseWriter, r *http.Request, cookie, password 
 	}
 	a.sessions[token] = session{now, now}
 	a.mu.Unlock()
+	setCookie(w, cmp.Or(cookie, ownCookie(r)), token, sessionLife)
+	return nil
+}
+
+// setCookie sets a cookie for a time, or removes it if the time is negative.
+func setCookie(w http.ResponseWriter, name, value string, age time.Duration) {
 	http.SetCookie(w, &http.Cookie{
-		Name:     cmp.Or(cookie, ownCookie(r)),
-		Value:    token,
+		Name:     name,
+		Value:    value,
 		Path:     "/",
 		HttpOnly: true,
 		SameSite: http.SameSiteStrictMode,
-		Secure:   r.TLS != nil,
-		MaxAge:   int(sessionLife.Seconds()),
+		MaxAge:   int(age.Seconds()),
 	})
-	return nil
 }
 
 // Logout ends the session of a request.
@@ -185,13 +189,7 @@ func (a *Access) Logout(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		delete(a.sessions, c.Value)
 		a.mu.Unlock()
-		http.SetCookie(w, &http.Cookie{
-			Name:     name,
-			Path:     "/",
-			HttpOnly: true,
-			SameSite: http.SameSiteStrictMode,
-			MaxAge:   -1,
-		})
+		setCookie(w, name, "", -time.Second)
 	}
 }
 
