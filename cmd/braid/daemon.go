@@ -67,7 +67,7 @@ func runDaemon(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	journal := v1.NewJournal()
+	journal := &v1.Journal{}
 	t.log = slog.New(slog.NewMultiHandler(t.log.Handler(), journal.Handler()))
 	cfg := t.service(state)
 	if t.err != nil {

@@ -14,7 +14,7 @@ import (
 func TestOtherClients(t *testing.T) {
 	n, _ := webtest.Service(t)
 	a := access(t, "secret")
-	api := v1.New(v1.Config{Node: n, Access: a, Journal: v1.NewJournal(), Addresses: func() []string { return nil }})
+	api := v1.New(v1.Config{Node: n, Access: a, Journal: &v1.Journal{}, Addresses: func() []string { return nil }})
 	t.Cleanup(api.Close)
 	routes, err := Routes(n, api, a, transmission.Options{State: t.TempDir()})
 	if err != nil {

@@ -132,7 +132,7 @@ func (s swarm) daemon(t *testing.T) (url string, torrent *node.Torrent) {
 		t.Fatal(err)
 	}
 	var server *web.Server
-	api := v1.New(v1.Config{Node: n, Access: access, Journal: v1.NewJournal(), Addresses: func() []string { return server.Addresses() }})
+	api := v1.New(v1.Config{Node: n, Access: access, Journal: &v1.Journal{}, Addresses: func() []string { return server.Addresses() }})
 	t.Cleanup(api.Close)
 	routes, err := web.Routes(n, api, access, transmission.Options{State: dir, Logger: logger(t)})
 	if err != nil {

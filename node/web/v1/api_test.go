@@ -63,7 +63,7 @@ func start(t *testing.T) daemon {
 	d.node = n
 	var s *web.Server
 	api := v1.New(v1.Config{
-		Node: n, Access: access, Version: "braid test", Journal: v1.NewJournal(), Addresses: func() []string { return s.Addresses() },
+		Node: n, Access: access, Version: "braid test", Journal: &v1.Journal{}, Addresses: func() []string { return s.Addresses() },
 	})
 	routes, err := web.Routes(n, api, access, transmission.Options{State: t.TempDir()})
 	if err != nil {

@@ -171,7 +171,7 @@ func TestMap(t *testing.T) {
 
 // The journal is bounded, and hides keys.
 func TestJournal(t *testing.T) {
-	j := NewJournal()
+	j := &Journal{}
 	for i := range 2 * maxJournal {
 		slog.New(j.Handler()).With("torrent", "x").Info("line", "n", i, "url", "http://t.example/0123456789abcdef0123456789abcdef/announce")
 	}

@@ -11,7 +11,7 @@ import (
 	"braid/tracker"
 )
 
-// Journal keeps the last lines of a log. It hides keys of announce URLs.
+// Journal keeps the last lines of a log. It hides keys of announce URLs. The zero value is empty.
 type Journal struct {
 	mu      sync.Mutex
 	entries []LogEntry
@@ -22,9 +22,6 @@ const (
 	maxJournal = 1000
 	maxEntry   = 1000 // bytes of text
 )
-
-// NewJournal returns an empty journal.
-func NewJournal() *Journal { return &Journal{} }
 
 // Handler writes to the journal.
 func (j *Journal) Handler() slog.Handler {
