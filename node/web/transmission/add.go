@@ -13,7 +13,7 @@ import (
 
 // torrentAdd adds a torrent: a file, its URL, a magnet link, or a bare info hash.
 func (c *call) torrentAdd() (any, error) {
-	hold, dir, position := c.settings().AddPaused, c.text("download_dir"), c.whole("queue_position")
+	hold, position := c.settings().AddPaused, c.whole("queue_position")
 	set(&hold, c.flag("paused"))
 	src, err := c.source()
 	if err != nil {
@@ -21,10 +21,8 @@ func (c *call) torrentAdd() (any, error) {
 	}
 	trackers := node.ParseTrackers(src, c.server.options.Logger)
 	o, off := node.Options{Source: src, Trackers: trackers, Paused: hold}, values{}
-	if valueOf(dir) != "" { // otherwise the node's
-		if o.Storage.Dir, err = c.directory(dir); err != nil {
-			return nil, err
-		}
+	if valueOf(c.text("download_dir")) != "" { // otherwise the node's
+		set(&o.Storage.Dir, c.directory("download_dir"))
 	}
 	if c.edit(&o, off, false); c.err != nil {
 		return nil, c.failed(c.err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+	"path/filepath"
 	"strings"
 
 	"braid/node/web/foreign"
@@ -44,6 +45,27 @@ func (r *reader) real(name string) *float64 { return get(r, name, "a number", pa
 func (r *reader) whole(name string) *int    { return get(r, name, "a whole number", parseWhole) }
 func (r *reader) texts(name string) *[]string {
 	return get(r, name, "a list of strings", parseAs[[]string])
+}
+
+// directory reads an absolute path on this machine.
+func (r *reader) directory(name string) *string {
+	path := r.text(name)
+	if path == nil {
+		return nil
+	}
+	if !filepath.IsAbs(*path) {
+		r.note(fail(pathNotAbsolute, "the directory %q is not an absolute path", *path))
+		return nil
+	}
+	return new(filepath.Clean(*path))
+}
+
+func (r *reader) neededDirectory(name string) string {
+	dir := r.directory(name)
+	if dir == nil {
+		r.note(fail(invalidParams, "the request names no directory"))
+	}
+	return valueOf(dir)
 }
 
 // within reads a whole number from least to most. want describes the bounds for the error.

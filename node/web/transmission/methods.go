@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -124,30 +123,8 @@ func (c *call) torrentRemove() (any, error) {
 }
 
 func (c *call) torrentSetLocation() (any, error) {
-	location, move := c.text("location"), valueOf(c.flag("move"))
-	dir, err := c.directory(location)
-	if err != nil {
-		return nil, err
-	}
+	dir, move := c.neededDirectory("location"), valueOf(c.flag("move"))
 	return c.each(func(t *node.Torrent) error { return t.Move(dir, move) })
-}
-
-// directory checks the path of a directory on this machine.
-func (c *call) directory(path *string) (string, error) {
-	switch {
-	case c.err != nil:
-		return "", c.err
-	case path == nil:
-		return "", fail(invalidParams, "the request names no directory")
-	}
-	return checkDirectory(*path)
-}
-
-func checkDirectory(path string) (string, error) {
-	if !filepath.IsAbs(path) {
-		return "", fail(pathNotAbsolute, "the directory %q is not an absolute path", path)
-	}
-	return filepath.Clean(path), nil
 }
 
 func (c *call) torrentGet() (any, error) {
@@ -211,17 +188,16 @@ func (c *call) sessionClose() (any, error) {
 
 // freeSpace returns the free space in a directory.
 func (c *call) freeSpace() (any, error) {
-	path := c.text("path")
-	dir, err := c.directory(path)
-	if err != nil {
-		return nil, err
+	dir := c.neededDirectory("path")
+	if c.err != nil {
+		return nil, c.err
 	}
 	free, total, err := storage.DiskSpace(dir)
 	if err != nil {
 		free, total, err = -1, -1, fail(systemError, "look at %s: %w", dir, err)
 	}
 	return map[string]any{
-		"path":                             *path,
+		"path":                             dir,
 		c.dialect.key("size_bytes", kebab): free,
 		"total_size":                       total,
 	}, err

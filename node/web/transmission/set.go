@@ -15,21 +15,12 @@ import (
 
 // torrentSet changes torrents. Each torrent gets all changes or, if one is impossible, none.
 func (c *call) torrentSet() (any, error) {
-	dir, location, position := "", c.text("location"), c.whole("queue_position")
-	if location != nil {
-		var err error
-		if dir, err = c.directory(location); err != nil {
-			return nil, err
-		}
-	}
+	dir, position := c.directory("location"), c.whole("queue_position")
 	if valueOf(c.text("group")) != "" {
 		return nil, lackingError("bandwidth groups")
 	}
 	if valueOf(c.whole("sequential_download_from_piece")) != 0 {
 		return nil, lackingError("sequential download from another piece than the first")
-	}
-	if c.err != nil {
-		return nil, c.err
 	}
 	return c.each(func(t *node.Torrent) error {
 		off := c.server.memory.off(t.Number())
@@ -46,8 +37,8 @@ func (c *call) torrentSet() (any, error) {
 				return err
 			}
 		}
-		if dir != "" {
-			return t.Move(dir, true)
+		if dir != nil {
+			return t.Move(*dir, true)
 		}
 		return nil
 	})

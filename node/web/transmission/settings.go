@@ -279,8 +279,11 @@ func putDirectories(x *session, r *reader) {
 	if split {
 		first = x.Dir
 	}
-	r.directory("download_dir", &final)
-	r.directory("incomplete_dir", &first)
+	for name, to := range map[string]*string{"download_dir": &final, "incomplete_dir": &first} {
+		if valueOf(r.text(name)) != *to { // a client may send back an empty one
+			set(to, r.directory(name))
+		}
+	}
 	set(&split, r.flag("incomplete_dir_enabled"))
 	switch {
 	case split && first == "":
@@ -301,16 +304,6 @@ func putScript(x *session, r *reader) {
 	if on && x.Script == "" {
 		r.wrong("script_torrent_done_filename", "set while script-torrent-done-enabled is true")
 	}
-}
-
-func (r *reader) directory(name string, to *string) {
-	v := r.text(name)
-	if v == nil || *v == "" && *to == "" {
-		return
-	}
-	dir, err := checkDirectory(*v)
-	r.note(err)
-	*to = dir
 }
 
 // about has the fields that describe the server.
