@@ -23,7 +23,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"embed"
-	"encoding/hex"
+	"fmt"
 	"net/http"
 	"path"
 	"strings"
@@ -47,25 +47,18 @@ var types = map[string]string{
 	".svg":  "image/svg+xml; charset=utf-8",
 }
 
-type file struct {
-	content []byte
-	kind    string
-	tag     string // entity tag: a hash of the content, so that browsers notice a new version
-}
-
 // Handler answers GET and HEAD for / (the document) and /page/NAME (its other files), and 404 for
 // the rest. The files are the same for everybody and hold no secrets. Headers that keep other sites
 // out are the server's, except for the policy.
 func Handler() http.Handler {
-	files := read()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, inside := strings.CutPrefix(r.URL.Path, "/page/")
 		if r.URL.Path == "/" {
 			name, inside = "index.html", true
 		}
-		f, ok := files[name]
+		content, err := static.ReadFile("static/" + name)
 		switch {
-		case !inside || !ok:
+		case !inside || err != nil:
 			http.NotFound(w, r)
 			return
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -74,31 +67,12 @@ func Handler() http.Handler {
 			return
 		}
 		h := w.Header()
-		h.Set("Content-Type", f.kind)
+		h.Set("Content-Type", types[path.Ext(name)])
 		h.Set("Content-Security-Policy", ContentSecurityPolicy)
-		// Browsers must ask again each time, so that they do not mix modules of two versions.
+		// Browsers must ask again each time, so that they do not mix modules of two versions. The
+		// tag changes with the content.
 		h.Set("Cache-Control", "no-cache")
-		h.Set("ETag", f.tag)
-		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(f.content))
+		h.Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(content)))
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
 	})
-}
-
-// read returns the embedded files by name. They are there, or the program would not have been
-// built.
-func read() map[string]file {
-	entries, err := static.ReadDir("static")
-	if err != nil {
-		panic(err)
-	}
-	files := map[string]file{}
-	for _, e := range entries {
-		content, err := static.ReadFile("static/" + e.Name())
-		if err != nil {
-			panic(err)
-		}
-		sum := sha256.Sum256(content)
-		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
-		files[e.Name()] = file{content, types[path.Ext(e.Name())], tag}
-	}
-	return files
 }
