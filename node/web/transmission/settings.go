@@ -96,51 +96,36 @@ func speed(name string, of func(*session) *int64) setting {
 		func(x *session, v float64) { setKilobytes(of(x), v) })
 }
 
-// limit is a limit that clients see as two fields, a value and a switch. The node has one number,
-// which is 0 if the limit is off.
-type limit struct {
-	value, on string
-	style     style
-	get       func(*session) float64
-	put       func(*session, float64)
-}
-
-func (l limit) settings() []setting {
-	put := func(x *session, r *reader) { l.put(x, l.edited(r, l.get(x), x.off)) }
+// limited makes the two fields of a limit: a value and a switch. The node has one number, which is 0
+// if the limit is off; its value is then remembered.
+func limited(
+	value, on string, style style, get func(*session) float64, put func(*session, float64),
+) []setting {
+	change := func(x *session, r *reader) {
+		number, is := get(x), get(x) > 0
+		if !is {
+			number = x.off.number(value)
+		}
+		set(&number, r.real(value))
+		set(&is, r.flag(on))
+		switch {
+		case number < 0:
+			r.wrong(value, "at least 0")
+		case is && number == 0:
+			r.wrong(value, "more than 0 while the limit is on")
+		case is:
+			put(x, number)
+		default:
+			x.off[value] = number
+			put(x, 0)
+		}
+	}
 	return []setting{
-		{name: l.value, style: l.style, put: put, get: func(x *session) any {
-			if v := l.get(x); v > 0 {
-				return v
-			}
-			return x.off.number(l.value)
+		{name: value, style: style, put: change, get: func(x *session) any {
+			return cmp.Or(get(x), x.off.number(value))
 		}},
-		{name: l.on, style: l.style, put: put, get: func(x *session) any { return l.get(x) > 0 }},
+		{name: on, style: style, put: change, get: func(x *session) any { return get(x) > 0 }},
 	}
-}
-
-// edited returns the node's number after the request. If the limit is off, it remembers the value
-// in off.
-func (l limit) edited(r *reader, now float64, off values) float64 {
-	number, is := now, now > 0
-	if !is {
-		number = off.number(l.value)
-	}
-	set(&number, r.real(l.value))
-	set(&is, r.flag(l.on))
-	switch {
-	case r.err != nil:
-		return now
-	case number < 0:
-		r.wrong(l.value, "at least 0")
-		return now
-	case !is:
-		off[l.value] = number
-		return 0
-	case number == 0:
-		r.wrong(l.value, "more than 0 while the limit is on")
-		return now
-	}
-	return number
 }
 
 // sessionSettings are the fields of session_get. docs/rpc.md lists the fields that braid lacks.
@@ -150,18 +135,18 @@ var sessionSettings = slices.Concat(
 	rate("speed_limit_up", "speed_limit_up_enabled",
 		func(r *node.Settings) (*int64, *bool) { return &r.Rates.Upload, &r.Rates.UploadOff }),
 	alternativeRates,
-	limit{"download_queue_size", "download_queue_enabled", kebab,
+	limited("download_queue_size", "download_queue_enabled", kebab,
 		func(x *session) float64 { return float64(x.Queue.Downloads) },
-		func(x *session, v float64) { x.Queue.Downloads = int(v) }}.settings(),
-	limit{"seed_queue_size", "seed_queue_enabled", kebab,
+		func(x *session, v float64) { x.Queue.Downloads = int(v) }),
+	limited("seed_queue_size", "seed_queue_enabled", kebab,
 		func(x *session) float64 { return float64(x.Queue.Seeds) },
-		func(x *session, v float64) { x.Queue.Seeds = int(v) }}.settings(),
-	limit{"seed_ratio_limit", "seed_ratio_limited", camel,
+		func(x *session, v float64) { x.Queue.Seeds = int(v) }),
+	limited("seed_ratio_limit", "seed_ratio_limited", camel,
 		func(x *session) float64 { return max(x.Goal.Ratio, 0) },
-		func(x *session, v float64) { x.Goal.Ratio = v }}.settings(),
-	limit{"idle_seeding_limit", "idle_seeding_limit_enabled", kebab,
+		func(x *session, v float64) { x.Goal.Ratio = v }),
+	limited("idle_seeding_limit", "idle_seeding_limit_enabled", kebab,
 		func(x *session) float64 { return foreign.WholeMinutes(max(x.Goal.Idle, 0)) },
-		func(x *session, v float64) { foreign.SetMinutes(&x.Goal.Idle, v) }}.settings(),
+		func(x *session, v float64) { foreign.SetMinutes(&x.Goal.Idle, v) }),
 	directories,
 	about,
 	lacking,
