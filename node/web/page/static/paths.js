@@ -144,7 +144,7 @@ function showPath(row, p, view) {
   Object.assign(row, { shown: p, view });
   showState(row.state, p.refused ? "forbidden" : p.state);
   showRoute(row, p);
-  setText(row.peer, `${p.peer}${p.conn > 0 ? ` (connection ${p.conn + 1})` : ""}${p.incoming ? ", came to us" : ""}${sources[p.source] && p.source !== "incoming" ? `, ${sources[p.source]}` : ""}`);
+  setText(row.peer, `${p.peer}${p.incoming ? ", came to us" : ""}${sources[p.source] && p.source !== "incoming" ? `, ${sources[p.source]}` : ""}`);
   const why = [p.refused && `forbidden by the policy (${p.refused})`, p.reason, p.error].filter(Boolean).join("; ");
   setText(row.reason, why);
   setAttr(row.reason, "title", why);
