@@ -428,9 +428,6 @@ func (c *call) addPeers() (any, error) {
 }
 
 func (c *call) shutdown() error {
-	if c.options.Shutdown == nil {
-		return fail(http.StatusConflict, "this program cannot be ended through the API")
-	}
 	go c.options.Shutdown()
 	return nil
 }

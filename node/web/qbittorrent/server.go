@@ -59,7 +59,7 @@ type Access interface {
 type Options struct {
 	Access   Access
 	State    string // a directory for the categories
-	Shutdown func() // ends the program; nil: clients cannot end it
+	Shutdown func() // ends the program
 	Logger   *slog.Logger
 }
 

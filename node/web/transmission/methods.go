@@ -179,9 +179,6 @@ func (c *call) moveInQueue(how foreign.Direction) (any, error) {
 }
 
 func (c *call) sessionClose() (any, error) {
-	if c.server.options.Shutdown == nil {
-		return nil, fail(systemError, "this program cannot be ended through the RPC")
-	}
 	go c.server.options.Shutdown()
 	return nil, nil
 }

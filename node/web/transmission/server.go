@@ -49,12 +49,9 @@ const sessionHeader = "X-Transmission-Session-Id"
 
 // Options configure a handler.
 type Options struct {
-	// Version names this program and its version.
-	Version string
-	// State is the directory that keeps the node's state; clients see its name.
-	State string
-	// Shutdown ends the program; nil: clients cannot end it.
-	Shutdown func()
+	Version  string       // of this program, with its name
+	State    string       // the directory that keeps the node's state; clients see its name
+	Shutdown func()       // ends the program
 	Logger   *slog.Logger // may be nil
 }
 
