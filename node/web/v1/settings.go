@@ -272,8 +272,7 @@ func (s Schedule) parse(old node.Alternative) (out node.Alternative, err error) 
 	}
 	switch {
 	case s.Always:
-		on := true
-		out.Hand, out.Since = &on, time.Now()
+		out.Hand, out.Since = new(true), time.Now()
 	case old.Hand != nil && *old.Hand:
 		out.Hand = nil
 	}
