@@ -24,10 +24,11 @@ import (
 // Access decides who may use the server:
 //
 //   - A request over the unix socket is the owner's.
-//   - The Host of a request must be an IP address, localhost, a name of the list, or missing. A page
-//     whose name was pointed at this machine (DNS rebinding) therefore gets nothing. On the unix
-//     socket, any name without a dot is allowed, too, since programs make one up. Other names are
-//     refused there as well: a user may forward the socket to a TCP port, which a browser can reach.
+//   - The Host of a request must be an IP address, localhost, a name of the list, or missing. A
+//     page whose name was pointed at this machine (DNS rebinding) therefore gets nothing. On the
+//     unix socket, any name without a dot is allowed, too, since programs make one up. Other names
+//     are refused there as well: a user may forward the socket to a TCP port, which a browser can
+//     reach.
 //   - If a password is set, a request on TCP needs it, in Basic authentication with any user name,
 //     or the cookie of a session.
 //

@@ -43,9 +43,10 @@ func Each(all []*node.Torrent, do func(*node.Torrent) error) error {
 	return errors.Join(errs...)
 }
 
-// Add adds a torrent and, unless it is paused, starts it, even if the settings say that new torrents
-// are paused. If now is true, it does not wait in the queue. If files of a paused torrent are there
-// already, they are verified, as clients expect: some start a torrent only if enough of it is there.
+// Add adds a torrent and, unless it is paused, starts it, even if the settings say that new
+// torrents are paused. If now is true, it does not wait in the queue. If files of a paused torrent
+// are there already, they are verified, as clients expect: some start a torrent only if enough of
+// it is there.
 func Add(
 	ctx context.Context, n *node.Node, o node.Options, now bool,
 ) (*node.Torrent, error) {

@@ -103,9 +103,9 @@ func (r *reader) seedLimit(value, mode string, now float64, off values) float64 
 	return -1
 }
 
-// files changes the priorities of files, in the order of the list below. To Transmission, a file has
-// a priority even if it is not wanted. To braid, such a file has the priority client.Skip. So the
-// priorities high, normal and low apply only to wanted files.
+// files changes the priorities of files, in the order of the list below. To Transmission, a file
+// has a priority even if it is not wanted. To braid, such a file has the priority client.Skip. So
+// the priorities high, normal and low apply only to wanted files.
 func (r *reader) files(o *node.Options, all bool) {
 	ifWanted := func(to client.Priority) func(client.Priority) client.Priority {
 		return func(now client.Priority) client.Priority {
@@ -182,7 +182,8 @@ func (r *reader) trackers(o *node.Options) {
 		})
 		for _, named := range slices.Concat(valueOf(remove), slices.Collect(maps.Keys(replace))) {
 			if named < 0 || named >= id {
-				r.note(fail(setAnnounceList, "there is no tracker %d: the torrent has %d", named, id))
+				r.note(fail(setAnnounceList, "there is no tracker %d: the torrent has %d",
+					named, id))
 			}
 		}
 		for _, text := range valueOf(add) {
