@@ -84,7 +84,7 @@ func TestDaemonIsBack(t *testing.T) {
 	}
 	at := l.Addr().String()
 	l.Close()
-	h := &Host{daemon: at, log: slog.New(slog.DiscardHandler)}
+	h := &Host{cfg: Config{Daemon: at}, log: slog.New(slog.DiscardHandler)}
 	if h.connector, err = (daemon.Service{Address: at}).Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}

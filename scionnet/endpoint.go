@@ -268,7 +268,7 @@ func (e *Endpoint) config(packetSize int) *quic.Config {
 // header, so these fields are added as soon as we dial along the same route.
 func (h *Host) answerSize(local Addr, r *route) int {
 	theirs := int(r.initial.Load())
-	if h.epic {
+	if h.cfg.EPIC {
 		theirs -= epicpath.MetadataLen
 	}
 	return max(leastPacket, min(mostPacket, h.mtuTo(r)-r.headerLen(local), theirs))

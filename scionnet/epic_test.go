@@ -168,7 +168,7 @@ func TestEPICRoutes(t *testing.T) {
 func TestEPICBesideAnAcceptedConnection(t *testing.T) {
 	var cp controlPlane
 	h, _, f := hostWithPath(t, &cp)
-	h.epic, h.mtu = true, 9000
+	h.cfg.EPIC, h.mtu = true, 9000
 	us, peer := Addr{usIA, h.localIP, 1000}, Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}
 	r := h.routes.mustArrive(t, peer, oneTrail(t, 1000), router)
 	first := make([]byte, 1300)

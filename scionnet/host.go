@@ -42,6 +42,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +53,7 @@ import (
 	"github.com/scionproto/scion/pkg/daemon"
 	"github.com/scionproto/scion/pkg/snet"
 	"github.com/scionproto/scion/pkg/snet/addrutil"
+	"github.com/scionproto/scion/private/topology"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -60,24 +63,23 @@ import (
 
 // Host is a SCION end system in one AS.
 type Host struct {
+	cfg       Config
 	ia        pathsel.IA
 	localIP   netip.Addr
 	mtu       int // of the AS's internal network
 	log       *slog.Logger
 	connector daemon.Connector
-	daemon    string // its address; empty: it is in this process
+	file      *topology.Loader // of topology.json, for a daemon in this process; else nil
+	reread    chan struct{}    // has file read it again
 	topo      snet.Topology
-	routes    *routes
-	lookup    *lookup
-	claims    *claims
-	names     Names
-	anyPort   bool
-	links     *quic.Group // of connections that cross the same links
-	memory    memory
-	nat       NAT
-	epic      bool
-	natWait   time.Duration    // natWait, except in tests
-	routers   []netip.AddrPort // internal addresses of the AS's routers
+	// interfaces are those of the AS, with the internal addresses of their routers.
+	interfaces atomic.Pointer[map[uint16]netip.AddrPort]
+	routes     *routes
+	lookup     *lookup
+	claims     *claims
+	links      *quic.Group // of connections that cross the same links
+	memory     memory
+	natWait    time.Duration // natWait, except in tests
 
 	behindNAT atomic.Bool // a router has seen a port of the host at another address
 	mu        sync.Mutex
@@ -91,96 +93,152 @@ var ErrOtherAS = errors.New("this host is in another AS")
 // Open connects to the control plane of the local AS and starts the host. It sends no packet to
 // other ASes yet.
 func Open(ctx context.Context, cfg Config) (*Host, error) {
-	connector, err := connect(ctx, cfg)
-	if err != nil {
+	h := newHost(cfg)
+	if err := h.connect(ctx); err != nil {
 		return nil, err
 	}
-	h, err := newHost(ctx, cfg, connector)
-	if err != nil {
-		return nil, errors.Join(err, connector.Close())
+	if err := h.start(ctx); err != nil {
+		return nil, errors.Join(err, h.connector.Close())
 	}
 	return h, nil
 }
 
-func newHost(ctx context.Context, cfg Config, connector daemon.Connector) (*Host, error) {
-	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	h := &Host{
-		log: log, connector: connector, names: cfg.Names(), anyPort: cfg.AnyPort, epic: cfg.EPIC,
-		nat: cfg.NAT, natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{},
-		links: quic.NewGroup(), daemon: cfg.Daemon,
+func newHost(cfg Config) *Host {
+	return &Host{
+		cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), links: quic.NewGroup(),
+		natWait: natWait, natViews: map[netip.AddrPort]natView{}, mappers: map[*mapper]struct{}{},
 	}
-	topo, err := h.load(ctx, cfg)
-	if err != nil {
-		return nil, err
+}
+
+// start starts a host that is connected.
+func (h *Host) start(ctx context.Context) error {
+	if err := h.load(ctx); err != nil {
+		return err
 	}
-	h.routes = newRoutes(h.ia, h.localIP, h.topo.Interface, h.underlayPort)
-	h.lookup = newLookup(h.query, h.routes.learn, h.routes.inUse, log)
+	h.routes = newRoutes(h.ia, h.localIP, h.nextHop, h.underlayPort)
+	h.lookup = newLookup(h.query, h.routes.learn, h.routes.inUse, h.log)
 	h.claims = h.newClaims()
-	h.lookup.spawn(func(ctx context.Context) { topo.Run(ctx, refreshEvery) })
-	return h, nil
+	if h.file != nil {
+		h.lookup.spawn(func(ctx context.Context) { _ = h.file.Run(ctx) }) // the error is always nil
+	}
+	h.lookup.spawn(h.reload)
+	return nil
 }
 
 // registerMu guards prometheus.DefaultRegisterer. The in-process daemon registers its metrics
 // there, and a second daemon in one process would panic.
 var registerMu sync.Mutex
 
-func connect(ctx context.Context, cfg Config) (daemon.Connector, error) {
+// connect connects to the daemon, or starts one in this process.
+func (h *Host) connect(ctx context.Context) (err error) {
 	registerMu.Lock()
 	defer registerMu.Unlock()
 	before := prometheus.DefaultRegisterer
 	prometheus.DefaultRegisterer = prometheus.NewRegistry()
 	defer func() { prometheus.DefaultRegisterer = before }()
-	c, err := daemon.NewAutoConnector(ctx, daemon.WithDaemon(cfg.Daemon), daemon.WithConfigDir(cfg.ConfigDir))
-	switch {
-	case err == nil:
-		return c, nil
-	case cfg.Daemon != "":
-		return nil, fmt.Errorf("%w from the SCION daemon at %s: %w", ErrNoControl, cfg.Daemon, err)
-	default:
+	if h.cfg.Daemon != "" {
+		if h.connector, err = daemon.NewAutoConnector(ctx, daemon.WithDaemon(h.cfg.Daemon)); err != nil {
+			return fmt.Errorf("%w from the SCION daemon at %s: %w", ErrNoControl, h.cfg.Daemon, err)
+		}
+		return nil
+	}
+	h.reread = make(chan struct{}, 1)
+	h.file, err = topology.NewLoader(topology.LoaderCfg{
+		File: filepath.Join(h.cfg.ConfigDir, "topology.json"), Reload: h.reread,
+		Validator: &topology.DefaultValidator{},
+	})
+	if err == nil {
+		certs := daemon.WithCertsDir(filepath.Join(h.cfg.ConfigDir, "certs"))
+		h.connector, err = daemon.NewStandaloneConnector(ctx, h.file, certs)
+	}
+	if err != nil {
 		if missing := (*fs.PathError)(nil); errors.As(err, &missing) {
 			err = missing // without the library's words
 		}
-		return nil, fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed): %w",
-			cfg.ConfigDir, err)
+		return fmt.Errorf("read the SCION configuration in %q (topology.json and certs/ are needed): %w",
+			h.cfg.ConfigDir, err)
 	}
+	return nil
 }
 
 // load asks for the local AS's properties. Of these, only the interfaces may change later.
-func (h *Host) load(ctx context.Context, cfg Config) (*daemon.ReloadingTopology, error) {
+func (h *Host) load(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	topo, err := daemon.NewReloadingTopology(ctx, h.connector)
-	if err != nil {
-		return nil, fmt.Errorf("load the local AS's topology: %w", err)
+	if h.topo, err = daemon.LoadTopology(ctx, h.connector); err != nil {
+		return fmt.Errorf("load the local AS's topology: %w", err)
 	}
-	h.topo = topo.Topology()
 	h.ia = pathsel.IA(h.topo.LocalIA)
-	if cfg.IA != 0 && cfg.IA != h.ia {
-		return nil, fmt.Errorf("%w: %s, not %s", ErrOtherAS, h.ia, cfg.IA)
+	if h.cfg.IA != 0 && h.cfg.IA != h.ia {
+		return fmt.Errorf("%w: %s, not %s", ErrOtherAS, h.ia, h.cfg.IA)
 	}
 	as, err := h.connector.ASInfo(ctx, 0)
 	if err != nil {
-		return nil, fmt.Errorf("load the local AS's MTU: %w", err)
+		return fmt.Errorf("load the local AS's MTU: %w", err)
 	}
 	h.mtu = int(as.MTU)
-	if h.localIP = cfg.LocalIP; !h.localIP.IsValid() {
+	if err := h.loadInterfaces(ctx); err != nil {
+		return err
+	}
+	if h.localIP = h.cfg.LocalIP; !h.localIP.IsValid() {
 		h.localIP, err = h.defaultIP(ctx)
 	}
+	return err
+}
+
+func (h *Host) loadInterfaces(ctx context.Context) error {
+	now, err := h.connector.Interfaces(ctx)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("list the local AS's interfaces: %w", err)
 	}
-	return topo, h.loadRouters(ctx)
+	h.interfaces.Store(&now)
+	return nil
+}
+
+// reload keeps the interfaces current until ctx ends: the AS may add and move routers. It learns of
+// a change of topology.json one round later, since the file is read meanwhile.
+func (h *Host) reload(ctx context.Context) {
+	tick := time.NewTicker(refreshEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		notify(h.reread)
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		if err := h.loadInterfaces(ctx); err != nil {
+			h.log.Debug("the AS's routers stay as they were", "error", err)
+		}
+		cancel()
+	}
+}
+
+// nextHop is the internal address of the AS's router with that interface.
+func (h *Host) nextHop(id uint16) (netip.AddrPort, bool) {
+	a, ok := (*h.interfaces.Load())[id]
+	return a, ok
+}
+
+// routers lists the internal addresses of the AS's routers.
+func (h *Host) routers() []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, a := range *h.interfaces.Load() {
+		if a = unmapped(a); a.Addr().Is4() == h.localIP.Is4() {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	all = slices.Compact(all)
+	return all[:min(len(all), maxRouters)]
 }
 
 // defaultIP is the address that the system uses towards the local AS's routers or, without routers,
 // its control service.
 func (h *Host) defaultIP(ctx context.Context) (netip.Addr, error) {
-	interfaces, err := h.connector.Interfaces(ctx)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("list the local AS's interfaces: %w", err)
-	}
 	var towards net.IP
-	for _, a := range interfaces {
+	for _, a := range *h.interfaces.Load() {
 		towards = a.Addr().AsSlice()
 		break
 	}
@@ -223,9 +281,9 @@ func (h *Host) addrOf(socket interface{ LocalAddr() net.Addr }) Addr {
 // query asks the control plane for the paths to dst.
 func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error) {
 	ps, err := askPaths(ctx, h.connector, addr.IA(dst), addr.IA(h.ia), refresh)
-	if h.daemon != "" && status.Code(err) == codes.Unavailable {
+	if h.cfg.Daemon != "" && status.Code(err) == codes.Unavailable {
 		// A daemon that is back: gRPC waits up to two minutes before it connects again.
-		if c, wrong := (daemon.Service{Address: h.daemon}).Connect(ctx); wrong == nil {
+		if c, wrong := (daemon.Service{Address: h.cfg.Daemon}).Connect(ctx); wrong == nil {
 			ps, err = askPaths(ctx, c, addr.IA(dst), addr.IA(h.ia), refresh)
 			c.Close()
 		}

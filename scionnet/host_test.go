@@ -37,8 +37,9 @@ func (a *growingAS) Interfaces(context.Context) (map[uint16]netip.AddrPort, erro
 func TestInterfacesAreReloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		as := &growingAS{}
-		h, err := newHost(t.Context(), Config{LocalIP: netip.MustParseAddr("10.0.0.1")}, as)
-		if err != nil {
+		h := newHost(Config{LocalIP: netip.MustParseAddr("10.0.0.1")})
+		h.connector = as
+		if err := h.start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		defer h.Close()

@@ -336,7 +336,7 @@ func (p *HTTP) ClientOf(server Addr, name string) HTTPClient {
 			if name == "" {
 				return []Addr{server}, nil
 			}
-			return p.host.names.Lookup(ctx, name, server.Port)
+			return p.host.cfg.Names().Lookup(ctx, name, server.Port)
 		})}
 		p.shared[key] = s
 	}

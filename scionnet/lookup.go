@@ -65,7 +65,7 @@ func (h *Host) foundPath(p snet.Path) (found, error) {
 	}
 	f.path.Expiry = hops.expiry
 	f.way = &way{raw: raw.Raw, expiry: hops.expiry, nextHop: ipOf(p.UnderlayNextHop())}
-	if f.epic = meta.EpicAuths.SupportsEpic(); f.epic && h.epic {
+	if f.epic = meta.EpicAuths.SupportsEpic(); f.epic && h.cfg.EPIC {
 		f.way.epic, err = newEPIC(raw.Raw, meta.EpicAuths)
 	}
 	return f, err

@@ -144,7 +144,7 @@ func TestClientByName(t *testing.T) {
 		}
 	}()
 	// The first address is in an unreachable AS.
-	h.names = Names{DNS: answerTXT(t, map[string][]string{"tracker.test.": {"scion=v1;[1-ff00:0:999,127.0.0.1],[1-ff00:0:110,127.0.0.1]"}})}
+	h.cfg.DNS = answerTXT(t, map[string][]string{"tracker.test.": {"scion=v1;[1-ff00:0:999,127.0.0.1],[1-ff00:0:110,127.0.0.1]"}})
 	tr := client.ClientOf(Addr{Port: server.Addr().Port}, "tracker.test")
 	defer tr.Close()
 	if got, err := fetch(ctx, tr, "https://tracker.test/x"); err != nil || got != "tracker.test" {

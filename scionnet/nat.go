@@ -39,7 +39,7 @@ func ParseNAT(s string) (NAT, error) {
 	case "on", "off":
 		return NAT(s), nil
 	}
-	return "", fmt.Errorf("NAT %q: want auto, on or off", s)
+	return "", errors.New("want auto, on or off")
 }
 
 const (
@@ -76,9 +76,9 @@ type mapper struct {
 	local      Addr
 	log        *slog.Logger
 	socket     *net.UDPConn
-	order      []*mapping
-	routers    map[netip.AddrPort]*mapping // not changed after creation
-	translated atomic.Bool                 // some router sees another address than the local one
+	mappings   atomic.Pointer[[]*mapping] // sorted by router; the slice is never changed, only replaced
+	of         *map[uint16]netip.AddrPort // the AS's interfaces from which they were made
+	translated atomic.Bool                // some router sees another address than the local one
 	onMove     atomic.Pointer[func(router netip.AddrPort, now Addr)]
 
 	answers chan natAnswer
@@ -139,36 +139,60 @@ func (q *question) answered(now time.Time) {
 // newMapper asks the routers at which address they see the socket, which nobody reads yet. It
 // returns nil if there is nothing to ask now or later.
 func (h *Host) newMapper(ctx context.Context, socket *net.UDPConn) (*mapper, error) {
-	var ask []netip.AddrPort
-	for _, r := range h.routers {
-		if h.nat == NATOn || h.nat == NATAuto && h.natView(r) != natNone {
-			ask = append(ask, r)
-		}
-	}
-	if len(ask) == 0 {
+	mayTranslate := func(r netip.AddrPort) bool { return h.natView(r) != natNone }
+	if h.cfg.NAT == NATOff || h.cfg.NAT == NATAuto && !slices.ContainsFunc(h.routers(), mayTranslate) {
 		return nil, nil
 	}
-	m := h.mapperFor(socket, ask)
+	m := h.mapperFor(socket)
 	if err := m.discover(ctx); err != nil {
 		return nil, err
 	}
-	if h.nat == NATAuto && !m.translated.Load() && !slices.ContainsFunc(m.order, unanswered) {
+	if h.cfg.NAT == NATAuto && !m.translated.Load() && !slices.ContainsFunc(m.all(), unanswered) {
 		return nil, nil
 	}
 	return m, nil
 }
 
-func (h *Host) mapperFor(socket *net.UDPConn, routers []netip.AddrPort) *mapper {
+func (h *Host) mapperFor(socket *net.UDPConn) *mapper {
 	m := &mapper{
 		host: h, local: h.addrOf(socket), log: h.log, socket: socket,
-		routers: map[netip.AddrPort]*mapping{},
 		answers: make(chan natAnswer, 2*maxRouters), poke: make(chan struct{}, 1),
 	}
-	for _, r := range routers {
-		m.routers[r] = &mapping{router: r}
-		m.order = append(m.order, m.routers[r])
-	}
+	m.mappings.Store(new([]*mapping))
+	m.follow()
 	return m
+}
+
+// follow notices routers that the AS has added, and forgets those that it has removed.
+func (m *mapper) follow() {
+	now := m.host.interfaces.Load()
+	if now == m.of {
+		return
+	}
+	m.of = now
+	var mappings []*mapping
+	for _, r := range m.host.routers() {
+		x := m.mapping(r)
+		if x == nil {
+			x = &mapping{router: r}
+		}
+		mappings = append(mappings, x)
+	}
+	m.mappings.Store(&mappings)
+}
+
+func (m *mapper) all() []*mapping { return *m.mappings.Load() }
+
+// mapping is that of a router; nil if there is no such router.
+func (m *mapper) mapping(router netip.AddrPort) *mapping {
+	all := m.all()
+	i, ok := slices.BinarySearchFunc(all, router, func(x *mapping, r netip.AddrPort) int {
+		return x.router.Compare(r)
+	})
+	if !ok {
+		return nil
+	}
+	return all[i]
 }
 
 // discover waits for the first answers.
@@ -184,7 +208,7 @@ func (m *mapper) discover(ctx context.Context) error {
 func (m *mapper) awaitAnswers(ctx context.Context) error {
 	start := time.Now()
 	var awaited []*mapping
-	for _, x := range m.order {
+	for _, x := range m.all() {
 		if m.host.natView(x.router) != natMute {
 			awaited = append(awaited, x)
 		}
@@ -213,7 +237,7 @@ func (m *mapper) awaitAnswers(ctx context.Context) error {
 			break
 		}
 	}
-	for _, x := range m.order {
+	for _, x := range m.all() {
 		if unanswered(x) {
 			m.host.setNATView(x.router, natMute)
 		}
@@ -260,7 +284,7 @@ func (m *mapper) run(ctx context.Context) {
 			m.accept(a, time.Now())
 			continue
 		case <-m.poke:
-			for _, x := range m.order {
+			for _, x := range m.all() {
 				x.next = time.Time{}
 			}
 		case <-tick.C:
@@ -268,10 +292,11 @@ func (m *mapper) run(ctx context.Context) {
 		wait := natLook
 		if !m.translated.Load() {
 			wait = natRenew
-			if m.host.nat == NATAuto && !slices.ContainsFunc(m.order, unanswered) {
+			if m.host.cfg.NAT == NATAuto && !slices.ContainsFunc(m.all(), unanswered) {
 				return // there is no NAT
 			}
 		}
+		m.follow()
 		now := time.Now()
 		m.ask(func(x *mapping) bool { return x.due(now, x.sent.Swap(false), x.heard.Swap(false)) })
 		tick.Reset(wait)
@@ -279,7 +304,7 @@ func (m *mapper) run(ctx context.Context) {
 }
 
 func (m *mapper) ask(due func(*mapping) bool) {
-	for _, x := range m.order {
+	for _, x := range m.all() {
 		if !due(x) {
 			continue
 		}
@@ -307,7 +332,7 @@ func (m *mapper) handle(b []byte, from netip.AddrPort) {
 }
 
 func (m *mapper) parse(b []byte, from netip.AddrPort) (natAnswer, bool) {
-	x := m.routers[from]
+	x := m.mapping(from)
 	if x == nil || !isSTUN(b) {
 		return natAnswer{}, false
 	}
@@ -377,7 +402,7 @@ func (m *mapper) source(local Addr, w *way) Addr {
 	if !m.isOn() || len(w.raw) == 0 {
 		return local
 	}
-	x := m.routers[w.nextHop]
+	x := m.mapping(w.nextHop)
 	if x != nil && !x.sent.Load() {
 		x.sent.Store(true)
 	}
@@ -389,7 +414,7 @@ func (m *mapper) target(local Addr, from netip.AddrPort) Addr {
 	if !m.isOn() {
 		return local
 	}
-	x := m.routers[unmapped(from)]
+	x := m.mapping(unmapped(from))
 	if x != nil && !x.heard.Load() {
 		x.heard.Store(true)
 	}
@@ -414,7 +439,7 @@ func (m *mapper) public(local Addr) Addr {
 	}
 	best, most := local, 0
 	count := map[Addr]int{}
-	for _, x := range m.order {
+	for _, x := range m.all() {
 		a := x.seen.Load()
 		if a == nil {
 			continue
@@ -454,23 +479,6 @@ func (h *Host) askAgain(but *mapper) {
 			notify(m.poke)
 		}
 	}
-}
-
-// loadRouters lists the internal addresses of the AS's routers.
-func (h *Host) loadRouters(ctx context.Context) error {
-	interfaces, err := h.connector.Interfaces(ctx)
-	if err != nil {
-		return fmt.Errorf("list the local AS's interfaces: %w", err)
-	}
-	for _, a := range interfaces {
-		a = unmapped(a)
-		if !slices.Contains(h.routers, a) && a.Addr().Is4() == h.localIP.Is4() {
-			h.routers = append(h.routers, a)
-		}
-	}
-	slices.SortFunc(h.routers, netip.AddrPort.Compare)
-	h.routers = h.routers[:min(len(h.routers), maxRouters)]
-	return nil
 }
 
 // MovedError is the end of a connection whose peer is seen at another address from now on.
@@ -529,12 +537,12 @@ func (h *Host) AskRouters(ctx context.Context) ([]RouterView, error) {
 		return nil, err
 	}
 	defer socket.Close()
-	m := h.mapperFor(socket, h.routers)
+	m := h.mapperFor(socket)
 	if err := m.discover(ctx); err != nil {
 		return nil, err
 	}
 	var out []RouterView
-	for _, x := range m.order {
+	for _, x := range m.all() {
 		out = append(out, RouterView{Router: x.router, Local: m.local, Seen: x.seenOr(Addr{})})
 	}
 	return out, nil

@@ -117,17 +117,12 @@ func (r *stunRouter) count() int {
 // hostBehind is a host in an AS with these routers.
 func hostBehind(t *testing.T, mode NAT, log *slog.Logger, routers ...*stunRouter) *Host {
 	t.Helper()
-	dir := t.TempDir()
-	var text []string
-	for i, r := range routers {
-		text = append(text, fmt.Sprintf(`"br%d":{"internal_addr":%q,"interfaces":{"%d":{"isd_as":"1-ff00:0:111","mtu":1400,"link_to":"core",
-			"underlay":{"local":"127.0.0.1:%d","remote":"127.0.0.1:%d"}}}}`, i, r.LocalAddr(), i+1, 40000+i, 41000+i))
-	}
-	topo := fmt.Sprintf(`{"isd_as":"1-ff00:0:110","mtu":1400,"dispatched_ports":"31000-39999","attributes":["core"],
-		"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"border_routers":{%s}}`, strings.Join(text, ","))
-	if err := os.WriteFile(filepath.Join(dir, "topology.json"), []byte(topo), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return hostIn(t, t.TempDir(), mode, log, routers...)
+}
+
+func hostIn(t *testing.T, dir string, mode NAT, log *slog.Logger, routers ...*stunRouter) *Host {
+	t.Helper()
+	writeRouters(t, dir, routers...)
 	if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -138,6 +133,21 @@ func hostBehind(t *testing.T, mode NAT, log *slog.Logger, routers ...*stunRouter
 	t.Cleanup(func() { h.Close() })
 	h.natWait = time.Minute // a busy machine answers late
 	return h
+}
+
+// writeRouters writes the topology of an AS with these routers.
+func writeRouters(t *testing.T, dir string, routers ...*stunRouter) {
+	t.Helper()
+	var text []string
+	for i, r := range routers {
+		text = append(text, fmt.Sprintf(`"br%d":{"internal_addr":%q,"interfaces":{"%d":{"isd_as":"1-ff00:0:111","mtu":1400,"link_to":"core",
+			"underlay":{"local":"127.0.0.1:%d","remote":"127.0.0.1:%d"}}}}`, i, r.LocalAddr(), i+1, 40000+i, 41000+i))
+	}
+	topo := fmt.Sprintf(`{"isd_as":"1-ff00:0:110","mtu":1400,"dispatched_ports":"31000-39999","attributes":["core"],
+		"control_service":{"cs1":{"addr":"127.0.0.1:30252"}},"border_routers":{%s}}`, strings.Join(text, ","))
+	if err := os.WriteFile(filepath.Join(dir, "topology.json"), []byte(topo), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // cancelWriter cancels a context when something is logged.
@@ -204,6 +214,36 @@ func TestMapping(t *testing.T) {
 				t.Errorf("packets through the other router come from port %d", got)
 			}
 		})
+	}
+}
+
+// An AS gets another router and loses the first one. The host asks the new router without a restart.
+func TestAddedRouter(t *testing.T) {
+	t.Parallel()
+	one, two := newSTUNRouter(t), newSTUNRouter(t)
+	one.set("192.0.2.1:32001", false)
+	two.set("192.0.2.2:32002", false)
+	dir := t.TempDir()
+	h := hostIn(t, dir, NATAuto, nil, one)
+	e := listen(t, h, ListenConfig{})
+	if got := e.Addr().Port; got != 32001 {
+		t.Fatalf("address %s", e.Addr())
+	}
+	writeRouters(t, dir, two)
+	for e.Addr().Port != 32002 {
+		notify(h.reread) // as every half a minute
+		if err := h.loadInterfaces(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-time.After(natLook / 5):
+		case <-t.Context().Done():
+			t.Fatal("the new router is not asked")
+		}
+	}
+	w := &way{raw: []byte{1}, nextHop: two.LocalAddr().(*net.UDPAddr).AddrPort()}
+	if got := e.packets.mapper().source(e.addr, w); got != e.Addr() {
+		t.Errorf("packets through the new router come from %s", got)
 	}
 }
 
@@ -301,7 +341,8 @@ func FuzzSTUN(f *testing.F) {
 	router := netip.MustParseAddrPort("127.0.0.1:30042")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x := &mapping{router: router}
-		m := &mapper{local: mustAddr(t, "1-1,[10.0.0.1]:1000"), routers: map[netip.AddrPort]*mapping{router: x}}
+		m := &mapper{local: mustAddr(t, "1-1,[10.0.0.1]:1000")}
+		m.mappings.Store(&[]*mapping{x})
 		a, ok := m.parse(b, router)
 		if ok && (!a.at.Addr().Is4() || a.at.Port() == 0 || a.of != x) {
 			t.Errorf("%x gives %v", b, a)

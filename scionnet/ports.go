@@ -43,7 +43,7 @@ func (h *Host) mayListen(port uint16) error {
 	if port == 0 || h.underlayPort(port) == port || r.End == 0 {
 		return nil
 	}
-	if !h.anyPort {
+	if !h.cfg.AnyPort {
 		return &PortError{port, h.ia, r.Start, r.End}
 	}
 	h.log.Warn("the AS does not deliver to this port: packets arrive only through a shim dispatcher on this host",

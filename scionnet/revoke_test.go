@@ -51,7 +51,7 @@ func hostWithPath(t testing.TB, c *controlPlane) (*Host, *revocations, found) {
 	f := found{path: p, trail: trailOf(p.Interfaces), way: &way{raw: raw, expiry: p.Expiry}}
 	c.paths = []found{f}
 	daemon := &revocations{}
-	h := &Host{ia: usIA, localIP: netip.MustParseAddr("10.0.0.1"), log: slog.New(slog.DiscardHandler), connector: daemon}
+	h := &Host{cfg: Config{NAT: NATOff}, ia: usIA, localIP: netip.MustParseAddr("10.0.0.1"), log: slog.New(slog.DiscardHandler), connector: daemon}
 	h.routes = testRoutes()
 	h.lookup = newLookup(c.query, h.routes.learn, h.routes.inUse, h.log)
 	h.claims = h.newClaims()
