@@ -59,9 +59,9 @@ const (
 	// host, and all clients whose AS is not proven may have only a part of the connections each, so
 	// that others can always connect.
 	maxHTTPConns = 4096
-	// httpIdle is how long a connection lives without an answered request, whatever else happens on
-	// it, so that unfinished requests do not keep it open. It is shorter than an announce interval,
-	// since most clients will not be back sooner.
+	// httpIdle is how long a connection lives without an answered request, so that unfinished
+	// requests do not keep it open. The time in which an answer waits (Waiting) does not count. It
+	// is shorter than an announce interval, since most clients will not be back sooner.
 	httpIdle = 15 * time.Second
 )
 
@@ -198,12 +198,34 @@ func ClientProven(ctx context.Context, wait time.Duration) bool {
 	return ok && g.as.prove(ctx, wait)
 }
 
-// Progressed says that the client of a request has taken a part of the answer. Handlers whose
-// answers may take longer than the 15 seconds that a connection lives without one call it for each
-// part. The context is that of the request; on other connections it does nothing.
-func Progressed(ctx context.Context) {
-	if progressed, ok := ctx.Value(idleTimerKey{}).(func()); ok {
-		progressed()
+// Waiting says that an answer waits for something other than its client. Until done is called, the
+// connection stays open; then the client has 15 seconds to take the next part of an answer. The
+// context is that of the request; on other connections Waiting does nothing.
+func Waiting(ctx context.Context) (done func()) {
+	t, ok := ctx.Value(idleTimerKey{}).(*idleTimer)
+	if !ok {
+		return func() {}
+	}
+	t.add(1)
+	return func() { t.add(-1) }
+}
+
+// idleTimer ends a connection after a while without an answered request.
+type idleTimer struct {
+	after time.Duration
+	timer *time.Timer
+
+	mu      sync.Mutex
+	waiting int // answers that do not wait for the client
+}
+
+func (t *idleTimer) add(waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting += waiting; t.waiting > 0 {
+		t.timer.Stop()
+	} else {
+		t.timer.Reset(t.after)
 	}
 }
 
@@ -218,7 +240,9 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 		if r == nil {
 			return nil, errRouteDropped
 		}
-		return p.config(p.host.answerSize(p.addr, r)), nil
+		c := p.config(p.host.answerSize(p.addr, r))
+		c.KeepAlivePeriod = p.idle / 2 // for answers that wait; idleTimer ends the others
+		return c, nil
 	}
 	l, err := p.quic.ListenEarly(http3.ConfigureTLSConfig(p.tls()), config)
 	if err != nil {
@@ -230,7 +254,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ClientProven(r.Context(), 0) // starts the proof, which gives the client a better place
 			handler.ServeHTTP(w, r)
-			Progressed(r.Context())
+			Waiting(r.Context())() // the idle time begins again
 		}),
 		ConnContext: func(ctx context.Context, c *quic.Conn) context.Context {
 			end := time.AfterFunc(p.idle, func() {
@@ -242,7 +266,7 @@ func (p *HTTP) Serve(ctx context.Context, handler http.Handler, grace time.Durat
 					_ = c.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeExcessiveLoad), "")
 				})
 			}
-			return context.WithValue(ctx, idleTimerKey{}, func() { end.Reset(p.idle) })
+			return context.WithValue(ctx, idleTimerKey{}, &idleTimer{after: p.idle, timer: end})
 		},
 	}
 	ended := make(chan error, 1)
@@ -268,9 +292,8 @@ func (p *HTTP) config(packetSize int) *quic.Config {
 	return &quic.Config{
 		Versions:             []quic.Version{quic.Version1},
 		HandshakeIdleTimeout: handshakeIdle,
-		// There is no keep-alive: a current request keeps its connection alive, and the next one
-		// makes a new connection.
-		MaxIdleTimeout:     httpIdle,
+		// A client does not keep its connection alive: the next request makes a new one.
+		MaxIdleTimeout:     p.idle,
 		MaxIncomingStreams: maxRequests, MaxIncomingUniStreams: 3, // control, and the two of QPACK
 		InitialStreamReceiveWindow: 64 << 10, MaxStreamReceiveWindow: 1 << 20,
 		InitialConnectionReceiveWindow: 128 << 10, MaxConnectionReceiveWindow: 2 << 20,

@@ -142,6 +142,50 @@ func TestHTTPSlowClients(t *testing.T) {
 	}
 }
 
+// An answer that waits for data keeps its connection, although neither side has anything to send. The
+// connection ends once the answer waits for its client.
+func TestHTTPWaits(t *testing.T) {
+	t.Parallel()
+	h := oneAS(t)
+	server, client := openHTTP(t, h), openHTTP(t, h)
+	server.idle = 2 * time.Second
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	waited := make(chan error, 1)
+	go func() {
+		served <- server.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			done := Waiting(r.Context())
+			for range 4 { // with shorter answers to others on the same connection
+				time.Sleep(server.idle / 2)
+				Waiting(r.Context())()
+			}
+			done()
+			var err error
+			for err == nil {
+				_, err = w.Write(make([]byte, 64<<10)) // until the client takes no more
+			}
+			waited <- err
+		}), 5*time.Second)
+	}()
+	tr := client.Client(server.Addr())
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal("the answer was not waited for: ", err)
+	}
+	defer res.Body.Close()
+	select {
+	case <-waited:
+	case <-time.After(time.Minute):
+		t.Error("a client that takes nothing keeps its connection")
+	}
+	stop()
+	_, _ = <-served, tr.Close()
+}
+
 // Requests of many clients at the same time take one of the server's few places for connections.
 // The connection ends with the last client, and later ones make another.
 func TestClientsShareConnection(t *testing.T) {

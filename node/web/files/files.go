@@ -146,8 +146,9 @@ type (
 	contentOnly  struct{ *answer }
 )
 
-// Read reads the next part of the file.
+// Read reads the next part of the file. It may wait until that part has arrived from peers.
 func (a contentOnly) Read(b []byte) (int, error) {
+	defer scionnet.Waiting(a.request.Context())()
 	n, err := a.ReadSeeker.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
 		a.failed = err
@@ -161,7 +162,6 @@ func (a responseOnly) Write(b []byte) (int, error) {
 	n, err := a.ResponseWriter.Write(b)
 	if n > 0 {
 		a.stalled.Reset(patience)
-		scionnet.Progressed(a.request.Context())
 	}
 	return n, err
 }
