@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,8 +32,9 @@ const (
 	maxList     = 256 << 10
 	maxTRC      = 1 << 20
 	maxTRCs     = 64 // in the list; there are a few ISDs today
-	// fetchPatience is how long all requests to one server may take.
-	fetchPatience = 10 * time.Second
+	// fetchPatience is how long all requests to one server may take, and dialPatience how long the
+	// server may be silent at first: the network may name several, and a user waits for them all.
+	fetchPatience, dialPatience = 10 * time.Second, 2 * time.Second
 )
 
 // Offer is what a server says.
@@ -246,7 +248,7 @@ func decodeTRC(b []byte) (cppki.SignedTRC, error) {
 // plain is an HTTP client that follows no redirects, which could lead anywhere.
 var plain = &http.Client{
 	Transport: &http.Transport{
-		Proxy:                  nil,
+		DialContext:            (&net.Dialer{Timeout: dialPatience}).DialContext,
 		DisableKeepAlives:      true,
 		ResponseHeaderTimeout:  fetchPatience,
 		MaxResponseHeaderBytes: 64 << 10,
