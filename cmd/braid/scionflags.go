@@ -22,9 +22,16 @@ func scionFlags() []cli.Flag {
 		stringFlag("sciond", "", "use the SCION daemon at `HOST:PORT`, or \"default\" for "+
 			"127.0.0.1:30255"),
 		stringFlag("local", "", "local `IP` address to send from (also SCION_LOCAL_ADDR)", "l"),
-		stringFlag("nat", "auto", "whether to ask the routers of the AS for the address that a "+
-			"NAT has given this host: `MODE` is auto (ask once; if there is a NAT, repeatedly), "+
-			"on (always ask repeatedly), or off"),
+		&cli.StringFlag{
+			Name: "nat", Value: "auto",
+			Usage: "whether to ask the routers of the AS for the address that a " +
+				"NAT has given this host: `MODE` is auto (ask once; if there is a NAT, repeatedly), " +
+				"on (always ask repeatedly), or off",
+			Validator: func(mode string) error {
+				_, err := scionnet.ParseNAT(mode)
+				return err
+			},
+		},
 		boolFlag("epic", "send with EPIC along paths that offer it (see braid paths --json): the "+
 			"routers of their last two ASes then check each packet. The clock must be right to a "+
 			"second"),
@@ -64,7 +71,7 @@ func scionConfig(cmd *cli.Command, update func(dir string)) (scionnet.Config, er
 		return c, err
 	}
 	if c.NAT, err = scionnet.ParseNAT(cmd.String("nat")); err != nil {
-		return c, usageErrorf("--nat: %w", err)
+		return c, err
 	}
 	c.EPIC = cmd.Bool("epic")
 	server := cmd.String("bootstrap")

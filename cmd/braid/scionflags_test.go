@@ -43,3 +43,14 @@ func TestListenFitsTheAS(t *testing.T) {
 		t.Errorf("listening on %v", seed)
 	}
 }
+
+// A wrong value is noticed on a host without SCION, too.
+func TestWrongNAT(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	smallTorrent(t, dir)
+	code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out", "--peer", "127.0.0.1:1", "--nat", "zz")
+	if want := `--nat "zz": want auto, on or off`; code != exitUsage || !strings.Contains(said, want) {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+}
