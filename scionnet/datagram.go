@@ -18,16 +18,16 @@ type Datagrams struct {
 	local Addr
 }
 
-// OpenDatagrams opens a port; 0 is any free one.
-func (h *Host) OpenDatagrams(ctx context.Context, port uint16) (*Datagrams, error) {
-	c, err := openFast(ctx, h, port)
+// OpenDatagrams opens a free port.
+func (h *Host) OpenDatagrams(ctx context.Context) (*Datagrams, error) {
+	d, err := h.OpenMessages(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	if f, ok := c.(framer); ok {
+	if f, ok := d.conn.(framer); ok {
 		f.takeAllFrames()
 	}
-	return &Datagrams{h, c, h.addrOf(c)}, nil
+	return d, nil
 }
 
 // OpenMessages opens a port for single messages of strangers; 0 is any free one. Unlike

@@ -318,7 +318,7 @@ func (n ends) epic(t *testing.T, listen scionnet.ListenConfig) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	d, err := h.OpenDatagrams(t.Context(), 0)
+	d, err := h.OpenDatagrams(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

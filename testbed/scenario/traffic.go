@@ -131,7 +131,7 @@ func (f *flow) datagrams(ctx context.Context) error {
 		size = 1200
 		tick = 2 * time.Millisecond // a burst of as many as are due; a link's queue smooths it
 	)
-	sink, err := f.to.OpenDatagrams(ctx, 0)
+	sink, err := f.to.OpenDatagrams(ctx)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (f *flow) datagrams(ctx context.Context) error {
 			f.bytes.Add(int64(n))
 		}
 	})
-	source, err := f.from.OpenDatagrams(ctx, 0)
+	source, err := f.from.OpenDatagrams(ctx)
 	if err != nil {
 		return err
 	}

@@ -296,7 +296,7 @@ type rawConn struct {
 }
 
 func overDatagrams(ctx context.Context, h *scionnet.Host, j job, ready func(net.Addr) error) (*rawConn, error) {
-	d, err := h.OpenDatagrams(ctx, 0)
+	d, err := h.OpenDatagrams(ctx)
 	if err != nil {
 		return nil, err
 	}
