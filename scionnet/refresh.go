@@ -398,11 +398,7 @@ func unexpired(paths []found, now time.Time) []found {
 // dueAfter is the time of the next lookup after an answer with these paths.
 func dueAfter(now time.Time, paths []found, failures int) time.Time {
 	if len(paths) == 0 {
-		pause := retryFirst
-		for i := 1; i < failures && pause < retryMost; i++ {
-			pause *= 2
-		}
-		return now.Add(min(pause, retryMost))
+		return now.Add(min(retryFirst<<min(max(failures-1, 0), 10), retryMost))
 	}
 	due := now.Add(refreshEvery)
 	for _, f := range paths {
