@@ -49,6 +49,15 @@ func eventually(t *testing.T, what string, happened func() bool) {
 	}
 }
 
+// signal sends a signal to the process with that ID.
+func signal(pid int, s os.Signal) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Signal(s)
+}
+
 // gone waits until the processes are no more.
 func gone(t *testing.T, ps []ProcessRef) {
 	t.Helper()
@@ -56,7 +65,7 @@ func gone(t *testing.T, ps []ProcessRef) {
 		t.Fatal("no processes to look at")
 	}
 	for _, p := range ps {
-		eventually(t, p.Name+" is gone", func() bool { return errors.Is(syscall.Kill(p.PID, 0), syscall.ESRCH) })
+		eventually(t, p.Name+" is gone", func() bool { return errors.Is(signal(p.PID, syscall.Signal(0)), os.ErrProcessDone) })
 	}
 }
 
@@ -83,7 +92,7 @@ func TestAtRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range state.Processes {
-		if err := syscall.Kill(p.PID, 0); err != nil {
+		if err := signal(p.PID, syscall.Signal(0)); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
@@ -184,7 +193,7 @@ func TestTwoPaths(t *testing.T) {
 
 	t.Run("a killed router", func(t *testing.T) {
 		victim := n.all()[0]
-		if err := syscall.Kill(victim.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		if err := victim.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		var s Status

@@ -19,9 +19,16 @@ func lowerThread() error { return nil }
 
 // dieWithParent: other systems have no way to tell the kernel; a killed testbed leaves its
 // processes.
-func dieWithParent(*syscall.SysProcAttr) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
-}
+func dieWithParent(*syscall.SysProcAttr) *syscall.SysProcAttr { return ownSession() }
+
+// UsageOf is for Linux.
+func UsageOf(int) Usage { return Usage{} }
+
+var errNoPause = errors.New("only Linux tells when a router has stopped")
+
+func pauseProcess(*os.Process) error { return errNoPause }
+
+func resumeProcess(*os.Process) error { return errNoPause }
 
 var errNoNamespaces = errors.New("hosts on IP need network namespaces, which only Linux has")
 

@@ -12,8 +12,6 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/prometheus/procfs"
-
 	"braid/pathsel"
 )
 
@@ -170,21 +168,6 @@ func (p *process) usage() Usage {
 		return Usage{CPU: (s.UserTime() + s.SystemTime()).Seconds()}
 	}
 	return UsageOf(p.cmd.Process.Pid)
-}
-
-// UsageOf reads what a process has used from /proc (proc(5)).
-func UsageOf(pid int) (u Usage) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return u
-	}
-	if s, err := p.Stat(); err == nil {
-		u.CPU = s.CPUTime()
-	}
-	if m, err := p.ProcSMapsRollup(); err == nil {
-		u.RSS, u.PSS = int64(m.Rss), int64(m.Pss)
-	}
-	return u
 }
 
 // LastWords returns the end of a log, or the beginning of a panic in it. It does not look at the

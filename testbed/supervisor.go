@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -87,7 +86,7 @@ func Launch(ctx context.Context, command []string, opts Options) error {
 	defer log.Close()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no signals from this terminal
+	cmd.SysProcAttr = ownSession()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -51,14 +50,14 @@ func TestSupervisor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { syscall.Kill(state.PID, syscall.SIGKILL) })
+		t.Cleanup(func() { _ = signal(state.PID, os.Kill) })
 		if err := launch(t.Context(), t, opts, nil); !errors.Is(err, errRunning) {
 			t.Errorf("%s: launch again: error %v, want %v", round, err, errRunning)
 		}
 		if s, err := StatusOf(t.Context(), opts.Dir, true); err != nil || !s.Healthy() || s.PID != state.PID {
 			t.Errorf("%s: status %+v, %v", round, s, err)
 		}
-		if err := syscall.Kill(state.PID, syscall.SIGKILL); err != nil {
+		if err := signal(state.PID, os.Kill); err != nil {
 			t.Fatal(err)
 		}
 		gone(t, state.Processes)

@@ -5,9 +5,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"braid/client"
@@ -182,7 +182,7 @@ func TestCauses(t *testing.T) {
 	t.Run("control service killed", func(t *testing.T) {
 		for _, p := range n.Glance().Processes {
 			if p.IA == to && strings.HasPrefix(p.Name, "cs") {
-				if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
+				if process, err := os.FindProcess(p.PID); err != nil || process.Kill() != nil {
 					t.Fatal(err)
 				}
 			}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -192,54 +191,6 @@ func TestLostTrace(t *testing.T) {
 		code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out"+filepath.Base(trace), "--peer", peer, "--trace", trace)
 		if code != 0 || strings.Count(said, "the trace is incomplete") != 1 {
 			t.Errorf("--trace %s: exit code %d: %s", trace, code, said)
-		}
-	}
-}
-
-// A command that hangs where no context reaches it (here in opening a pipe that nobody writes to)
-// ends with the second Ctrl-C, also if the shell that started braid had SIGINT ignored.
-func TestSecondInterruptEnds(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.torrent"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := braid(t, dir, "info", "pipe.torrent")
-	cmd.Args = append([]string{"sh", "-c", `trap '' INT TERM; echo ready; exec "$0" "$@"`}, cmd.Args...)
-	shell, err := exec.LookPath("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Path = shell
-	cmd.Stdout = nil
-	said, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(said).ReadString('\n'); line != "ready\n" { // an earlier signal would end the shell
-		t.Errorf("the shell says %q, %v", line, err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	// Signals that come before braid listens are ignored, and pending ones are merged: so there are
-	// more than two.
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for enough := time.After(2 * time.Minute); ; {
-		select {
-		case <-ended:
-			if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
-				t.Errorf("exit code %d, want %d", code, exitInterrupted)
-			}
-			return
-		case <-again.C:
-			_ = cmd.Process.Signal(syscall.SIGINT)
-		case <-enough:
-			_ = cmd.Process.Kill()
-			t.Fatal("Ctrl-C does not end braid")
 		}
 	}
 }

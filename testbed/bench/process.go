@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"braid/testbed"
@@ -111,15 +110,6 @@ func (p *Process) Usage() testbed.Usage {
 		return testbed.Usage{CPU: (s.UserTime() + s.SystemTime()).Seconds()}
 	}
 	return testbed.UsageOf(p.cmd.Process.Pid)
-}
-
-// CPUTime returns the CPU seconds that this process has used, user and system.
-func CPUTime() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // Wait waits until the process has ended, and returns an error unless it succeeded.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
 
 	"braid/pathsel"
 	"braid/testbed"
@@ -150,9 +149,9 @@ func (a *About) readMachine() {
 }
 
 func kernel() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
 		return runtime.GOOS
 	}
-	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+	return "Linux " + strings.TrimSpace(string(release))
 }
