@@ -325,13 +325,7 @@ type HTTPClient interface {
 	io.Closer
 }
 
-// Client is a transport for http.Client. All requests go to that server, whatever authority they
-// name, over a path on which it answers.
-func (p *HTTP) Client(server Addr) HTTPClient {
-	return p.client(func(context.Context) ([]Addr, error) { return []Addr{server}, nil })
-}
-
-// ClientOver is a Client over that path only.
+// ClientOver is a ClientOf server over that path only.
 func (p *HTTP) ClientOver(server Addr, path pathsel.Path) HTTPClient {
 	t := p.client(nil)
 	t.Dial = func(ctx context.Context, _ string, c *tls.Config, _ *quic.Config) (*quic.Conn, error) {
@@ -345,10 +339,11 @@ func (p *HTTP) ClientOver(server Addr, path pathsel.Path) HTTPClient {
 	return t
 }
 
-// ClientOf is a Client of the server with that name, which is looked up for every new connection;
-// of server only the port counts then. Of several addresses, the first that answers is used.
-// Without a name it is a Client of server. Clients of one server share a connection, which ends
-// with the last of them: servers have few places for connections of one host.
+// ClientOf is a transport for http.Client. All requests go to that server, whatever authority they
+// name, over a path on which it answers. A name is looked up for every new connection; of server
+// only the port counts then. Of several addresses, the first that answers is used. Clients of one
+// server share a connection, which ends with the last of them: servers have few places for
+// connections of one host.
 func (p *HTTP) ClientOf(server Addr, name string) HTTPClient {
 	key := serverKey{server, name}
 	p.mu.Lock()

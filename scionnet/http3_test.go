@@ -57,7 +57,7 @@ func TestHTTP(t *testing.T) {
 			fmt.Fprint(w, a, ok, r.URL.RawQuery)
 		}), 5*time.Second)
 	}()
-	tr := client.Client(server.Addr())
+	tr := client.ClientOf(server.Addr(), "")
 	get := func(url string) (string, error) { return fetch(t.Context(), tr, url) }
 	want := fmt.Sprint(client.Addr(), true, "q=1")
 	for range 3 {
@@ -116,7 +116,7 @@ func TestHTTPSlowClients(t *testing.T) {
 	if _, err := s.Write([]byte{1, 100, 0, 0}); err != nil { // a HEADERS frame without most of its content
 		t.Fatal(err)
 	}
-	tr := honest.Client(server.Addr())
+	tr := honest.ClientOf(server.Addr(), "")
 	for slow, last := true, time.Now(); slow; {
 		began := time.Now()
 		_, err := fetch(t.Context(), tr, "https://x/")
@@ -124,7 +124,7 @@ func TestHTTPSlowClients(t *testing.T) {
 			t.Fatal("one that asks is cut off: ", err)
 		} else if err != nil {
 			_ = tr.Close() // its connection is gone
-			tr, last = honest.Client(server.Addr()), time.Now()
+			tr, last = honest.ClientOf(server.Addr(), ""), time.Now()
 			continue
 		}
 		last = began
@@ -167,7 +167,7 @@ func TestHTTPWaits(t *testing.T) {
 			waited <- err
 		}), 5*time.Second)
 	}()
-	tr := client.Client(server.Addr())
+	tr := client.ClientOf(server.Addr(), "")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://x/", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestHTTPOverNarrowPath(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, http.NotFoundHandler(), 0) }()
-	tr := client.Client(server.Addr())
+	tr := client.ClientOf(server.Addr(), "")
 	if _, err := fetch(t.Context(), tr, "https://x/"); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestHTTPAvoidsBrokenLink(t *testing.T) {
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {
-		tr := client.Client(Addr{peerIA, h.localIP, 1024})
+		tr := client.ClientOf(Addr{peerIA, h.localIP, 1024}, "")
 		defer tr.Close()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x/", nil)
 		if err == nil {
@@ -369,7 +369,7 @@ func TestHTTPPolicyEndsConnections(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, http.NotFoundHandler(), 0) }()
-	free, chosen := client.Client(server.Addr()), client.ClientOver(server.Addr(), h.localPath())
+	free, chosen := client.ClientOf(server.Addr(), ""), client.ClientOver(server.Addr(), h.localPath())
 	get := func(c HTTPClient) error {
 		_, err := fetch(t.Context(), c, "https://x/")
 		return err

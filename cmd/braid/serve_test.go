@@ -126,7 +126,7 @@ func TestServeOverSCION(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := port.Client(server)
+	tr := port.ClientOf(server, "")
 	defer tr.Close()
 	web := files.Prefix + src.InfoHash.HexString() + "/"
 	if got := get(t, tr, "https://x"+web+"file"); !bytes.Equal(got, data) {

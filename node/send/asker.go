@@ -59,7 +59,7 @@ func (a *Asker) ask(ctx context.Context, not metainfo.Hash) (l Line, changed boo
 	var errs []error
 	for i, p := range a.Peers {
 		if at, ok := p.SCION(); ok {
-			over := a.SCION.Client(at)
+			over := a.SCION.ClientOf(at, "")
 			l, changed, err = Ask(ctx, over, a.Line, p, not)
 			_ = over.Close()
 		} else {

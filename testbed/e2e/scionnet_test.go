@@ -462,7 +462,7 @@ func (n ends) clientsAreProven(t *testing.T) {
 			fmt.Fprint(w, scionnet.ClientProven(r.Context(), patience))
 		}), 0)
 	}()
-	transport := client.Client(server.Addr())
+	transport := client.ClientOf(server.Addr(), "")
 	defer transport.Close()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/", nil)
 	if err != nil {

@@ -144,7 +144,7 @@ func overSCION(ctx context.Context, j Job) (*tally, error) {
 			return nil, err
 		}
 		defer p.Close()
-		t := p.Client(server)
+		t := p.ClientOf(server, "")
 		defer t.Close()
 		for n := i; n < j.Window; n += scionPorts {
 			free <- &http.Client{Transport: t}
