@@ -198,13 +198,11 @@ func (h *Host) loadInterfaces(ctx context.Context) error {
 // reload keeps the interfaces current until ctx ends: the AS may add and move routers. It learns of
 // a change of topology.json one round later, since the file is read meanwhile.
 func (h *Host) reload(ctx context.Context) {
-	tick := time.NewTicker(refreshEvery)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(refreshEvery):
 		}
 		notify(h.reread)
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)

@@ -74,7 +74,6 @@ const (
 type mapper struct {
 	host       *Host
 	local      Addr
-	log        *slog.Logger
 	socket     *net.UDPConn
 	mappings   atomic.Pointer[[]*mapping] // sorted by router; the slice is never changed, only replaced
 	of         *map[uint16]netip.AddrPort // the AS's interfaces from which they were made
@@ -155,7 +154,7 @@ func (h *Host) newMapper(ctx context.Context, socket *net.UDPConn) (*mapper, err
 
 func (h *Host) mapperFor(socket *net.UDPConn) *mapper {
 	m := &mapper{
-		host: h, local: h.addrOf(socket), log: h.log, socket: socket,
+		host: h, local: h.addrOf(socket), socket: socket,
 		answers: make(chan natAnswer, 2*maxRouters), poke: make(chan struct{}, 1),
 	}
 	m.mappings.Store(new([]*mapping))
@@ -310,7 +309,7 @@ func (m *mapper) ask(due func(*mapping) bool) {
 		}
 		x.tx, x.open = stun.NewTxID(), true
 		if _, err := m.socket.WriteToUDPAddrPort(stun.Request(x.tx), x.router); err != nil {
-			m.log.Debug("STUN request not sent", "router", x.router, "error", err)
+			m.host.log.Debug("STUN request not sent", "router", x.router, "error", err)
 		}
 	}
 }
@@ -363,14 +362,15 @@ func (m *mapper) accept(a natAnswer, now time.Time) {
 		if !m.host.behindNAT.Load() || was != nil {
 			level = slog.LevelInfo
 		}
-		m.log.Log(context.Background(), level, "the host is behind a NAT",
+		m.host.log.Log(context.Background(), level, "the host is behind a NAT",
 			"local", m.local, "seen_as", seen, "by_router", x.router)
 		m.translated.Store(true)
 		m.host.setNATView(x.router, natUnknown)
 		m.host.behindNAT.Store(true)
 	}
 	if m.host.underlayPort(seen.Port) != seen.Port && seen != m.local && m.local.Port != shimPort {
-		m.log.Warn((&NATPortError{m.local, seen, m.host.topo.PortRange.Start, m.host.topo.PortRange.End}).Error())
+		from, to := m.host.Ports()
+		m.host.log.Warn((&NATPortError{m.local, seen, from, to}).Error())
 	}
 	if was == nil {
 		return
