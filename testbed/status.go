@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -111,12 +110,10 @@ func (n *Network) Status(ctx context.Context, paths bool) Status {
 func (n *Network) Glance() Status { return n.status(nil) }
 
 func (n *Network) status(seen map[pathsel.Interface]interfaceState) Status {
+	known := n.State()
 	s := Status{
-		Topology: n.opts.Topology.Name, Dir: n.dir, PID: os.Getpid(), Subnet: n.plan.subnet,
+		Topology: known.Topology, Dir: n.dir, PID: known.PID, Subnet: known.Subnet, ASes: known.ASes,
 		Seconds: time.Since(n.started).Seconds(),
-	}
-	for _, a := range n.plan.ases {
-		s.ASes = append(s.ASes, ASStatus{a.IA, a.Core, a.host, n.ConfigDir(a.IA)})
 	}
 	for _, p := range n.all() {
 		u := p.usage()
