@@ -3,6 +3,8 @@
 package sim
 
 import (
+	"cmp"
+	"container/heap"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -80,41 +82,21 @@ type event struct {
 	do   func()
 }
 
-// queue is a heap: the earliest event is the first one. container/heap would allocate each event.
-type queue []event
+// queue is a heap: the earliest event is the first one.
+type queue []*event
 
-func (q queue) before(i, j int) bool {
-	if c := q[i].at.Compare(q[j].at); c != 0 {
-		return c < 0
-	}
-	return q[i].seq < q[j].seq
+func (q queue) Len() int      { return len(q) }
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q queue) Less(i, j int) bool {
+	return cmp.Or(q[i].at.Compare(q[j].at), cmp.Compare(q[i].seq, q[j].seq)) < 0
 }
-
-func (q *queue) push(e event) {
-	*q = append(*q, e)
-	for i := len(*q) - 1; i > 0 && q.before(i, (i-1)/2); i = (i - 1) / 2 {
-		(*q)[i], (*q)[(i-1)/2] = (*q)[(i-1)/2], (*q)[i]
-	}
-}
-
-func (q *queue) pop() event {
-	all := *q
-	first, last := all[0], len(all)-1
-	all[0], all[last] = all[last], event{}
-	all = all[:last]
-	*q = all
-	for i := 0; 2*i+1 < last; {
-		next := 2*i + 1
-		if next+1 < last && all.before(next+1, next) {
-			next++
-		}
-		if !all.before(next, i) {
-			break
-		}
-		all[i], all[next] = all[next], all[i]
-		i = next
-	}
-	return first
+func (q *queue) Push(e any) { *q = append(*q, e.(*event)) }
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return e
 }
 
 type network struct {
@@ -164,7 +146,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		if steps%10_000 == 0 && ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
-		e := w.queue.pop()
+		e := heap.Pop(&w.queue).(*event)
 		if w.now = e.at; e.do != nil {
 			e.do()
 		} else {
@@ -222,7 +204,7 @@ func (w *network) at(t time.Time, do func()) { w.push(event{at: t, do: do}) }
 func (w *network) push(e event) {
 	w.seq++
 	e.seq = w.seq
-	w.queue.push(e)
+	heap.Push(&w.queue, &e)
 }
 
 // attackerAS is the AS of all attackers; honest nodes have those behind it.
@@ -316,7 +298,7 @@ func (w *network) search(torrent int) {
 }
 
 // handle delivers a message or wakes a node.
-func (w *network) handle(e event) {
+func (w *network) handle(e *event) {
 	x := w.nodes[e.to]
 	switch {
 	case x.attack:
@@ -337,7 +319,7 @@ func (w *network) handle(e event) {
 
 // deceive is an attacker's answer: it names other attackers, as near to the target as the limits of
 // a message allow.
-func (w *network) deceive(e event) {
+func (w *network) deceive(e *event) {
 	if e.from < 0 || !e.m.IsQuery() {
 		return
 	}
