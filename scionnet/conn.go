@@ -75,7 +75,7 @@ func (c *Conn) learnFeatures(peer byte) {
 	if rate := c.hintIn(peer); rate > 0 {
 		c.control.Hint(rate)
 	}
-	if both := peer & c.endpoint.features(); both&featureBundles == 0 {
+	if both := peer & c.endpoint.packets.features(); both&featureBundles == 0 {
 		return
 	}
 	target := 0
@@ -84,5 +84,5 @@ func (c *Conn) learnFeatures(peer byte) {
 		target = path.MTU - c.route.headerLen(c.endpoint.addr)
 	}
 	c.route.large.allow(target)
-	c.endpoint.packets.(framer).probe(c.route, false, 0)
+	c.endpoint.packets.probe(c.route, false, 0)
 }

@@ -24,9 +24,7 @@ func (h *Host) OpenDatagrams(ctx context.Context) (*Datagrams, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f, ok := d.conn.(framer); ok {
-		f.takeAllFrames()
-	}
+	d.conn.takeAllFrames()
 	return d, nil
 }
 
@@ -96,18 +94,7 @@ func (d *Datagrams) Large(to net.Addr, mtu int) {
 // Send sends payloads of that size, which stand one after the other in b; the last may be smaller.
 // Bit 6 of each payload's first byte must be set, as in every QUIC packet.
 func (d *Datagrams) Send(b []byte, size int, to net.Addr) error {
-	if f, ok := d.conn.(framer); ok {
-		_, err := f.write(b, to, size)
-		return err
-	}
-	for len(b) > 0 {
-		n := min(size, len(b))
-		if _, err := d.conn.WriteTo(b[:n], to); err != nil {
-			return err
-		}
-		b = b[n:]
-	}
-	return nil
+	return d.conn.write(b, to, size)
 }
 
 // Receive reads one payload. from is an address for Send; answers to it take the same way back.

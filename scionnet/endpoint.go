@@ -76,14 +76,6 @@ func (e *Endpoint) Addr() Addr { return e.packets.mapper().public(e.addr) }
 // LocalAddr is the address that hosts on the same network dial. It differs from Addr behind a NAT.
 func (e *Endpoint) LocalAddr() Addr { return e.addr }
 
-// features are the feature bits, which each side sends as the first byte of its direction.
-func (e *Endpoint) features() byte {
-	if _, ok := e.packets.(framer); ok {
-		return featureBundles
-	}
-	return 0
-}
-
 var errIncomplete = errors.New("the address is not complete")
 
 // Dial connects to remote over a path that the host has found before. If want is not nil, only the
@@ -135,7 +127,7 @@ func (e *Endpoint) dial(ctx context.Context, remote Addr, path pathsel.Path, wan
 func (e *Endpoint) begin(c *Conn, qc *quic.Conn, open func() (*quic.Stream, error)) error {
 	c.remote, c.onFeatures, c.spawn = c.route.remote, c.learnFeatures, e.spawn
 	c.control = e.govern(qc, c.route, c.packetSize)
-	features := e.features()
+	features := e.packets.features()
 	if p := c.path.Load(); p != nil { // dialled
 		features |= rateBits(e.expected(*p))
 	}

@@ -263,25 +263,27 @@ func (c *fastConn) probe(r *route, lossy bool, roundTrip time.Duration) {
 }
 
 func (c *fastConn) WriteTo(b []byte, to net.Addr) (int, error) {
-	return c.write(b, to, 0)
+	if err := c.write(b, to, len(b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // WriteMsgUDP sends b to the route of a pseudo address: one packet or, if oob says so, several of
 // one size.
 func (c *fastConn) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err error) {
-	n, err = c.write(b, to, udpbatch.SegmentSize(oob))
-	return n, len(oob), err
+	if err := c.write(b, to, udpbatch.SegmentSize(oob)); err != nil {
+		return 0, 0, err
+	}
+	return len(b), len(oob), nil
 }
 
-func (c *fastConn) write(b []byte, to net.Addr, size int) (int, error) {
+func (c *fastConn) write(b []byte, to net.Addr, size int) error {
 	r := c.host.routes.forAddr(to)
 	if r == nil {
-		return len(b), nil // the sender's route was dropped before the answer
+		return nil // the sender's route was dropped before the answer
 	}
-	if err := c.send(r, b, size); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+	return c.send(r, b, size)
 }
 
 // send sends b along the route: one payload if size is 0, else payloads of that size, of which the
@@ -331,5 +333,7 @@ func (r *route) templateFor(local Addr, w *way) (*template, error) {
 	r.template.Store(t)
 	return t, nil
 }
+
+func (c *fastConn) features() byte { return featureBundles }
 
 func (c *fastConn) takeAllFrames() { c.allFrames = true }

@@ -254,9 +254,7 @@ func (c *Conn) watch() {
 // watchSize ends bundles, or lowers the path's MTU, if packets turn out to be too large.
 func (c *Conn) watchSize(s quic.ConnectionStats, roundTrip time.Duration) {
 	r := c.route
-	if f, ok := c.endpoint.packets.(framer); ok {
-		f.probe(r, s.PacketsLost != c.loss.last().PacketsLost, roundTrip)
-	}
+	c.endpoint.packets.probe(r, s.PacketsLost != c.loss.last().PacketsLost, roundTrip)
 	switch c.loss.judge(s, c.packetSize, r.large.inUse()) {
 	case bundlesVanish:
 		r.large.disable()

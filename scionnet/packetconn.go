@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,15 +36,13 @@ type packetConn interface {
 	SetWriteBuffer(bytes int) error
 	// mapper knows at which addresses routers see the socket; nil without a NAT.
 	mapper() *mapper
-}
-
-// framer is implemented by a packetConn that understands frames (bundle.go).
-type framer interface {
+	// features are the feature bits of what it understands (bundle.go).
+	features() byte
 	// probe sends the probe that is due on the route, if any, to find out whether large packets
 	// pass; lossy says that packets were lost recently, roundTrip is as in nextProbe.
 	probe(r *route, lossy bool, roundTrip time.Duration)
 	// write sends b: payloads of that size, of which the last may be smaller.
-	write(b []byte, to net.Addr, size int) (int, error)
+	write(b []byte, to net.Addr, size int) error
 	// takeAllFrames accepts frames from anybody, since Datagrams has no connections.
 	takeAllFrames()
 }
@@ -186,7 +185,22 @@ func packetInfo(local, remote Addr, path snet.DataplanePath, payload snet.Payloa
 	return p
 }
 
+func (c *plainConn) write(b []byte, to net.Addr, size int) error {
+	for part := range slices.Chunk(b, max(size, 1)) {
+		if _, err := c.WriteTo(part, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *plainConn) mapper() *mapper { return c.raw.nat }
+
+// Frames are for fastConn only.
+
+func (c *plainConn) features() byte                    { return 0 }
+func (c *plainConn) probe(*route, bool, time.Duration) {}
+func (c *plainConn) takeAllFrames()                    {}
 
 func (c *plainConn) LocalAddr() net.Addr                { return c.raw.LocalAddr() }
 func (c *plainConn) Close() error                       { return c.raw.Close() }
