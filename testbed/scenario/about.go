@@ -129,7 +129,10 @@ func about(braid string, scenarios []Scenario) About {
 
 // readMachine reads from /proc what it says of the machine.
 func (a *About) readMachine() {
-	a.CPU = runtime.GOARCH
+	text, _ := os.ReadFile("/proc/cpuinfo") // for which procfs has no code on Windows
+	_, rest, _ := strings.Cut(string(text), "model name\t: ")
+	name, _, _ := strings.Cut(rest, "\n")
+	a.CPU = cmp.Or(name, runtime.GOARCH)
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return // not Linux
@@ -139,9 +142,6 @@ func (a *About) readMachine() {
 	}
 	if l, err := proc.LoadAvg(); err == nil {
 		a.Load = l.Load1
-	}
-	if c, err := proc.CPUInfo(); err == nil && len(c) > 0 {
-		a.CPU = cmp.Or(c[0].ModelName, a.CPU)
 	}
 	if tcp, err := proc.SysctlStrings("net.ipv4.tcp_congestion_control"); err == nil {
 		a.TCP = strings.Join(tcp, " ")
