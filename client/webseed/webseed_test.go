@@ -123,30 +123,42 @@ func (w *wholeFile) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, ContentLength: w.length, Body: from, Header: http.Header{}}, nil
 }
 
+// oneFile begins a connection to a server of one file, and shakes hands on it. It counts the messages
+// that come, by their types.
+func oneFile(
+	t *testing.T, length, pieceLength int64, ranged bool, server http.RoundTripper,
+) (c *Conn, count map[pp.MessageType]int) {
+	l := storage.Layout{
+		Name: "f", PieceLength: pieceLength, Length: length,
+		Files: []storage.File{{Path: "f", Length: length}},
+	}
+	at := &url.URL{Scheme: "http", Host: "h", Path: "/f"}
+	c = newConn(Config{URL: at, Layout: l, Client: &http.Client{Transport: server}})
+	c.ranged = ranged
+	c.begin()
+	t.Cleanup(func() { c.Close() })
+	count = map[pp.MessageType]int{}
+	go func() {
+		_, _ = io.CopyN(io.Discard, c.Conn, 68)
+		for in := (pp.Decoder{R: bufio.NewReader(c.Conn), MaxLength: maxMessage}); ; {
+			var m pp.Message
+			if in.Decode(&m) != nil {
+				return
+			}
+			count[m.Type]++
+		}
+	}()
+	_, _ = c.Conn.Write(append([]byte("\x13BitTorrent protocol"), make([]byte, 48)...))
+	return c, count
+}
+
 // A server without ranges needs so long to reach a place in a file that requests are taken back.
 // They are answered all the same when they are made again, without another file from the start.
 func TestRequestsTakenBackFromWholeFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const length, blockSize = 1 << 20, 16 << 10
 		server := &wholeFile{length: length, after: 10 * time.Second}
-		l := storage.Layout{Name: "f", PieceLength: 64 << 10, Length: length, Files: []storage.File{{Path: "f", Length: length}}}
-		c := newConn(Config{URL: &url.URL{Scheme: "http", Host: "h", Path: "/f"}, Layout: l, Client: &http.Client{Transport: server}})
-		c.begin()
-		defer c.Close()
-		blocks := 0
-		go func() {
-			_, _ = io.CopyN(io.Discard, c.Conn, 68)
-			for in := (pp.Decoder{R: bufio.NewReader(c.Conn), MaxLength: maxMessage}); ; {
-				var m pp.Message
-				if in.Decode(&m) != nil {
-					return
-				}
-				if m.Type == pp.Piece {
-					blocks++
-				}
-			}
-		}()
-		_, _ = c.Conn.Write(append([]byte("\x13BitTorrent protocol"), make([]byte, 48)...))
+		c, count := oneFile(t, length, 64<<10, false, server)
 		say := func(kind pp.MessageType) {
 			for i := range 4 {
 				m := pp.Message{Type: kind, Index: 8, Begin: pp.Integer(i * blockSize), Length: blockSize}
@@ -159,8 +171,8 @@ func TestRequestsTakenBackFromWholeFile(t *testing.T) {
 		say(pp.Request)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if blocks != 4 || server.asked != 1 {
-			t.Errorf("%d of 4 blocks, and the file was asked for %d times", blocks, server.asked)
+		if n := count[pp.Piece]; n != 4 || server.asked != 1 {
+			t.Errorf("%d of 4 blocks, and the file was asked for %d times", n, server.asked)
 		}
 	})
 }
@@ -210,23 +222,7 @@ func TestShortAnswers(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &shortAnswers{length: length, most: x.most, breaks: x.breaks}
-				l := storage.Layout{Name: "f", PieceLength: 1 << 20, Length: length, Files: []storage.File{{Path: "f", Length: length}}}
-				c := newConn(Config{URL: &url.URL{Scheme: "http", Host: "h", Path: "/f"}, Layout: l, Client: &http.Client{Transport: server}})
-				c.ranged = true
-				c.begin()
-				defer c.Close()
-				count := map[pp.MessageType]int{}
-				go func() {
-					_, _ = io.CopyN(io.Discard, c.Conn, 68)
-					for in := (pp.Decoder{R: bufio.NewReader(c.Conn), MaxLength: maxMessage}); ; {
-						var m pp.Message
-						if in.Decode(&m) != nil {
-							return
-						}
-						count[m.Type]++
-					}
-				}()
-				_, _ = c.Conn.Write(append([]byte("\x13BitTorrent protocol"), make([]byte, 48)...))
+				c, count := oneFile(t, length, 1<<20, true, server)
 				for i := range length / blockSize {
 					m := pp.Message{Type: pp.Request, Index: pp.Integer(i / 64), Begin: pp.Integer(i % 64 * blockSize), Length: blockSize}
 					_, _ = c.Conn.Write(m.MustMarshalBinary())
