@@ -221,8 +221,8 @@ func (n *Node) advance(now time.Time, s *search) {
 	}
 }
 
-// askMember sends the query of a search to one node. It sends nothing if too many queries wait for
-// answers. A later step of the search then tries again.
+// askMember sends the query of a search to one node. If too many queries wait for answers, it sends
+// nothing, and a later step of the search tries again.
 func (n *Node) askMember(now time.Time, s *search, c *candidate) {
 	m := &Message{Query: s.method, Target: s.target, Want: n.want()}
 	if n.ask(now, &query{to: c.Contact, m: m, search: s, member: c}) {

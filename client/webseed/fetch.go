@@ -53,9 +53,9 @@ func (c *Conn) next(place int64) (*run, context.Context) {
 	return r, ctx
 }
 
-// first is the index in the queue of the request with which the next run begins: the oldest. A
-// server without ranges sends a file from its beginning, so requests behind the place that it has
-// reached come first, in their order.
+// first returns the index of the request with which the next run begins: the oldest one in the
+// queue. A server without ranges always sends a file from its beginning. For such a server, the run
+// begins with the lowest offset that it has not passed yet.
 func (c *Conn) first(place int64) (first int) {
 	if c.ranged {
 		return 0

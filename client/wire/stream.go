@@ -14,8 +14,9 @@ import (
 // Read is called by the engine.
 func (f *Filter) Read(b []byte) (int, error) { return f.reader.Read(b) }
 
-// smallest is the room that is needed to filter messages in place: a handshake, or the beginning of
-// an extended message. Filter.reader provides it for shorter reads.
+// smallest is the least size of a buffer in which messages can be filtered in place. A handshake or
+// the beginning of an extended message fits into it. Filter.reader provides such a buffer for
+// shorter reads.
 const smallest = 128
 
 // roomy reads from a filter with at least the room smallest.

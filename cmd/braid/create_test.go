@@ -74,7 +74,7 @@ func TestCreateAndInfo(t *testing.T) {
 	want(0, "set/a.torrent: 14 B in 2 files", "", "create", "set", "-o", "set/a.torrent", "--exclude", "*.torrent")
 }
 
-// A torrent may contain the key of a private tracker, so the umask of the user decides who reads it.
+// The umask decides who may read a new torrent, since it may contain the key of a private tracker.
 func TestCreateObeysUmask(t *testing.T) {
 	dir := t.TempDir()
 	smallTorrent(t, dir)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// On other systems, neither braid nor the modules that it uses have a type error. To compile them
-// takes ten times as long; `scripts/build --systems` does it for the small build.
+// braid and the modules that it uses have no type error on other systems. To compile them would
+// take ten times as long; `scripts/build --systems` does that for the small build.
 func TestOtherSystems(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute of processor time for each system")

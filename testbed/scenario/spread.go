@@ -126,8 +126,8 @@ func (s Scenario) throttled() bool {
 	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return slices.Contains(p.Args, "--upload-rate") })
 }
 
-// spreadRate returns R above, in bits of payload per second; NaN if some way has no link with a
-// rate.
+// spreadRate returns the rate R, described above, in bits of payload per second. It returns NaN if
+// some way has no link with a rate.
 func spreadRate(
 	ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64,
 ) (float64, error) {
