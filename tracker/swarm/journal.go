@@ -47,6 +47,8 @@ const (
 	// mostWaiting bounds the bytes of entries that wait while the disk fails. If there are more,
 	// they are dropped, and the whole journal is rewritten once the disk works again.
 	mostWaiting = 4 << 20
+	// mostNews bounds the news of a shard in the same way: a sync may hang.
+	mostNews = 1 << 20
 )
 
 // A batch of the journal is a list of entries. Each entry is a byte for its kind, and then the
@@ -281,7 +283,10 @@ func (d *Durable) sync() error {
 }
 
 // take moves the news of a shard to the entries that wait. The caller holds the shard's lock.
-func (d *Durable) take(s *shard) { d.waiting, s.news = append(d.waiting, s.news...), nil }
+func (d *Durable) take(s *shard) {
+	d.waiting, d.stale = append(d.waiting, s.news...), d.stale || s.lost
+	s.news, s.lost = nil, false
+}
 
 // wrote takes note of whether the entries that wait were written.
 func (d *Durable) wrote(err error) error {

@@ -27,9 +27,10 @@ type Memory struct {
 type shard struct {
 	mu     sync.Mutex
 	tables map[wire.InfoHash]*table
-	// news are entries that the journal lacks, if there is one.
-	news      []byte
-	journaled bool
+	// news are entries that the journal lacks, if there is one. If there were too many, they are
+	// dropped until the next sync, and lost is true.
+	news            []byte
+	journaled, lost bool
 }
 
 var _ Store = (*Memory)(nil)
@@ -180,8 +181,11 @@ func (m *Memory) drop(s *shard, h wire.InfoHash, t *table, g *group, i int) {
 
 // note adds an entry to the news.
 func (s *shard) note(add func(b []byte) []byte) {
-	if s.journaled {
-		s.news = add(s.news)
+	if !s.journaled || s.lost {
+		return
+	}
+	if s.news = add(s.news); len(s.news) > mostNews {
+		s.news, s.lost = nil, true
 	}
 }
 

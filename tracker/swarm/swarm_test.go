@@ -375,6 +375,32 @@ func TestDurableFullDisk(t *testing.T) {
 	}
 }
 
+// While a sync hangs, peers come and go as before. What waits for it is bounded, and the journal has
+// what memory has in the end.
+func TestDurableManyChanges(t *testing.T) {
+	dir := t.TempDir()
+	d := openDurable(t, dir, swarm.Limits{})
+	v := visit(1)
+	for range 20_000 {
+		announce(t, d, v)
+		leaves := v
+		leaves.Event = wire.Stopped
+		announce(t, d, leaves)
+	}
+	announce(t, d, v)
+	if n := d.Waiting(); n > 20_000 {
+		t.Errorf("%d changes wait for the disk", n)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d = openDurable(t, dir, swarm.Limits{})
+	defer d.Close()
+	if got, _ := d.Totals(t.Context()); got.Members != 1 {
+		t.Errorf("after a restart: %+v", got)
+	}
+}
+
 // What is wrong with the journal is said once, however long it lasts, and when it is over.
 func TestDurableSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
