@@ -107,7 +107,7 @@ func newFilter(wire net.Conn) *Filter {
 		wait: newWaiting(),
 	}
 	f.keepIn, f.keepOut = f.arrived, f.departs
-	f.reader = bufio.NewReaderSize(roomy{f}, smallest)
+	f.reader = bufio.NewReaderSize(passing{f}, leastBuffer)
 	f.out.whole = true
 	return f
 }

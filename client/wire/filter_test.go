@@ -381,7 +381,7 @@ func FuzzFraming(f *testing.F) {
 				got = append(got, without(slices.Clone(b[:consumed]), drops)...)
 				b = b[consumed:]
 			}
-			if ahead = slices.Clone(b); len(ahead) >= smallest && !parts.foreign {
+			if ahead = slices.Clone(b); len(ahead) >= leastBuffer && !parts.foreign {
 				t.Fatalf("%d bytes held back", len(ahead))
 			}
 		}

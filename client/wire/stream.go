@@ -14,15 +14,15 @@ import (
 // Read is called by the engine.
 func (f *Filter) Read(b []byte) (int, error) { return f.reader.Read(b) }
 
-// smallest is the least size of a buffer in which messages can be filtered in place. A handshake or
-// the beginning of an extended message fits into it. Filter.reader provides such a buffer for
+// leastBuffer is the least size of a buffer in which messages can be filtered in place. A handshake
+// or the beginning of an extended message fits into it. Filter.reader provides such a buffer for
 // shorter reads.
-const smallest = 128
+const leastBuffer = 128
 
-// roomy reads from a filter with at least the room smallest.
-type roomy struct{ f *Filter }
+// passing reads the messages that a filter lets pass. Its buffers have at least leastBuffer bytes.
+type passing struct{ f *Filter }
 
-func (r roomy) Read(b []byte) (int, error) {
+func (r passing) Read(b []byte) (int, error) {
 	for {
 		if ready := r.f.ready; len(ready) > 0 {
 			n := copy(b, ready)
