@@ -606,33 +606,6 @@ func TestDataGoesAway(t *testing.T) {
 	}
 }
 
-// A file that may not be read is reported with the reason. Its neighbours are not called wrong.
-func TestUnreadableFile(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root may read everything")
-	}
-	info, l, data := shape(t, 32<<10, 10_000, 10_000)
-	dir := fastDir(t)
-	s, tor := openStore(t, KindFile, dir, info)
-	if err := writePiece(tor, info, data, 0); err != nil {
-		t.Fatal(err)
-	}
-	closeStore(t, s, tor)
-	if err := os.Chmod(filepath.Join(dir, l.Files[0].Path), 0); err != nil {
-		t.Fatal(err)
-	}
-	r, err := Stored{KindFile, dir, metainfo.Hash{9}, l}.Check(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f := r.Files[0]; f.State != FileDamaged || !strings.Contains(f.Error, "permission denied") {
-		t.Errorf("the file: %+v", f)
-	}
-	if f := r.Files[1]; f.State != FileUnknown || f.Lacks != l.Files[0].Path {
-		t.Errorf("its neighbour: %+v", f)
-	}
-}
-
 // A directory that may only be read can be served from, and not be downloaded into.
 func TestReadOnlyDirectory(t *testing.T) {
 	if os.Geteuid() == 0 {
