@@ -44,3 +44,9 @@ func (d *Durable) Break(t *testing.T) (mend func()) {
 		d.journal = whole
 	}
 }
+
+// Hang stops all writes of the journal until release is called, like a disk that does not answer.
+func (d *Durable) Hang() (release func()) {
+	d.mu.Lock()
+	return d.mu.Unlock
+}

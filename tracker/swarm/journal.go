@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"braid/pathsel"
@@ -22,19 +23,26 @@ import (
 // after a restart each member has its whole lifetime left.
 type Durable struct {
 	*Memory
-	dir   *os.Root
-	log   *slog.Logger
-	stop  chan struct{}
-	ended chan struct{}
-	close func() error
+	dir    *os.Root
+	log    *slog.Logger
+	every  time.Duration // between syncs
+	stop   chan struct{}
+	ended  chan struct{}
+	close  func() error
+	last   atomic.Pointer[synced]
+	unsaid atomic.Bool // the journal shall say that the tracker is running
 
-	mu      sync.Mutex // one writer at a time
+	mu      sync.Mutex // held by one writer at a time, and for long if the disk hangs
 	journal *durable.Log
 	waiting []byte // entries that could not be written yet, beside the news of the shards
-	err     error  // of the last write; nil when one has succeeded since
 	stale   bool   // the journal lacks changes that are not waiting: it must be rewritten
-	unsaid  bool   // the journal shall say that the tracker is running
 	given   bool   // the note was read
+}
+
+// synced is the outcome of a sync.
+type synced struct {
+	err error
+	at  time.Time
 }
 
 const (
@@ -44,6 +52,8 @@ const (
 	journalName = "swarms.journal"
 	// lockPatience is how long to wait until another process has closed the journal.
 	lockPatience = time.Second
+	// diskPatience is how long a sync may take before the disk counts as broken.
+	diskPatience = 10 * time.Second
 	// mostWaiting bounds the bytes of entries that wait while the disk fails. If there are more,
 	// they are dropped, and the whole journal is rewritten once the disk works again.
 	mostWaiting = 4 << 20
@@ -78,12 +88,15 @@ func OpenDurable(dir string, l Limits, every time.Duration, log *slog.Logger) (*
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the tracker's data directory: %w", err)
 	}
-	d := &Durable{Memory: NewMemory(l), log: log, stop: make(chan struct{}), ended: make(chan struct{})}
+	d := &Durable{
+		Memory: NewMemory(l), log: log, every: every,
+		stop: make(chan struct{}), ended: make(chan struct{}),
+	}
 	if err := d.load(filepath.Join(dir, journalName)); err != nil {
 		return nil, fmt.Errorf("open the journal in %s: %w", dir, err)
 	}
 	d.close = sync.OnceValue(d.end)
-	go d.run(every)
+	go d.run()
 	return d, nil
 }
 
@@ -115,8 +128,9 @@ func (d *Durable) load(name string) error {
 		d.parts[i].journaled = true
 	}
 	if d.stale {
-		d.err = d.rewrite()
+		err = d.rewrite()
 	}
+	d.last.Store(&synced{err, time.Now()})
 	return nil
 }
 
@@ -230,9 +244,9 @@ func parseMember(k, v []byte) (wire.InfoHash, member, error) {
 	return wire.InfoHash(k), m, nil
 }
 
-func (d *Durable) run(every time.Duration) {
+func (d *Durable) run() {
 	defer close(d.ended)
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(d.every)
 	defer tick.Stop()
 	failing := false
 	for {
@@ -256,8 +270,9 @@ func (d *Durable) run(every time.Duration) {
 func (d *Durable) Sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.err = d.sync()
-	return d.err
+	err := d.sync()
+	d.last.Store(&synced{err, time.Now()})
+	return err
 }
 
 func (d *Durable) sync() error {
@@ -276,7 +291,7 @@ func (d *Durable) sync() error {
 			return err
 		}
 	}
-	if len(d.waiting) == 0 && !d.unsaid {
+	if len(d.waiting) == 0 && !d.unsaid.Load() {
 		return nil
 	}
 	return d.wrote(d.journal.Append(append(d.waiting, alive()...)))
@@ -291,7 +306,8 @@ func (d *Durable) take(s *shard) {
 // wrote takes note of whether the entries that wait were written.
 func (d *Durable) wrote(err error) error {
 	if err == nil {
-		d.waiting, d.unsaid = nil, false
+		d.waiting = nil
+		d.unsaid.Store(false)
 	} else if len(d.waiting) > mostWaiting {
 		d.waiting, d.stale = nil, true
 	}
@@ -317,11 +333,14 @@ func (d *Durable) rewrite() error {
 	return err
 }
 
-// Healthy is the error of the last write of the journal, or nil.
+// Healthy is the error of the last write of the journal, or nil. If the disk hangs, no write ends,
+// and Healthy says so without waiting.
 func (d *Durable) Healthy() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.err
+	last := d.last.Load()
+	if late := time.Since(last.at) - d.every; late > diskPatience {
+		return fmt.Errorf("the disk has not answered for %s", late.Round(time.Second))
+	}
+	return last.err
 }
 
 // all returns entries of everything in a shard, in place of its news.
@@ -347,16 +366,9 @@ func alive() []byte {
 	return binary.BigEndian.AppendUint64([]byte{aliveEntry}, uint64(time.Now().Unix()))
 }
 
-// sayAlive has the next write note that the tracker is running, even if nothing has changed.
-func (d *Durable) sayAlive() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.unsaid = true
-}
-
-// Sweep implements Store.
+// Sweep implements Store. The next sync notes that the tracker is running, even if nothing changes.
 func (d *Durable) Sweep(ctx context.Context) error {
-	d.sayAlive()
+	d.unsaid.Store(true)
 	return d.Memory.Sweep(ctx)
 }
 
@@ -366,7 +378,7 @@ func (d *Durable) Close() error { return d.close() }
 func (d *Durable) end() error {
 	close(d.stop)
 	<-d.ended
-	d.sayAlive()
+	d.unsaid.Store(true)
 	if err := errors.Join(d.Sync(), d.journal.Close(), d.dir.Close()); err != nil {
 		return fmt.Errorf("close the journal: %w", err)
 	}

@@ -429,6 +429,29 @@ func TestDurableSays(t *testing.T) {
 	})
 }
 
+// While the disk hangs, the tracker says so without waiting, and removes old peers.
+func TestDurableHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := openDurable(t, t.TempDir(), swarm.Limits{Lifetime: time.Hour})
+		announce(t, d, visit(1))
+		time.Sleep(59 * time.Minute)
+		if err := errors.Join(d.Healthy(), d.Close()); err != nil {
+			t.Error(err)
+		}
+		defer d.Hang()()
+		time.Sleep(time.Hour)
+		if d.Healthy() == nil {
+			t.Error("the disk does not answer, and nothing is wrong")
+		}
+		if err := d.Sweep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got, err := d.Totals(t.Context()); err != nil || got.Members != 0 {
+			t.Error("old peers stay:", got, err)
+		}
+	})
+}
+
 // A note is there after a restart, and of no use to the one that has written it.
 func TestDurableNote(t *testing.T) {
 	dir := t.TempDir()
