@@ -142,6 +142,12 @@ func TestTrackerConfigChecked(t *testing.T) {
 			t.Fatalf("%s: the journal is made before the configuration is looked at", tt.config)
 		}
 	}
+	for _, more := range [][]string{{"--listen", "http://127.0.0.1:0"}, {"--print-config"}} {
+		code, _, said := ends(t, dir, append([]string{"tracker", "--store", "nonsense"}, more...)...)
+		if code != 2 || !strings.Contains(said, "store: want redis://") {
+			t.Errorf("a wrong store with %v: exit code %d, %s", more, code, said)
+		}
+	}
 }
 
 // The unit starts a tracker in the way in which trackers are started.

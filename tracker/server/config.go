@@ -186,5 +186,8 @@ func (cfg Config) check() error {
 			return errors.New(c.want)
 		}
 	}
+	if cfg.Store != "" {
+		return swarm.CheckStore(cfg.Store)
+	}
 	return nil
 }

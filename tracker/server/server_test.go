@@ -527,6 +527,7 @@ func TestConfig(t *testing.T) {
 		func(c *server.Config) { c.MaxNumWant = 1 << 20 },
 		func(c *server.Config) { c.MaxPerNet = -1 },
 		func(c *server.Config) { c.Allow = "/nowhere" },
+		func(c *server.Config) { c.Store = "nonsense" },
 	} {
 		c := server.Default()
 		change(&c)

@@ -101,10 +101,16 @@ func OpenShared(ctx context.Context, address, password string, l Limits, log *sl
 	return s, nil
 }
 
+// CheckStore returns an error if the address of a server is malformed; see OpenShared.
+func CheckStore(address string) error {
+	_, _, err := sharedOptions(address)
+	return err
+}
+
 // sharedOptions reads the URL. Errors do not quote it, since any part may belong to a password.
 func sharedOptions(address string) (valkey.ClientOption, string, error) {
-	wrong := errors.New("store: want redis://[user:password@]host:port/database, or rediss:// for TLS; " +
-		"in a password / ? # @ are written %2F %3F %23 %40")
+	wrong := errors.New("store: want redis://host:port/database, or rediss:// for TLS; " +
+		"user:password@ may precede the host, with %2F %3F %23 %40 for / ? # @ in the password")
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
 		return valkey.ClientOption{}, "", wrong
