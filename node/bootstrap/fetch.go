@@ -33,7 +33,7 @@ const (
 	maxTRC      = 1 << 20
 	maxTRCs     = 64 // in the list; there are a few ISDs today
 	// fetchPatience is how long all requests to one server may take, and dialPatience how long the
-	// server may be silent at first: the network may name several, and a user waits for them all.
+	// server may be silent at first: a user waits for it.
 	fetchPatience, dialPatience = 10 * time.Second, 2 * time.Second
 )
 

@@ -2,10 +2,12 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -63,6 +65,50 @@ func TestAskedAtOnce(t *testing.T) {
 			t.Errorf("%v, %v after %v", found, errs, took)
 		}
 	})
+}
+
+// All servers are asked at once. The answer of the one with the most trustworthy hint counts, and
+// nobody waits for the others.
+func TestServersAskedAtOnce(t *testing.T) {
+	answer := func(server string, after time.Duration, err error) func(context.Context) (Result, error) {
+		return func(ctx context.Context) (Result, error) {
+			select {
+			case <-time.After(after):
+				return Result{Offer: Offer{Server: server}}, err
+			case <-ctx.Done():
+				return Result{}, ctx.Err()
+			}
+		}
+	}
+	silent, bad, good := answer("", 2*time.Second, errDHCP), answer("", time.Second, ErrContradiction), answer("good", time.Second, nil)
+	for name, tt := range map[string]struct {
+		servers []func(context.Context) (Result, error)
+		from    string // of the hint whose server is chosen
+		took    time.Duration
+		wrong   error
+	}{
+		"silent ones": {[]func(context.Context) (Result, error){silent, silent, silent, good}, "3", 2 * time.Second, nil},
+		"in order":    {[]func(context.Context) (Result, error){good, answer("quick", 0, nil), silent}, "0", time.Second, nil},
+		"an attack":   {[]func(context.Context) (Result, error){bad, good, silent}, "", time.Second, ErrContradiction},
+		"none":        {[]func(context.Context) (Result, error){silent, silent}, "", 2 * time.Second, errDHCP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var hints []Hint
+				for i := range tt.servers {
+					hints = append(hints, Hint{strconv.Itoa(i), strconv.Itoa(i)})
+				}
+				began := time.Now()
+				r, h, err := askAll(t.Context(), hints, func(ctx context.Context, server string) (Result, error) {
+					i, _ := strconv.Atoi(server)
+					return tt.servers[i](ctx)
+				})
+				if took := time.Since(began); took != tt.took || h.From != tt.from || !errors.Is(err, tt.wrong) || err == nil && r.Server != "good" {
+					t.Errorf("%+v from %q after %v: %v", r, h.From, took, err)
+				}
+			})
+		})
+	}
 }
 
 // Every kind of record that SCION's bootstrapping knows leads to a server.

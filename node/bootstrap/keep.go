@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/scionproto/scion/pkg/addr"
@@ -88,11 +89,12 @@ func Ask(ctx context.Context, server, dir string) (r Result, err error) {
 	return r, nil
 }
 
-// maxServers bounds the servers that are asked one after the other.
+// maxServers bounds the servers that are asked.
 const maxServers = 4
 
-// AskAny asks a server, or with "auto" the servers that the network names, for a configuration. An
-// ErrContradiction ends the search, since it may be an attack.
+// AskAny asks a server, or with "auto" the servers that the network names, for a configuration. The
+// answer from the most trustworthy hint counts. An ErrContradiction ends the search, since it may be
+// an attack.
 func AskAny(
 	ctx context.Context, server, dir string, log *slog.Logger,
 ) (r Result, h Hint, err error) {
@@ -104,14 +106,39 @@ func AskAny(
 		return r, h, errors.New("no SCION discovery server found by DHCP, DNS or multicast DNS; " +
 			"name one with --bootstrap URL, or ask the administrator of the network")
 	}
+	return askAll(ctx, hints[:min(len(hints), maxServers)],
+		func(ctx context.Context, server string) (Result, error) { return Ask(ctx, server, dir) })
+}
+
+// askAll asks all servers at once, since a silent one must not take the time of others. In the
+// order of the hints, it returns the first good answer.
+func askAll(
+	ctx context.Context, hints []Hint, ask func(context.Context, string) (Result, error),
+) (r Result, h Hint, err error) {
+	type answer struct {
+		Result
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	answers := make([]chan answer, len(hints))
+	for i, h := range hints {
+		answers[i] = make(chan answer, 1)
+		all.Go(func() {
+			r, err := ask(ctx, h.Server)
+			answers[i] <- answer{r, err}
+		})
+	}
 	var failed []error
-	for _, h := range hints[:min(len(hints), maxServers)] {
-		r, err := Ask(ctx, h.Server, dir)
-		if err == nil {
-			return r, h, nil
+	for i, h := range hints {
+		a := <-answers[i]
+		if a.err == nil {
+			return a.Result, h, nil
 		}
-		failed = append(failed, fmt.Errorf("%w (server from %s)", err, h.From))
-		if errors.Is(err, ErrContradiction) {
+		failed = append(failed, fmt.Errorf("%w (server from %s)", a.err, h.From))
+		if errors.Is(a.err, ErrContradiction) {
 			break
 		}
 	}
