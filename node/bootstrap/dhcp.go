@@ -62,7 +62,7 @@ func parseAck(b []byte, id uint32) (out []Hint, err error) {
 			isAck = len(v) == 1 && v[0] == messageAck
 		case optionWWW:
 			for ; len(v) >= 4 && len(plain) < maxDHCPServers; v = v[4:] {
-				plain = appendServer(plain, v[:4], DefaultPort)
+				plain = appendHint(plain, v[:4], DefaultPort, "DHCP")
 			}
 		case optionVendor:
 			vendor = vendorServers(v)
@@ -108,16 +108,8 @@ func vendorServers(b []byte) (out []Hint) {
 			}
 		})
 		if len(out) < maxDHCPServers {
-			out = appendServer(out, ip, port)
+			out = appendHint(out, ip, port, "DHCP")
 		}
 	}
 	return out
-}
-
-func appendServer(out []Hint, ip []byte, port uint16) []Hint {
-	a, ok := netip.AddrFromSlice(ip)
-	if !ok || a.IsUnspecified() || a.IsMulticast() || port == 0 {
-		return out
-	}
-	return append(out, Hint{netip.AddrPortFrom(a, port).String(), "DHCP"})
 }

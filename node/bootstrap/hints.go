@@ -208,28 +208,30 @@ func portOf(texts []string) (uint16, bool) {
 func (r resolver) hosts(name string, port uint16, from string) (out []Hint) {
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
 		for _, rr := range records[dns.RR](r, name, kind) {
-			if h, ok := hintOf(rr, port, from); ok {
-				out = append(out, h)
-			}
+			out = appendHint(out, addressIn(rr), port, from)
 		}
 	}
 	return out
 }
 
-// hintOf returns the hint in an address record.
-func hintOf(rr dns.RR, port uint16, from string) (Hint, bool) {
-	var ip net.IP
+// addressIn returns the address in an address record.
+func addressIn(rr dns.RR) net.IP {
 	switch rr := rr.(type) {
 	case *dns.A:
-		ip = rr.A
+		return rr.A
 	case *dns.AAAA:
-		ip = rr.AAAA
+		return rr.AAAA
 	}
+	return nil
+}
+
+// appendHint adds a server, if the address and the port can be those of one.
+func appendHint(out []Hint, ip []byte, port uint16, from string) []Hint {
 	a, ok := netip.AddrFromSlice(ip)
 	if a = a.Unmap(); !ok || a.IsUnspecified() || a.IsMulticast() || port == 0 {
-		return Hint{}, false
+		return out
 	}
-	return Hint{netip.AddrPortFrom(a, port).String(), from}, true
+	return append(out, Hint{netip.AddrPortFrom(a, port).String(), from})
 }
 
 // askMDNS sends one question to the hosts of the network (RFC 6762, section 5.1): it leaves from a
@@ -270,7 +272,7 @@ func askMDNS(ctx context.Context, to string) (out []Hint, err error) {
 }
 
 // parseMDNS reads an answer with all of its records: PTR, SRV and addresses (RFC 6763, section
-// 12.1).
+// 12.1). Any host can answer, and must not make this host contact its own services.
 func parseMDNS(b []byte) (out []Hint) {
 	m := new(dns.Msg)
 	if m.Unpack(b) != nil || !m.Response {
@@ -284,10 +286,9 @@ func parseMDNS(b []byte) (out []Hint) {
 			continue
 		}
 		for _, x := range all {
-			h, ok := hintOf(x, s.Port, "mDNS")
-			isTarget := strings.EqualFold(x.Header().Name, s.Target)
-			if ok && isTarget && len(out) < maxRecords {
-				out = append(out, h)
+			ip, isTarget := addressIn(x), strings.EqualFold(x.Header().Name, s.Target)
+			if isTarget && !ip.IsLoopback() && len(out) < maxRecords {
+				out = appendHint(out, ip, s.Port, "mDNS")
 			}
 		}
 	}

@@ -173,7 +173,7 @@ func TestMDNS(t *testing.T) {
 		}
 		a := new(dns.Msg)
 		a.SetReply(q)
-		for _, text := range []string{"_sciondiscovery._tcp.local. 9 IN PTR x._sciondiscovery._tcp.local.", "x._sciondiscovery._tcp.local. 9 IN SRV 0 0 8044 x.local.", "x.local. 9 IN A 192.0.2.9", "y.local. 9 IN A 192.0.2.10"} {
+		for _, text := range []string{"_sciondiscovery._tcp.local. 9 IN PTR x._sciondiscovery._tcp.local.", "x._sciondiscovery._tcp.local. 9 IN SRV 0 0 8044 x.local.", "x.local. 9 IN A 127.0.0.1", "x.local. 9 IN A 192.0.2.9", "y.local. 9 IN A 192.0.2.10"} {
 			rr, _ := dns.NewRR(text)
 			a.Extra = append(a.Extra, rr)
 		}
