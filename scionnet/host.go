@@ -40,6 +40,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -191,7 +192,10 @@ func (h *Host) loadInterfaces(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the local AS's interfaces: %w", err)
 	}
-	h.interfaces.Store(&now)
+	if old := h.interfaces.Load(); old == nil || !maps.Equal(*old, now) {
+		h.interfaces.Store(&now)
+		h.askAgain(nil)
+	}
 	return nil
 }
 

@@ -26,7 +26,7 @@ import (
 type NAT string
 
 const (
-	NATAuto NAT = ""    // once when a port is opened; as long as the port is open if there is a NAT
+	NATAuto NAT = ""    // each router once; as long as a port is open if there is a NAT
 	NATOn   NAT = "on"  // as long as a port is open
 	NATOff  NAT = "off" // never: the host is reached at its own address
 )
@@ -69,8 +69,7 @@ const (
 	natMute                   // it has not answered
 )
 
-// mapper knows under which addresses the AS's routers see one socket. A nil mapper is that of a
-// host without NAT.
+// mapper knows under which addresses the AS's routers see one socket. It is nil in mode off.
 type mapper struct {
 	host       *Host
 	local      Addr
@@ -81,7 +80,7 @@ type mapper struct {
 	onMove     atomic.Pointer[func(router netip.AddrPort, now Addr)]
 
 	answers chan natAnswer
-	poke    chan struct{} // another port of the host has a new address
+	poke    chan struct{} // another port of the host has a new address, or the AS other routers
 	stop    context.CancelFunc
 	done    chan struct{}
 }
@@ -135,21 +134,19 @@ func (q *question) answered(now time.Time) {
 	*q = question{next: now.Add(natRenew)}
 }
 
-// newMapper asks the routers at which address they see the socket, which nobody reads yet. It
-// returns nil if there is nothing to ask now or later.
+// newMapper asks the routers at which address they see the socket, which nobody reads yet. In mode
+// auto, it does not ask those that have seen another port at its own address.
 func (h *Host) newMapper(ctx context.Context, socket *net.UDPConn) (*mapper, error) {
-	mayTranslate := func(r netip.AddrPort) bool { return h.natView(r) != natNone }
-	if h.cfg.NAT == NATOff || h.cfg.NAT == NATAuto && !slices.ContainsFunc(h.routers(), mayTranslate) {
+	if h.cfg.NAT == NATOff {
 		return nil, nil
 	}
 	m := h.mapperFor(socket)
-	if err := m.discover(ctx); err != nil {
-		return nil, err
+	for _, x := range m.all() {
+		if h.cfg.NAT == NATAuto && h.natView(x.router) == natNone {
+			x.seen.Store(&m.local)
+		}
 	}
-	if h.cfg.NAT == NATAuto && !m.translated.Load() && !slices.ContainsFunc(m.all(), unanswered) {
-		return nil, nil
-	}
-	return m, nil
+	return m, m.discover(ctx)
 }
 
 func (h *Host) mapperFor(socket *net.UDPConn) *mapper {
@@ -288,16 +285,14 @@ func (m *mapper) run(ctx context.Context) {
 			}
 		case <-tick.C:
 		}
-		wait := natLook
-		if !m.translated.Load() {
-			wait = natRenew
-			if m.host.cfg.NAT == NATAuto && !slices.ContainsFunc(m.all(), unanswered) {
-				return // there is no NAT
-			}
-		}
 		m.follow()
-		now := time.Now()
-		m.ask(func(x *mapping) bool { return x.due(now, x.sent.Swap(false), x.heard.Swap(false)) })
+		now, wait, renew := time.Now(), natRenew, m.host.cfg.NAT == NATOn
+		if m.translated.Load() {
+			wait, renew = natLook, true
+		}
+		m.ask(func(x *mapping) bool {
+			return (renew || unanswered(x)) && x.due(now, x.sent.Swap(false), x.heard.Swap(false))
+		})
 		tick.Reset(wait)
 	}
 }

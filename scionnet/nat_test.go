@@ -230,8 +230,18 @@ func TestAddedRouter(t *testing.T) {
 		t.Fatalf("address %s", e.Addr())
 	}
 	writeRouters(t, dir, two)
-	for e.Addr().Port != 32002 {
-		notify(h.reread) // as every half a minute
+	awaitPort(t, h, e, 32002)
+	w := &way{raw: []byte{1}, nextHop: two.LocalAddr().(*net.UDPAddr).AddrPort()}
+	if got := e.packets.mapper().source(e.addr, w); got != e.Addr() {
+		t.Errorf("packets through the new router come from %s", got)
+	}
+}
+
+// awaitPort reloads the topology until routers see an endpoint at that port.
+func awaitPort(t *testing.T, h *Host, e *Endpoint, port uint16) {
+	t.Helper()
+	for e.Addr().Port != port {
+		notify(h.reread) // as every few seconds
 		if err := h.loadInterfaces(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -241,10 +251,23 @@ func TestAddedRouter(t *testing.T) {
 			t.Fatal("the new router is not asked")
 		}
 	}
-	w := &way{raw: []byte{1}, nextHop: two.LocalAddr().(*net.UDPAddr).AddrPort()}
-	if got := e.packets.mapper().source(e.addr, w); got != e.Addr() {
-		t.Errorf("packets through the new router come from %s", got)
+}
+
+// A host without a NAT gets routers behind one. All of its ports ask them.
+func TestAddedNAT(t *testing.T) {
+	t.Parallel()
+	one, two, three := newSTUNRouter(t), newSTUNRouter(t), newSTUNRouter(t)
+	dir := t.TempDir()
+	h := hostIn(t, dir, NATAuto, nil, one)
+	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
+	if a.Addr() != a.LocalAddr() || b.Addr() != b.LocalAddr() {
+		t.Errorf("addresses %s and %s without a NAT", a.Addr(), b.Addr())
 	}
+	two.set("192.0.2.2:32002", false)
+	three.set("192.0.2.2:32002", false)
+	writeRouters(t, dir, one, two, three)
+	awaitPort(t, h, a, 32002)
+	awaitPort(t, h, b, 32002)
 }
 
 // TestNoNAT shows what a host without a NAT pays: one request to each router, once.
@@ -253,7 +276,7 @@ func TestNoNAT(t *testing.T) {
 	r := newSTUNRouter(t)
 	h := hostBehind(t, NATAuto, nil, r)
 	for range 3 {
-		if e := listen(t, h, ListenConfig{}); e.packets.mapper() != nil || e.Addr() != e.LocalAddr() {
+		if e := listen(t, h, ListenConfig{}); e.packets.mapper().isOn() || e.Addr() != e.LocalAddr() {
 			t.Errorf("%s is taken for %s", e.LocalAddr(), e.Addr())
 		}
 	}

@@ -34,7 +34,7 @@ type packetConn interface {
 	net.PacketConn
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
-	// mapper knows at which addresses routers see the socket; nil without a NAT.
+	// mapper knows at which addresses routers see the socket; nil in mode off.
 	mapper() *mapper
 	// features are the feature bits of what it understands (bundle.go).
 	features() byte
