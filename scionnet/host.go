@@ -199,6 +199,10 @@ func (h *Host) loadInterfaces(ctx context.Context) error {
 	return nil
 }
 
+// reloadEvery is how often the routers of the AS are looked up. Until then packets for a moved
+// router are lost.
+const reloadEvery = 10 * time.Second
+
 // reload keeps the interfaces current until ctx ends: the AS may add and move routers. It learns of
 // a change of topology.json one round later, since the file is read meanwhile.
 func (h *Host) reload(ctx context.Context) {
@@ -206,7 +210,7 @@ func (h *Host) reload(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(refreshEvery):
+		case <-time.After(reloadEvery):
 		}
 		notify(h.reread)
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)

@@ -46,7 +46,7 @@ func TestInterfacesAreReloaded(t *testing.T) {
 		as.mu.Lock()
 		as.interfaces = map[uint16]netip.AddrPort{41: router}
 		as.mu.Unlock()
-		time.Sleep(2 * refreshEvery)
+		time.Sleep(2 * reloadEvery)
 		raw := rawPath(t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {61, 51}, {41, 0}}})
 		r := h.routes.mustArrive(t, Addr{peerIA, netip.MustParseAddr("10.0.0.3"), 2000}, raw, router)
 		if !h.remoteAS(r).reached {
