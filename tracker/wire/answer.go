@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -167,9 +168,9 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 		case "min interval":
 			a.MinInterval, err = d.upToInterval(time.Second)
 		case "complete":
-			a.Complete, err = d.Number()
+			a.Complete, err = d.cut(math.MaxInt64)
 		case "incomplete":
-			a.Incomplete, err = d.Number()
+			a.Incomplete, err = d.cut(math.MaxInt64)
 		case "siblings":
 			a.Siblings, err = d.siblings()
 		case "path hints":
@@ -177,8 +178,8 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 		case "path rates":
 			err = d.rates(a.Hints)
 		case "path reports":
-			n, e := d.Number()
-			a.Reports, err = int(min(max(n, 0), MaxReports)), e
+			n, e := d.cut(MaxReports)
+			a.Reports, err = int(n), e
 		default:
 			err = d.Skip()
 		}
@@ -190,10 +191,16 @@ func parseAnswer(b []byte) (a Answer, f *Failure, err error) {
 	return a, f, err
 }
 
-// upToInterval reads a time in the unit, and cuts it to the range from 0 to maxInterval.
-func (d *decoder) upToInterval(unit time.Duration) (time.Duration, error) {
+// cut reads a number, and cuts it to the range from 0 to most.
+func (d *decoder) cut(most int64) (int64, error) {
 	n, err := d.Number()
-	return time.Duration(min(max(n, 0), int64(maxInterval/unit))) * unit, err
+	return min(max(n, 0), most), err
+}
+
+// upToInterval is cut for a time in the unit, with maxInterval as the most.
+func (d *decoder) upToInterval(unit time.Duration) (time.Duration, error) {
+	n, err := d.cut(int64(maxInterval / unit))
+	return time.Duration(n) * unit, err
 }
 
 // siblings reads a list of addresses. It skips long ones, and those beyond the first few.

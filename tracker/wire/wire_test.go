@@ -179,6 +179,7 @@ func TestParseForeignAnswer(t *testing.T) {
 		{"d8:intervali-5e3:newd1:ali1eee5:peers0:e", true, 0},
 		{"d8:intervali99999999999e5:peers0:e", true, 0},
 		{"d8:intervali999999999999999999999999e5:peers0:e", false, 0},
+		{"d8:completei-1e10:incompletei-2e5:peers0:e", true, 0},
 		{"d5:peers99999999999:", false, 0},
 		{"d5:peers", false, 0}, {"d", false, 0}, {"", false, 0}, {"<html>", false, 0}, {"i1e", false, 0},
 		{"d1:x" + strings.Repeat("l", 100), false, 0},
@@ -189,6 +190,9 @@ func TestParseForeignAnswer(t *testing.T) {
 		}
 		if a.Interval < 0 || a.Interval > maxInterval {
 			t.Errorf("ParseAnswer(%q): interval %v", tt.in, a.Interval)
+		}
+		if a.Complete < 0 || a.Incomplete < 0 {
+			t.Errorf("ParseAnswer(%q): %d seeds, %d others", tt.in, a.Complete, a.Incomplete)
 		}
 	}
 	_, err := ParseAnswer([]byte("d14:failure reason6:\x1b[31mae"))
