@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -50,18 +51,19 @@ func read(dir string) (n Note, err error) {
 // TRCs returns the kept TRCs. A damaged one is an error: if it were ignored, a server could replace
 // it.
 func TRCs(dir string) (out []cppki.SignedTRC, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, certsDir, "ISD*.trc"))
+	certs := os.DirFS(filepath.Join(dir, certsDir))
+	files, err := fs.Glob(certs, "ISD*.trc")
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range files {
-		b, err := os.ReadFile(f)
+		b, err := fs.ReadFile(certs, f)
 		if err != nil {
 			return nil, err
 		}
 		t, err := decodeTRC(b)
 		if err != nil {
-			return nil, fmt.Errorf("TRC file %s: %w", f, err)
+			return nil, fmt.Errorf("TRC file %s: %w", filepath.Join(dir, certsDir, f), err)
 		}
 		out = append(out, t)
 	}

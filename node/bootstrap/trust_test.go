@@ -244,7 +244,7 @@ func TestSilentControlService(t *testing.T) {
 
 // What is kept is found again, and a damaged TRC is not passed over.
 func TestKeep(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "scion")
+	dir := filepath.Join(t.TempDir(), "scion [old]") // which is no pattern
 	c := chain(t)
 	r := Result{Offer: Offer{Server: "http://x:1", IA: 1<<48 | 7, Topology: []byte(topologyOf1)}, Judged: []Judged{{c[0], FirstUse}, {c[1], Chained}}}
 	now := time.Now()
