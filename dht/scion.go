@@ -6,7 +6,8 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
+
+	"golang.org/x/time/rate"
 
 	"braid/pathsel"
 	"braid/scionnet"
@@ -33,8 +34,7 @@ type scionSocket struct {
 	closed bool
 	turns  map[pathsel.IA]int // which of the paths to an AS is used; the first one if it is not there
 	asking map[pathsel.IA]struct{}
-	second int64
-	asked  int // lookups that began in that second
+	rate   *rate.Limiter // of lookups
 }
 
 // ListenSCION opens a socket on SCION; port 0 is any free one. allow returns the paths that may be
@@ -49,6 +49,7 @@ func ListenSCION(
 	s := &scionSocket{
 		Datagrams: d, host: h, allow: allow,
 		turns: map[pathsel.IA]int{}, asking: map[pathsel.IA]struct{}{},
+		rate: rate.NewLimiter(newASes, newASes),
 	}
 	if allow == nil {
 		s.allow = func(p []pathsel.Path) []pathsel.Path { return p }
@@ -115,15 +116,12 @@ func (s *scionSocket) pathTurn(ia pathsel.IA, again bool) int {
 func (s *scionSocket) mayLookUp(ia pathsel.IA) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if second := time.Now().Unix(); second != s.second {
-		s.second, s.asked = second, 0
-	}
-	if _, asking := s.asking[ia]; asking || s.closed || len(s.asking) >= maxLookups || s.asked >= newASes {
+	_, asking := s.asking[ia]
+	if asking || s.closed || len(s.asking) >= maxLookups || !s.rate.Allow() {
 		return false
 	}
 	s.lookups.Add(1)
 	s.asking[ia] = struct{}{}
-	s.asked++
 	return true
 }
 
