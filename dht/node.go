@@ -372,12 +372,12 @@ func (n *Node) vote(now time.Time, seen Addr, by Contact) {
 		n.votes = map[group]Addr{}
 	}
 	g := by.group()
-	for old := range n.votes {
-		if _, again := n.votes[g]; !again && len(n.votes) == maxVotes {
+	n.votes[g] = seen
+	for old := range n.votes { // one of the others, if there are too many
+		if len(n.votes) > maxVotes && old != g {
 			delete(n.votes, old)
 		}
 	}
-	n.votes[g] = seen
 	agree := 0
 	for _, a := range n.votes {
 		agree += flag(a == seen)
