@@ -250,7 +250,6 @@ var plain = &http.Client{
 	Transport: &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: dialPatience}).DialContext,
 		DisableKeepAlives:      true,
-		ResponseHeaderTimeout:  fetchPatience,
 		MaxResponseHeaderBytes: 64 << 10,
 	},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
