@@ -165,8 +165,8 @@ func (t *table) failed(c Contact) bool {
 	return true
 }
 
-// closest returns up to n nodes of a family near a target. All nodes of a bucket share a prefix
-// with the target, and so it looks only into the nearest buckets, until it has enough.
+// closest returns up to n nodes near a target for which use returns true. All nodes of a bucket
+// share a prefix with the target, so it looks only into the nearest buckets, until it has enough.
 func (t *table) closest(target ID, n int, use func(Contact) bool) []Contact {
 	at := min(t.bucketOf(target), len(t.buckets))
 	near := make([]Contact, 0, 4*bucketSize)
@@ -195,8 +195,8 @@ func (t *table) closest(target ID, n int, use func(Contact) bool) []Contact {
 }
 
 // pick takes the first n of sorted contacts, of which at most perGroup have one network as long as
-// there are others. These others come first. It reports whether more contacts behind these would
-// change nothing.
+// there are others. These others come first. full says that the result is final, whatever contacts
+// follow.
 func pick[C interface{ group() group }](sorted []C, n, perGroup int) (out []C, full bool) {
 	if perGroup == 0 {
 		return sorted[:min(n, len(sorted))], len(sorted) >= n

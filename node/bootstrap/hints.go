@@ -31,8 +31,8 @@ const (
 
 // Bounds of a search.
 const (
-	// askPatience is how long each question may take. A server in the same network answers in
-	// milliseconds; a silent one must not delay the start of a download on IP.
+	// askPatience is how long all questions together may take. A server in the same network answers
+	// in milliseconds; a silent one must not delay the start of a download on IP.
 	askPatience = 2 * time.Second
 	maxDomains  = 6 // search domains
 	maxRecords  = 8 // of one answer

@@ -233,7 +233,7 @@ type arrival struct {
 	stop
 }
 
-// before says that the other AS is not nearer.
+// before reports whether this AS is nearer than the other one. Ties have a fixed order.
 func (a arrival) before(b arrival) bool {
 	return cmp.Or(cmp.Compare(a.rtt, b.rtt), cmp.Compare(a.at, b.at), compareInterfaces(a.last.out, b.last.out)) < 0
 }

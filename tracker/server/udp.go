@@ -64,7 +64,7 @@ func epochOf(t time.Time) uint64 { return uint64(t.Unix()) / uint64(connectionLi
 const (
 	// udpBatch is how many packets one system call fetches or sends if the store is in memory.
 	udpBatch = 64
-	// waitingReaders is how many packets wait for a store at a time that is not just memory.
+	// waitingReaders is how many packets may wait at a time for a store that is not just memory.
 	waitingReaders = 128
 )
 
@@ -126,7 +126,7 @@ func (u *udp) answer(ctx context.Context, out, in []byte, from netip.AddrPort, n
 	return wire.FailureOf(err).AppendUDP(out, r.Transaction)
 }
 
-// errConnectFirst is not longer than any request.
+// errConnectFirst is shorter than the shortest request.
 var errConnectFirst = &wire.Failure{Reason: "connect first"}
 
 // passkeyOf finds the key in the path or query that a peer sent (BEP 41). As over HTTP, one in the
