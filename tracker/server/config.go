@@ -126,10 +126,10 @@ func (cfg *Config) Read(r io.Reader) error {
 
 // String is the configuration file, with comments. It hides a password in the store's URL.
 func (cfg Config) String() string {
-	if u, err := url.Parse(cfg.Store); err == nil {
+	if u, err := url.Parse(cfg.Store); err == nil && cfg.checkStore() == nil {
 		cfg.Store = u.Redacted()
 	} else {
-		cfg.Store = "(not shown: it is not a URL)"
+		cfg.Store = "(not shown: it is malformed)"
 	}
 	b, err := toml.Marshal(cfg)
 	if err != nil {
@@ -186,8 +186,12 @@ func (cfg Config) check() error {
 			return errors.New(c.want)
 		}
 	}
-	if cfg.Store != "" {
-		return swarm.CheckStore(cfg.Store)
+	return cfg.checkStore()
+}
+
+func (cfg Config) checkStore() error {
+	if cfg.Store == "" {
+		return nil
 	}
-	return nil
+	return swarm.CheckStore(cfg.Store)
 }

@@ -507,6 +507,10 @@ func TestConfig(t *testing.T) {
 	if err := again.Read(strings.NewReader(d.String())); err != nil || again.String() != d.String() {
 		t.Errorf("%v: %s", err, again)
 	}
+	d.Store = "redis://me:1/secret@host" // the slash should be %2F
+	if text := d.String(); strings.Contains(text, "secret") {
+		t.Errorf("a part of the password is shown: %s", text)
+	}
 	before := ""
 	for line := range strings.Lines(d.String()) {
 		if !strings.HasPrefix(line, "#") && !strings.HasPrefix(before, "#") {
