@@ -112,7 +112,7 @@ func (p *PeerProgress) add(r *row, pieces int) {
 	p.Choked = p.Choked && !g.unchoked.Load()
 	p.Outstanding += g.pending()
 	if pieces > 0 {
-		p.Have = max(p.Have, float64(g.conn.Pieces().GetCardinality())/float64(pieces))
+		p.Have = max(p.Have, float64(g.conn.Stats().RemotePieceCount)/float64(pieces))
 	}
 }
 

@@ -231,6 +231,7 @@ func (c fakeConn) Pieces() pieceSet { return allPieces(len(c.have)) }
 func (c fakeConn) Stats() (s torrent.PeerStats) {
 	st := c.fakeTorrent.Stats()
 	s.BytesReadUsefulData, s.BytesReadData = st.BytesReadUsefulData, st.BytesReadData
+	s.RemotePieceCount = len(c.have)
 	return s
 }
 
@@ -507,23 +508,45 @@ func TestCheckupOfManyPieces(t *testing.T) {
 	})
 }
 
-// unbounded is a connection to a seed of a torrent whose number of pieces is not known: the engine
-// says that it has four billion.
-type unbounded struct {
+// countedSeed is a connection to a seed. The number of its pieces must be enough: to copy them takes
+// long, and while the number of pieces in the torrent is not known, the engine says that a seed has
+// four billion.
+type countedSeed struct {
 	fakeConn
 	t *testing.T
 }
 
-func (u unbounded) Pieces() pieceSet {
-	u.t.Error("somebody looks at the pieces of a seed although their number is not known")
+func (s countedSeed) Pieces() pieceSet {
+	s.t.Error("somebody copies the pieces of a seed")
 	return allPieces(0)
+}
+
+// Looks at connections do not copy the pieces of seeds, and seeds are recognised.
+func TestPiecesOfSeedsAreNotCopied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transferWithoutPeers(t, smallTorrent(t), Options{})
+		tr.pex.Store(true)
+		l := acceptedLink(t, countedSeed{fakeConn{tr.torrent.(*fakeTorrent)}, t})
+		l.gauge.Load().port.Store(1)
+		tr.inbox.put(func() { tr.loop.connector.onAccepted(l) })
+		time.Sleep(examineAfter + sampleEvery) // once nothing comes, the missing pieces are looked at
+		if p := tr.Peers(); len(p) != 1 || p[0].Have != 1 {
+			t.Errorf("peers %+v", p)
+		}
+		tr.do(func() {
+			rows := tr.peers.connectedPeers()
+			if a := tr.loop.exchanger.addresses(rows[0]); len(a) != 1 || a[0].flags != pexFlagSeed {
+				t.Errorf("addresses %+v", a)
+			}
+		})
+	})
 }
 
 // A seed is connected, and does not say what is in the torrent.
 func TestSeedOfAnUndescribedTorrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := transferWithoutPeers(t, Source{InfoHash: smallTorrent(t).InfoHash}, Options{})
-		l := acceptedLink(t, unbounded{fakeConn{tr.torrent.(*fakeTorrent)}, t})
+		l := acceptedLink(t, countedSeed{fakeConn{tr.torrent.(*fakeTorrent)}, t})
 		tr.inbox.put(func() { tr.loop.connector.onAccepted(l) })
 		time.Sleep(time.Minute)
 		if p := tr.Progress(); p.Cause == nil || p.Cause.Kind != MetadataMissing {

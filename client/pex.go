@@ -130,7 +130,7 @@ func (x *exchanger) addresses(rs []*row) (out []pexPeer) {
 			continue
 		}
 		p := pexPeer{at: r.listens()}
-		if g.conn.Pieces().GetCardinality() == uint64(pieces) {
+		if g.conn.Stats().RemotePieceCount == pieces {
 			p.flags |= pexFlagSeed
 		}
 		if !r.accepted {

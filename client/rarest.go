@@ -105,7 +105,7 @@ type rarestView struct {
 	rate        float64 // at which data comes, in bytes a second
 	outstanding int     // requests that are not answered yet
 	states      torrent.PieceStateRuns
-	has         []iter.Seq[uint32] // the pieces of each connected peer
+	has         []iter.Seq[uint32] // the pieces of each connected peer, copied when they are read
 }
 
 // plan returns the pieces that are requested first from now on, and those that no longer are.
@@ -159,9 +159,9 @@ func (f *rarestFirst) view() rarestView {
 			v.rate += r.in.rate / 8
 			v.outstanding += r.link.gauge.Load().pending()
 		}
-		b := rows[0].link.gauge.Load().conn.Pieces()
-		v.has = append(v.has, b.Iterate)
-		v.leechers = v.leechers || b.GetCardinality() < uint64(v.pieces)
+		conn := rows[0].link.gauge.Load().conn
+		v.leechers = v.leechers || conn.Stats().RemotePieceCount < v.pieces
+		v.has = append(v.has, func(yield func(uint32) bool) { conn.Pieces().Iterate(yield) })
 	}
 	return v
 }
