@@ -275,8 +275,11 @@ func (s *peerSet) forget(p *peerState) {
 const maxFinished = 256
 
 // trim forgets ended accepted connections: those that have carried nothing, and the oldest of the
-// others beyond maxFinished.
+// others beyond maxFinished. Of each dialled peer, it forgets the oldest unlisted paths.
 func (s *peerSet) trim() {
+	for _, p := range s.dialled {
+		p.trim()
+	}
 	finished := 0
 	for _, r := range s.accepted {
 		if r.link == nil && r.past.read+r.past.written > 0 {
@@ -292,6 +295,28 @@ func (s *peerSet) trim() {
 		}
 		finished--
 		return finished >= maxFinished
+	})
+}
+
+// maxUnlisted is how many paths of a peer are kept once they are no longer listed: they may be back
+// soon, and belong to the final report. Without a limit, they would fill the memory over the years.
+const maxUnlisted = 64
+
+// trim forgets the oldest unlisted paths, which are the last ones.
+func (p *peerState) trim() {
+	kept := 0
+	p.paths = slices.DeleteFunc(p.paths, func(x *pathState) bool {
+		if !x.unlisted || x.link != nil || x.candidate.State == pathsel.Opening {
+			return false
+		}
+		if kept++; kept <= maxUnlisted {
+			return false
+		}
+		if x.offer != nil {
+			x.offer.withdraw()
+		}
+		p.delivered = p.delivered || x.delivered
+		return true
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"braid/pathsel"
 )
 
 // peerBook is what a transfer knows, without one: peers that are dialled fail, or connect if they
@@ -198,4 +200,33 @@ func TestRatesAfterForgottenRows(t *testing.T) {
 	if want := float64(8 << 20); r.out.rate < want*0.9 || r.out.rate > want*1.1 {
 		t.Errorf("%.0f bit/s, want %.0f", r.out.rate, want)
 	}
+}
+
+// A peer whose paths change for years keeps the latest ones. It still counts as one that has
+// delivered data.
+func TestOldPathsAreForgotten(t *testing.T) {
+	tr := transferWithoutPeers(t, smallTorrent(t), Options{})
+	p := &peerState{peer: mustPeer(t, "10.0.0.1:7"), transport: &tcpTransport{}, endLookups: func() {}}
+	p.isDialled = true
+	tr.do(func() {
+		tr.cfg.MaxPaths = 1
+		tr.peers.byID = map[pathsel.PeerID]*peerState{p.peer.ID(): p}
+		tr.peers.dialled = []*peerState{p}
+		for i := range 3 * maxUnlisted {
+			now := pathsel.Path{Fingerprint: pathsel.Fingerprint(fmt.Sprint(i))}
+			tr.loop.connector.onPaths(p.peer, []pathsel.Path{now}, nil)
+			p.paths[0].past.read, p.paths[0].delivered = 1, i == 0
+			tr.loop.connector.look()
+			if n := len(p.paths); n != 1+min(i, maxUnlisted) || p.paths[0].path.Fingerprint != now.Fingerprint {
+				t.Errorf("%d paths after %d changes", n, i)
+				return
+			}
+		}
+		if last := p.paths[maxUnlisted].path.Fingerprint; last != pathsel.Fingerprint(fmt.Sprint(2*maxUnlisted-1)) {
+			t.Errorf("the oldest path is %s", last)
+		}
+		if !p.now(time.Now()).delivered || len(tr.peers.deliverers(1)) != 1 {
+			t.Error("the peer counts as one that has not delivered data")
+		}
+	})
 }
