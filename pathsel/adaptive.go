@@ -2,6 +2,7 @@ package pathsel
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -226,20 +227,35 @@ const (
 	lasted = 2 * time.Minute
 )
 
-// sharesAny reports whether a candidate's path has a link in common with that of one of the others.
-func (a *adaptation) sharesAny(i int, of []int) bool {
-	return slices.ContainsFunc(of, func(j int) bool {
-		return sharesLink(&a.cand(i).Path, &a.cand(j).Path)
-	})
+// link is a link between ASes, named by the interfaces at its ends in the direction of travel.
+type link [2]Interface
+
+func (p *Path) links() iter.Seq[link] {
+	return func(yield func(link) bool) {
+		for ends := range slices.Chunk(p.Interfaces, 2) {
+			if len(ends) == 2 && !yield(link(ends)) {
+				return
+			}
+		}
+	}
 }
 
-// sharesLink reports whether two paths have a link in common, that is, the same pair of interfaces.
-func sharesLink(p, q *Path) bool {
-	for i := 0; i+1 < len(p.Interfaces); i += 2 {
-		for j := 0; j+1 < len(q.Interfaces); j += 2 {
-			if p.Interfaces[i] == q.Interfaces[j] && p.Interfaces[i+1] == q.Interfaces[j+1] {
-				return true
-			}
+// linksOf returns the links of these candidates' paths.
+func (a *adaptation) linksOf(of []int) map[link]bool {
+	links := map[link]bool{}
+	for _, i := range of {
+		for l := range a.cand(i).Path.links() {
+			links[l] = true
+		}
+	}
+	return links
+}
+
+// crosses reports whether a candidate's path has one of these links.
+func (a *adaptation) crosses(i int, links map[link]bool) bool {
+	for l := range a.cand(i).Path.links() {
+		if links[l] {
+			return true
 		}
 	}
 	return false

@@ -28,3 +28,23 @@ func BenchmarkAdaptive(b *testing.B) {
 		})
 	}
 }
+
+// As many peers and paths as a transfer can have. Each peer is in an AS with a single link, which all
+// its paths share.
+func BenchmarkAdaptiveOfManyPaths(b *testing.B) {
+	v := View{Now: t0, MaxPaths: 8}
+	for n := range 256 {
+		for i := range 64 {
+			p := path(fmt.Sprint(n, "-", i), fmt.Sprintf("1-1#%d 1-2#%[1]d, 1-2#%d 1-3#%[2]d, 1-3#%d 1-%d#1", 1+i, 100*n+i, 200+n, 10+n))
+			c := Candidate{Key: Key{Peer: PeerID(fmt.Sprint("peer", n)), Path: p.Fingerprint}, Path: p}
+			if i == 0 {
+				c = rated(p, float64(5+i))
+				c.Key.Peer = PeerID(fmt.Sprint("peer", n))
+			}
+			v.Candidates = append(v.Candidates, c)
+		}
+	}
+	for b.Loop() {
+		adaptive{}.Decide(v)
+	}
+}

@@ -36,8 +36,8 @@ func (a *adaptation) choose(p *peerView) {
 func (a *adaptation) firstChoice(p *peerView, free bool) int {
 	of := p.those(func(i int) bool { return a.mem(i).Why == Used && a.mayOpen(i) })
 	if !p.Started {
-		open := a.where(p, Opening, Active)
-		of = slices.DeleteFunc(of, func(i int) bool { return a.sharesAny(i, open) })
+		used := a.linksOf(a.where(p, Opening, Active))
+		of = slices.DeleteFunc(of, func(i int) bool { return a.crosses(i, used) })
 	}
 	if len(of) > 0 {
 		best := slices.MinFunc(of, a.prefer)
@@ -99,8 +99,9 @@ func (a *adaptation) prospect(p *peerView, i int) float64 {
 
 // sharing counts the peer's other open paths that use one of the path's links.
 func (a *adaptation) sharing(p *peerView, i int) int {
+	links := a.linksOf([]int{i})
 	return len(p.those(func(j int) bool {
-		return j != i && a.state[j].Open() && sharesLink(&a.cand(i).Path, &a.cand(j).Path)
+		return j != i && a.state[j].Open() && a.crosses(j, links)
 	}))
 }
 

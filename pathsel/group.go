@@ -95,12 +95,14 @@ func (a *adaptation) stepIn(p *peerView) {
 // sharers lists the connections, to any peer, that carry pieces and share a link with one of these
 // candidates, and when the set of connections on these links last changed.
 func (a *adaptation) sharers(of []int) (rest []int, settled time.Time) {
+	links := a.linksOf(of)
 	for j := range a.v.Candidates {
 		c := a.cand(j)
-		if slices.Contains(of, j) || !a.sharesAny(j, of) {
-			continue
+		newer := c.State != Opening && c.Since.After(settled)
+		if !newer && !a.carries(j) || slices.Contains(of, j) || !a.crosses(j, links) {
+			continue // the cheapest test comes first: there may be thousands of candidates
 		}
-		if c.State != Opening && c.Since.After(settled) {
+		if newer {
 			settled = c.Since
 		}
 		if a.carries(j) {
@@ -155,9 +157,10 @@ func (a *adaptation) probeGroup(p *peerView, left time.Duration) {
 // probed reports whether a group of any peer is being probed on a link of these candidates. Two
 // experiments on one link could not be told apart.
 func (a *adaptation) probed(of []int) bool {
+	links := a.linksOf(of)
 	return slices.ContainsFunc(a.peers, func(p peerView) bool {
 		return p.Group != nil && slices.ContainsFunc(p.members, func(j int) bool {
-			return slices.Contains(p.Group.Keys, a.cand(j).Key) && a.sharesAny(j, of)
+			return slices.Contains(p.Group.Keys, a.cand(j).Key) && a.crosses(j, links)
 		})
 	})
 }

@@ -92,7 +92,8 @@ func TestSharesLink(t *testing.T) {
 		{"same AS, other links", ifs("1-1#9", "1-2#9", "1-2#8", "1-4#8"), false},
 		{"itself", p.Interfaces, true},
 	} {
-		if got := sharesLink(&p, &Path{Interfaces: tt.q}); got != tt.want {
+		a := newAdaptation(View{Candidates: []Candidate{{Path: p}, {Path: Path{Interfaces: tt.q}}}})
+		if got := a.crosses(1, a.linksOf([]int{0})); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
