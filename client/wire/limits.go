@@ -14,8 +14,8 @@ import (
 
 // Limits bound the rates of a session's connections, in bits per second without the headers of the
 // network. 0 is no bound. A rate is shared fairly between networks, hosts and peers (see
-// pathsel.Origin), however many connections each has. A burst is
-// at most the volume that the rate allows in 50 ms, or 4 KiB if that is more.
+// pathsel.Origin), however many connections each has. A burst is at most the volume that the rate
+// allows in 50 ms, or 4 KiB if that is more.
 type Limits struct {
 	Upload, Download int64
 	// Paths bound the connections whose path matches. Each limit is for all such connections

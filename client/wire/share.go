@@ -16,11 +16,11 @@ import (
 // level; see pathsel.Origin for the levels). So nobody gains by more connections, keys or
 // addresses.
 //
-// Each sharer has a count of the bytes that it got, and the leastBuffer count is served next. The
-// count stands still while a sharer wants nothing. So that it cannot catch up afterwards at the
-// cost of the others, its next claim raises its count to that of the sharer that was served last,
-// less a small credit. Without the credit, sharers with many connections would gain, since a single
-// connection pauses between any two of its writes.
+// Each sharer has a count of the bytes that it got, and the sharer with the least count is served
+// next. The count stands still while a sharer wants nothing. So that it cannot catch up afterwards
+// at the cost of the others, its next claim raises its count to that of the sharer that was served
+// last, less a small credit. Without the credit, sharers with many connections would gain, since a
+// single connection pauses between any two of its writes.
 type share struct {
 	rate   float64 // bytes a second
 	burst  float64 // bytes that may be sent at once after a pause
@@ -142,7 +142,7 @@ func (s *share) note(f *flow, want int) {
 	}
 }
 
-// serve grants as many claims as there are tokens now, the leastBuffer count first. next is the time
+// serve grants as many claims as there are tokens now, the least count first. next is the time
 // until the next claim can be granted; 0: there is none.
 func (s *share) serve(now time.Time) (granted []*flow, next time.Duration) {
 	if !s.filled.IsZero() {
