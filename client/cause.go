@@ -103,6 +103,7 @@ type examination struct {
 	Examined bool
 	Control  error // the control plane does not answer
 	Lookup   error // why no paths were found
+	Unsent   error // why no packet could be sent
 	Paths    []pathsel.Path
 	Traces   []scionnet.Trace // of each path
 	HostUp   bool             // the host answers an echo request
@@ -218,6 +219,9 @@ func (t target) cause() (Cause, bool) {
 		return Cause{}, false
 	case t.Control != nil:
 		return of(ControlUnreachable, "paths to %s cannot be looked up: %v", ia, t.Control)
+	case t.Unsent != nil:
+		return of(PathDown, "this host cannot send to AS %s: %v; "+
+			"if its address has changed, start braid again", ia, t.Unsent)
 	case len(t.Paths) == 0 && t.Err == nil:
 		return of(ASUnknown, "the control service has not told any path to AS %s yet", ia)
 	case len(t.Paths) == 0 && forbidden:

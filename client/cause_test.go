@@ -46,6 +46,7 @@ func TestDiagnose(t *testing.T) {
 		{"one path of two", evidence{Targets: []target{peer(func(x *target) { x.Traces = []scionnet.Trace{half, alive} })}}, PeerSilent, "1 of 2 paths"},
 		{"cut", evidence{Targets: []target{cut}}, PathDown, "1-ff00:0:111#1 is down, says its router; interface 1-ff00:0:110#2 does not answer"},
 		{"nearest to a connection", evidence{Targets: []target{cut, same, same}}, PeerSilent, "(and 1 more)"},
+		{"nothing can be sent", evidence{Targets: []target{peer(func(x *target) { x.Paths, x.Unsent = nil, refused })}}, PathDown, "start braid again"},
 		{"not examined", evidence{Targets: []target{peer(func(x *target) { x.Examined = false })}}, "", ""},
 		{"refuses", evidence{Targets: []target{peer(func(x *target) { x.Refused = true })}}, PeerRefuses, "may not have this torrent"},
 		{"policy", evidence{Targets: []target{peer(func(x *target) { x.Paths, x.Err = nil, policy })}}, NotAllowed, "none of the 2"},

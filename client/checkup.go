@@ -86,7 +86,7 @@ func (t *scionTransport) examine(
 	}
 	var traces []scionnet.Trace
 	var both sync.WaitGroup
-	both.Go(func() { traces, _ = t.host.Trace(ctx, to.IA, paths) })
+	both.Go(func() { traces, x.Unsent = t.host.Trace(ctx, to.IA, paths) })
 	both.Go(func() {
 		echoes, _ := t.host.Probe(ctx, to.IA, to.Host, paths)
 		x.HostUp = slices.ContainsFunc(echoes, func(p scionnet.Probe) bool {
@@ -94,11 +94,8 @@ func (t *scionTransport) examine(
 		})
 	})
 	both.Wait()
-	if traces == nil { // no socket could be opened
-		traces = make([]scionnet.Trace, len(paths))
-	}
-	for i, p := range paths {
-		r := traces[i]
+	for i, r := range traces {
+		p := paths[i]
 		if revoked, ok := t.host.Revoked(p); ok && !r.Alive(p) && r.Down.IA == 0 {
 			r.Down = revoked.Interface
 		}

@@ -1,11 +1,13 @@
 package client
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"braid/pathsel"
 	"braid/scionnet"
@@ -177,5 +179,18 @@ func TestMagnetPeersOnBothNetworks(t *testing.T) {
 	c := newCore(&openSession(t, Config{}).common, src, nil, Options{})
 	if peers, err := c.firstPeers(nil); err != nil || len(peers) != 1 || peers[0] != src.Peers[1] {
 		t.Errorf("peers %v, %v", peers, err)
+	}
+}
+
+// A host whose address is gone, as on a laptop in another network, does not blame the network.
+func TestAddressIsGone(t *testing.T) {
+	at := mustPeer(t, "1-ff00:0:111,[127.0.0.1]:7")
+	x := scionTransport{routes: routes{scionHost(t, "192.0.2.1")}} // of nobody (RFC 5737)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	path := pathsel.Path{Dst: at.scion.IA, Interfaces: make([]pathsel.Interface, 2)}
+	found := target{Name: "peer", At: at.scion, examination: x.examine(ctx, at.scion, []pathsel.Path{path})}
+	if c := diagnose(evidence{Targets: []target{found}}); c == nil || !strings.Contains(c.Text, "192.0.2.1") {
+		t.Errorf("cause %+v", c)
 	}
 }
