@@ -106,11 +106,6 @@ func (t *scionTransport) examine(
 	return x
 }
 
-// onExamined is called when the ways to some targets were examined.
-func (c *checkup) onExamined(found map[string]examination) {
-	c.examining, c.examined, c.found = false, time.Now(), found
-}
-
 // onTracker notes the state of a tracker.
 func (c *checkup) onTracker(s TrackerState) {
 	if c.trackers == nil {
@@ -304,7 +299,9 @@ func (c *checkup) examine(targets []target, idle time.Duration) {
 	policies := c.policies()
 	c.workers.Go(func() {
 		found := map[string]examination{}
-		defer func() { c.inbox.put(func() { c.onExamined(found) }) }()
+		defer c.inbox.put(func() {
+			c.examining, c.examined, c.found = false, time.Now(), found
+		})
 		if c.examiners.Acquire(c.ctx, 1) != nil {
 			return // the transfer has ended
 		}

@@ -66,10 +66,7 @@ func newLoop(c *core, opts Options) *loop {
 	l.trials.connector, l.trials.rarest = &l.connector, &l.rarest
 	c.store.hashed = l.hashed
 	l.room = roomKeeper{core: c, rarest: &l.rarest}
-	l.exchanger = exchanger{
-		core: c, connector: &l.connector,
-		admission: pexGate{}, reported: map[pathsel.PeerID]*[pexKinds]pexTold{},
-	}
+	l.exchanger = exchanger{core: c, connector: &l.connector, admission: pexGate{}}
 	return l
 }
 

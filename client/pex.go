@@ -1,7 +1,7 @@
 package client
 
 import (
-	"maps"
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -25,7 +25,7 @@ type exchanger struct {
 	*core
 	connector *connector
 	admission pexGate
-	reported  map[pathsel.PeerID]*[pexKinds]pexTold
+	reported  map[pathsel.PeerID]*[pexKinds]pexTold // of connected peers
 }
 
 // extensions are the extensions that we offer on a connection over a transport. An address on IP
@@ -57,21 +57,15 @@ func (x *exchanger) tell(now time.Time) {
 		return
 	}
 	peers := x.peers.connectedPeers()
-	all := map[pathsel.PeerID][]pexPeer{}
-	for _, rows := range peers {
-		all[rows[0].remoteID()] = x.addresses(rows)
-	}
-	maps.DeleteFunc(x.reported, func(id pathsel.PeerID, _ *[pexKinds]pexTold) bool {
-		_, connected := all[id]
-		return !connected
-	})
+	all, before := map[pathsel.PeerID][]pexPeer{}, x.reported
+	x.reported = map[pathsel.PeerID]*[pexKinds]pexTold{}
 	for _, rows := range peers {
 		id := rows[0].remoteID()
-		told := x.reported[id]
-		if told == nil {
-			told = &[pexKinds]pexTold{}
-			x.reported[id] = told
-		}
+		all[id] = x.addresses(rows)
+		x.reported[id] = cmp.Or(before[id], &[pexKinds]pexTold{})
+	}
+	for _, rows := range peers {
+		told := x.reported[rows[0].remoteID()]
 		for kind := range pexKinds {
 			x.tellOne(rows, kind, &told[kind], all, now)
 		}

@@ -81,7 +81,7 @@ func mayName(host, named scionnet.Addr, home pathsel.IA, own netip.Addr) bool {
 
 // pexTold is what a peer has been told.
 type pexTold struct {
-	flags map[scionnet.Addr]byte // of the addresses to which it believes us connected
+	addrs map[scionnet.Addr]bool // to which it believes us connected
 	next  time.Time              // the next message is not before this time
 }
 
@@ -91,17 +91,17 @@ func (x *pexTold) tell(present []pexPeer, now time.Time) (m pexMessage, ok bool)
 	if now.Before(x.next) {
 		return m, false
 	}
-	if x.flags == nil {
-		x.flags = map[scionnet.Addr]byte{}
+	if x.addrs == nil {
+		x.addrs = map[scionnet.Addr]bool{}
 	}
 	there := map[scionnet.Addr]bool{}
 	for _, p := range present {
 		there[p.at] = true
-		if _, told := x.flags[p.at]; !told && len(m.added) < maxNamed {
+		if !x.addrs[p.at] && len(m.added) < maxNamed {
 			m.added = append(m.added, p)
 		}
 	}
-	for at := range x.flags {
+	for at := range x.addrs {
 		if !there[at] {
 			m.dropped = append(m.dropped, pexPeer{at: at})
 		}
@@ -113,10 +113,10 @@ func (x *pexTold) tell(present []pexPeer, now time.Time) (m pexMessage, ok bool)
 		return m, false
 	}
 	for _, p := range m.added {
-		x.flags[p.at] = p.flags
+		x.addrs[p.at] = true
 	}
 	for _, p := range m.dropped {
-		delete(x.flags, p.at)
+		delete(x.addrs, p.at)
 	}
 	x.next = now.Add(pexEvery)
 	return m, true

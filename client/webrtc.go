@@ -221,11 +221,7 @@ func (t *WebRTC) background(f func()) {
 func (e *rtcEnd) use(d *webrtc.DataChannel) {
 	d.OnOpen(func() {
 		raw, err := d.Detach()
-		if err != nil {
-			e.close()
-			return
-		}
-		pair, err := e.pc.SCTP().Transport().ICETransport().GetSelectedCandidatePair()
+		pair, _ := e.pc.SCTP().Transport().ICETransport().GetSelectedCandidatePair()
 		if err != nil || pair == nil {
 			e.close()
 			return
