@@ -244,7 +244,9 @@ func (a *attempt) follow(ctx context.Context, over func() bool) error {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		case m := <-a.messages:
-			err = a.hear(m)
+			if err = a.hear(m); err == nil {
+				err = a.stuck()
+			}
 		case <-due:
 			do := a.schedule[i].do
 			a.schedule = slices.Delete(a.schedule, i, i+1)
@@ -270,6 +272,27 @@ func (a *attempt) over() bool {
 			return x.peer.Name == p.Name && (x.ended || x.done)
 		})
 	})
+}
+
+// stuck returns a failure if a leecher waits for a part of the data, and nobody downloads any more.
+func (a *attempt) stuck() error {
+	var waits Peer
+	part := a.part()
+	for _, p := range a.Peers {
+		i := slices.IndexFunc(a.peers, func(x *process) bool { return x.peer.Name == p.Name })
+		switch {
+		case p.Role != Leech || i >= 0 && (a.peers[i].ended || a.peers[i].done):
+		case i >= 0 || p.Start.Done <= part:
+			return nil // it downloads or will
+		default:
+			waits = p
+		}
+	}
+	if waits.Name == "" {
+		return nil
+	}
+	return failure{fmt.Errorf("peer %s starts at %.4g%% of the data, but the other leechers have ended at %.4g%%",
+		waits.Name, 100*waits.Start.Done, 100*part)}
 }
 
 // nextAction returns the action that is due next; -1 if there is none whose time is known.
@@ -331,18 +354,23 @@ func (a *attempt) resolve() {
 	if a.zero.IsZero() {
 		return
 	}
+	part := a.part()
+	for i, x := range a.schedule {
+		if x.when.Done > 0 && part >= x.when.Done {
+			a.schedule[i].when = When{After: time.Since(a.zero)}
+		}
+	}
+}
+
+// part returns the part of their data that all leechers together have.
+func (a *attempt) part() float64 {
 	var want float64
 	for _, p := range a.Peers {
 		if p.Role == Leech {
 			want += float64(a.torrentsOf(p)) * float64(a.Size)
 		}
 	}
-	have := a.writer.fold.fetched()
-	for i, x := range a.schedule {
-		if x.when.Done > 0 && have >= x.when.Done*want {
-			a.schedule[i].when = When{After: time.Since(a.zero)}
-		}
-	}
+	return a.writer.fold.fetched() / want
 }
 
 // glance writes samples of links, processes and flows.

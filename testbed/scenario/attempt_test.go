@@ -37,3 +37,42 @@ func TestEventWhileAPeerStarts(t *testing.T) {
 		}
 	})
 }
+
+// A leecher that waits for a part of the data fails the run once nobody downloads any more.
+func TestPartThatNobodyReaches(t *testing.T) {
+	s, err := parseText(`
+about: the second leecher waits for more than the first one wants
+topology: two-paths
+size: 100kB
+peers:
+  - {name: seeder, as: "1-ff00:0:110", role: seed}
+  - {name: first, as: "1-ff00:0:111", role: leech}
+  - {name: second, as: "1-ff00:0:111", role: leech, start: 60%}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := &process{peer: s.Peers[1]}
+	a := &attempt{Scenario: s, writer: &sampleWriter{fold: newFold(s)}, peers: []*process{first}}
+	fetched := a.writer.fold.leechers["first"].fetched
+	for _, c := range []struct {
+		fetched     float64
+		done, ended bool
+		stuck       string
+	}{
+		{fetched: 0},
+		{fetched: 50e3},
+		{fetched: 100e3, done: true, stuck: "peer second starts at 60% of the data, but the other leechers have ended at 50%"},
+		{fetched: 40e3, ended: true, stuck: "peer second starts at 60% of the data, but the other leechers have ended at 20%"},
+		{fetched: 130e3, ended: true}, // second is starting
+	} {
+		fetched["torrent"], first.done, first.ended = c.fetched, c.done, c.ended
+		got := ""
+		if err := a.stuck(); err != nil {
+			got = err.Error()
+		}
+		if got != c.stuck {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
