@@ -281,29 +281,28 @@ func manyConnections(t *testing.T, p transportPair) {
 			}()
 		}
 	}()
+	echo := func(i int) error {
+		w, err := p.dial(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		mine := noise(byte(i), 10_000)
+		if _, err := w.Write(mine); err != nil {
+			return err
+		}
+		got := make([]byte, len(mine))
+		if _, err := io.ReadFull(w, got); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, mine) {
+			return fmt.Errorf("connection %d got what is not its own", i)
+		}
+		return nil
+	}
 	errs := make(chan error, count)
 	for i := range count {
-		go func() {
-			errs <- func() error {
-				w, err := p.dial(ctx, nil)
-				if err != nil {
-					return err
-				}
-				defer w.Close()
-				mine := noise(byte(i), 10_000)
-				if _, err := w.Write(mine); err != nil {
-					return err
-				}
-				got := make([]byte, len(mine))
-				if _, err := io.ReadFull(w, got); err != nil {
-					return err
-				}
-				if !bytes.Equal(got, mine) {
-					return fmt.Errorf("connection %d got what is not its own", i)
-				}
-				return nil
-			}()
-		}()
+		go func() { errs <- conformance.Insist(ctx, func() error { return echo(i) }) }()
 	}
 	for range count {
 		if err := <-errs; err != nil {
