@@ -144,12 +144,11 @@ func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 		lp := linkPlan{a: linkemu.Endpoint{Router: p.port(a)}, b: linkemu.Endpoint{Router: p.port(b)}}
 		lp.a.Local, lp.b.Local = p.port(b), p.port(a)
 		p.links = append(p.links, lp)
-		roleA, roleB := roles(l.Type)
 		for _, e := range []struct {
 			near, far LinkEnd
 			at        linkemu.Endpoint
 			farRole   string
-		}{{l.A, l.B, lp.a, roleB}, {l.B, l.A, lp.b, roleA}} {
+		}{{l.A, l.B, lp.a, roles[l.Type][1]}, {l.B, l.A, lp.b, roles[l.Type][0]}} {
 			r := p.router(&p.ases[index[e.near.Interface.IA]], e.near.Router)
 			r.interfaces = append(r.interfaces, interfacePlan{
 				link: l, id: e.near.Interface.ID, neighbor: e.far.Interface, linkTo: e.farRole,
@@ -188,16 +187,8 @@ func (r *routerPlan) has(interfaceID uint64) bool {
 	return slices.ContainsFunc(r.interfaces, func(i interfacePlan) bool { return i.id == interfaceID })
 }
 
-// roles names the two ends of a link the way topology.json does.
-func roles(t LinkType) (a, b string) {
-	switch t {
-	case Core:
-		return "core", "core"
-	case Child:
-		return "parent", "child"
-	}
-	return "peer", "peer"
-}
+// roles names the ends A and B of a link the way topology.json does.
+var roles = map[LinkType][2]string{Core: {"core", "core"}, Child: {"parent", "child"}, Peer: {"peer", "peer"}}
 
 // folderOf is where scion-pki keeps an AS of several ISDs: ISD1/ASff00_0_110.
 func folderOf(ia pathsel.IA) string {

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,9 +110,7 @@ func (n *Network) waitForSegments(ctx context.Context) error {
 		var err error
 		open, missing, err = n.survey(ctx, open)
 		n.progress.Segments = n.progress.ImpliedSegments - missing
-		if err != nil {
-			last = err
-		}
+		last = cmp.Or(err, last)
 		return len(open) == 0
 	}, func() error {
 		var what []string
@@ -133,9 +132,7 @@ func (n *Network) waitForPaths(ctx context.Context) error {
 			found[p] = max(found[p], len(paths[p]))
 			n.progress.Paths += min(found[p], k)
 		}
-		if err != nil {
-			last = err
-		}
+		last = cmp.Or(err, last)
 		return n.progress.Paths == n.progress.ImpliedPaths
 	}, func() error {
 		var what []string

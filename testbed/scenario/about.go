@@ -97,7 +97,7 @@ func (f ScenarioFile) Scenario() (Scenario, error) {
 func about(braid string, scenarios []Scenario) About {
 	a := About{
 		Began: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), Modules: map[string]string{},
-		Kernel: kernel(), CPUs: runtime.NumCPU(), Emulator: linkemu.CurrentSettings(),
+		Kernel: runtime.GOOS, CPUs: runtime.NumCPU(), Emulator: linkemu.CurrentSettings(),
 	}
 	if program, err := os.ReadFile(braid); err == nil {
 		a.Program = fmt.Sprintf("%x", sha256.Sum256(program))
@@ -133,6 +133,9 @@ func (a *About) readMachine() {
 	_, rest, _ := strings.Cut(string(text), "model name\t: ")
 	name, _, _ := strings.Cut(rest, "\n")
 	a.CPU = cmp.Or(name, runtime.GOARCH)
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		a.Kernel = "Linux " + strings.TrimSpace(string(release))
+	}
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return // not Linux
@@ -146,12 +149,4 @@ func (a *About) readMachine() {
 	if tcp, err := proc.SysctlStrings("net.ipv4.tcp_congestion_control"); err == nil {
 		a.TCP = strings.Join(tcp, " ")
 	}
-}
-
-func kernel() string {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return runtime.GOOS
-	}
-	return "Linux " + strings.TrimSpace(string(release))
 }

@@ -156,9 +156,9 @@ func (a *attempt) course(ctx context.Context) error {
 		}{{"stop", p.Stop, (*process).interrupt}, {"crash", p.Crash, (*process).kill}} {
 			if end.when != nil {
 				a.at(*end.when, 0, func() error {
-					if i := slices.IndexFunc(a.peers, func(x *process) bool { return x.peer.Name == p.Name }); i >= 0 {
+					if ps := a.processOf(p); ps != nil {
 						a.writer.event(end.what, p.Name)
-						end.do(a.peers[i])
+						end.do(ps)
 					}
 					return nil
 				})
@@ -268,10 +268,18 @@ func (a *attempt) over() bool {
 	}
 	// A run also waits for leechers that start later.
 	return !slices.ContainsFunc(a.Peers, func(p Peer) bool {
-		return p.Role == Leech && !slices.ContainsFunc(a.peers, func(x *process) bool {
-			return x.peer.Name == p.Name && (x.ended || x.done)
-		})
+		ps := a.processOf(p)
+		return p.Role == Leech && (ps == nil || !ps.ended && !ps.done)
 	})
+}
+
+// processOf returns the process of a peer; nil before its start.
+func (a *attempt) processOf(p Peer) *process {
+	i := slices.IndexFunc(a.peers, func(x *process) bool { return x.peer.Name == p.Name })
+	if i < 0 {
+		return nil
+	}
+	return a.peers[i]
 }
 
 // stuck returns a failure if a leecher waits for a part of the data, and nobody downloads any more.
@@ -279,10 +287,10 @@ func (a *attempt) stuck() error {
 	var waits Peer
 	part := a.part()
 	for _, p := range a.Peers {
-		i := slices.IndexFunc(a.peers, func(x *process) bool { return x.peer.Name == p.Name })
+		ps := a.processOf(p)
 		switch {
-		case p.Role != Leech || i >= 0 && (a.peers[i].ended || a.peers[i].done):
-		case i >= 0 || p.Start.Done <= part:
+		case p.Role != Leech || ps != nil && (ps.ended || ps.done):
+		case ps != nil || p.Start.Done <= part:
 			return nil // it downloads or will
 		default:
 			waits = p

@@ -97,13 +97,6 @@ func (r route) load(on func(l pathsel.Interface, bits float64)) {
 	}
 }
 
-// allowed returns how much payload, in bits, the links could have carried between two times to the
-// leechers and competing flows that were there; NaN if there is no limit. Datagrams at a constant
-// rate have their rate reserved.
-func (r *Record) allowed(from, to float64) (float64, error) {
-	return r.integrate(from, to, r.carriesAll)
-}
-
 // present returns the leechers that are there at a time.
 func (r *Record) present(t float64) (there []*Leecher) {
 	for _, l := range r.Leechers {
@@ -115,7 +108,7 @@ func (r *Record) present(t float64) (there []*Leecher) {
 }
 
 // carriesAll returns how much payload, in bits per second, the links could carry at a time to the
-// leechers and bulk flows that are there.
+// leechers and bulk flows that are there; NaN if there is no limit.
 func (r *Record) carriesAll(t float64) (float64, error) {
 	var bulk []route
 	for _, f := range r.Flows {
@@ -126,8 +119,8 @@ func (r *Record) carriesAll(t float64) (float64, error) {
 	return r.carries(t, r.present(t), bulk...)
 }
 
-// carries returns how much payload, in bits per second, the links could carry at a time to some
-// leechers, and over more routes.
+// carries returns the same for some leechers, and over more routes. Datagrams at a constant rate
+// have their rate reserved.
 func (r *Record) carries(t float64, leechers []*Leecher, more ...route) (float64, error) {
 	routes := more
 	for _, l := range leechers {

@@ -261,7 +261,7 @@ func efficiencyBetween(r *Record, from, to float64) (float64, error) {
 	if r.feed {
 		return math.NaN(), nil
 	}
-	limit, err := r.allowed(from, to)
+	limit, err := r.integrate(from, to, r.carriesAll)
 	var got float64
 	for _, l := range r.Leechers {
 		got += l.Payload.before(to) - l.Payload.before(from)

@@ -152,7 +152,7 @@ func TestShare(t *testing.T) {
 	f.route = way(1, 2)
 	// Datagrams have their rate in advance.
 	f.Kind, f.Rate = Datagrams, 4e6
-	if v, err := r.allowed(1, 3); err != nil || !near(v, 2*12e6) {
+	if v, err := r.integrate(1, 3, r.carriesAll); err != nil || !near(v, 2*12e6) {
 		t.Errorf("%v bits besides datagrams, %v", v, err)
 	}
 }

@@ -147,7 +147,7 @@ func (a *attempt) command(p Peer, torrents []string, out string) (args []string,
 	case p.Transport == WebRTC: // all addresses of the testbed are local ones
 		args = append(args, "--ice-local", "--tracker", a.peers[0].listen)
 	}
-	addr := ""
+	var addr string
 	if p.onIP() {
 		host = a.ip.AddHost(p.AS)
 		addr = host.Addr().String() + ":0"
