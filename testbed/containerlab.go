@@ -223,13 +223,10 @@ func labName(s string) string {
 
 // writeLabFiles fills in the templates: those of the lab once, start for each AS.
 func writeLabFiles(o ContainerlabOptions, p plan, cables []cable) error {
-	t, err := template.New("").Funcs(template.FuncMap{
+	t := template.Must(template.New("").Funcs(template.FuncMap{
 		"list": func(ends ...cableEnd) []cableEnd { return ends },
 		"last": func(ases []labAS) int { return len(ases) - 1 },
-	}).ParseFS(containerlabFiles, "containerlab/*")
-	if err != nil {
-		return err
-	}
+	}).ParseFS(containerlabFiles, "containerlab/*"))
 	write := func(template, name string, mode fs.FileMode, data any) error {
 		f, err := os.OpenFile(filepath.Join(o.Dir, filepath.FromSlash(name)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 		if err != nil {

@@ -1,7 +1,6 @@
 package figure
 
 import (
-	"fmt"
 	"io"
 	"math"
 	"sync"
@@ -23,14 +22,12 @@ func (f Figure) PNG(w io.Writer) error {
 	c.SetLineJoinRound()
 	c.SetLineCapButt()
 	for _, m := range f.Marks {
-		if err := m.scaled(scale).paint(c); err != nil {
-			return fmt.Errorf("draw %s: %w", f.Name, err)
-		}
+		m.scaled(scale).paint(c)
 	}
 	return c.EncodePNG(w)
 }
 
-func (m Mark) paint(c *gg.Context) error {
+func (m Mark) paint(c *gg.Context) {
 	r, g, b := m.Ink.rgb()
 	c.SetRGBA(float64(r)/0xff, float64(g)/0xff, float64(b)/0xff, m.opacity())
 	p := m.Points[0]
@@ -50,43 +47,40 @@ func (m Mark) paint(c *gg.Context) error {
 		c.DrawCircle(p.X, p.Y, m.Size)
 		c.Fill()
 	case Label:
-		face, err := faceOf(m.Bold, m.Size)
-		if err != nil {
-			return err
-		}
+		face := faceOf(m.Bold, m.Size)
 		c.SetFontFace(face)
 		width := float64(font.MeasureString(face, m.Text)) / 64
 		c.DrawString(m.Text, p.X-width*float64(m.Anchor)/2, p.Y)
 	}
-	return nil
 }
 
 // TextWidth returns the width of a text.
 func TextWidth(text string, size float64, bold bool) float64 {
-	face, err := faceOf(bold, size*8) // large, so that rounding to whole dots does not count
-	if err != nil {
-		panic(err) // the fonts are compiled in
-	}
+	face := faceOf(bold, size*8) // large, so that rounding to whole dots does not count
 	return float64(font.MeasureString(face, text)) / 64 / 8
 }
 
 // Fonts are parsed once, since that takes longer than drawing a figure.
-var parsed = [2]func() (*opentype.Font, error){
-	sync.OnceValues(func() (*opentype.Font, error) { return opentype.Parse(liberationsansregular.TTF) }),
-	sync.OnceValues(func() (*opentype.Font, error) { return opentype.Parse(liberationsansbold.TTF) }),
+var regular, boldface = parsed(liberationsansregular.TTF), parsed(liberationsansbold.TTF)
+
+func parsed(ttf []byte) func() *opentype.Font {
+	return sync.OnceValue(func() *opentype.Font { return must(opentype.Parse(ttf)) })
 }
 
-func faceOf(bold bool, size float64) (font.Face, error) {
-	which := 0
+func faceOf(bold bool, size float64) font.Face {
+	f := regular
 	if bold {
-		which = 1
+		f = boldface
 	}
-	f, err := parsed[which]()
+	return evenly{must(opentype.NewFace(f(), &opentype.FaceOptions{Size: size, DPI: 72, Hinting: font.HintingNone}))}
+}
+
+// must panics on an error, since the fonts are compiled in.
+func must[T any](v T, err error) T {
 	if err != nil {
-		return nil, fmt.Errorf("read the font: %w", err)
+		panic(err)
 	}
-	face, err := opentype.NewFace(f, &opentype.FaceOptions{Size: size, DPI: 72, Hinting: font.HintingNone})
-	return evenly{face}, err
+	return v
 }
 
 // evenly sets letters without kerning, because the font would move the digits of 111 together.
