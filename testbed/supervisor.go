@@ -114,17 +114,10 @@ func Launch(ctx context.Context, command []string, opts Options) error {
 		err = fmt.Errorf("testbed taken down again: %w", context.Cause(ctx))
 	}
 	in.Close()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // it was told to stop: its exit code says nothing
-	}()
-	select {
-	case <-ended:
-	case <-time.After(abortGrace):
-		cmd.Process.Kill() // and its children with it
-		<-ended
-	}
+	// Killing it ends its children, too. Its exit code says nothing, since it was told to stop.
+	kill := time.AfterFunc(abortGrace, func() { cmd.Process.Kill() })
+	_ = cmd.Wait()
+	kill.Stop()
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("supervisor ended (%v); the end of %s:\n%s",
 			cmd.ProcessState, log.Name(), LastWords(log.Name(), 0))

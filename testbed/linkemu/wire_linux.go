@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -170,15 +171,11 @@ func (w *linuxWire) close() error {
 // passing tells whether a link survives an error: the router is not up or restarts, or a route or
 // memory is missing for a while.
 func passing(err error) bool {
-	for _, e := range []unix.Errno{
+	var errno unix.Errno
+	return errors.As(err, &errno) && slices.Contains([]unix.Errno{
 		unix.EINTR, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.ENETDOWN,
 		unix.EHOSTDOWN, unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EACCES, unix.EMSGSIZE,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	}, errno)
 }
 
 // plain switches the offloads off, as in the socket of a stock border router.
