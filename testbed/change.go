@@ -31,6 +31,11 @@ type LinkChange struct {
 	Down   *bool `json:"down,omitempty"`
 }
 
+// Concerns tells whether the change is about what an end of its link sends.
+func (c LinkChange) Concerns(end pathsel.Interface) bool {
+	return c.Direction != "in" && end == c.Interface || c.Direction != "out" && end != c.Interface
+}
+
 // Apply applies the change to a configuration.
 func (c LinkChange) Apply(to *linkemu.Config) {
 	set(&to.Rate, c.Rate)

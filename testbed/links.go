@@ -34,33 +34,29 @@ func (n *Network) tooBigAt(ia pathsel.IA) func([]byte, int) []byte {
 
 // SetLink changes both directions of the link that ends at the interface.
 func (n *Network) SetLink(at pathsel.Interface, change func(*linkemu.Config)) error {
-	return n.setLink(at, "both", change)
+	return n.setLink(LinkChange{Interface: at}, change)
 }
 
 // Change changes a link while traffic flows.
-func (n *Network) Change(c LinkChange) error { return n.setLink(c.Interface, c.Direction, c.Apply) }
+func (n *Network) Change(c LinkChange) error { return n.setLink(c, c.Apply) }
 
-func (n *Network) setLink(at pathsel.Interface, direction string, change func(*linkemu.Config)) error {
-	if !slices.Contains([]string{"", "both", "out", "in"}, direction) {
-		return fmt.Errorf("direction %q: want in, out or both", direction)
+func (n *Network) setLink(c LinkChange, change func(*linkemu.Config)) error {
+	if !slices.Contains([]string{"", "both", "out", "in"}, c.Direction) {
+		return fmt.Errorf("direction %q: want in, out or both", c.Direction)
 	}
-	i := n.opts.Topology.LinkAt(at)
+	i := n.opts.Topology.LinkAt(c.Interface)
 	if i < 0 {
-		return fmt.Errorf("no link of topology %s ends at %s", n.opts.Topology.Name, at)
+		return fmt.Errorf("no link of topology %s ends at %s", n.opts.Topology.Name, c.Interface)
 	}
 	l := n.opts.Topology.Links[i]
 	n.changing.Lock()
 	defer n.changing.Unlock()
 	ab, ba := n.links[i].Config()
-	out, in := &ab, &ba // out leaves the AS of the interface
-	if l.B.Interface == at {
-		out, in = in, out
+	if c.Concerns(l.A.Interface) {
+		change(&ab)
 	}
-	if direction != "in" {
-		change(out)
-	}
-	if direction != "out" {
-		change(in)
+	if c.Concerns(l.B.Interface) {
+		change(&ba)
 	}
 	if err := n.links[i].Set(ab, ba); err != nil {
 		return fmt.Errorf("change link %s to %s: %w", l.A.Interface, l.B.Interface, err)

@@ -206,12 +206,10 @@ func (f *fold) addEvent(l Line) {
 		}
 		link := f.Scenario.topology.Links[i]
 		for _, e := range []pathsel.Interface{link.A.Interface, link.B.Interface} {
-			if d := l.Change.Direction; d == "out" && e != l.Change.Interface || d == "in" && e == l.Change.Interface {
-				continue
+			if c := f.configs[e]; l.Change.Concerns(e) {
+				l.Change.Apply(&c)
+				f.configs[e] = c
 			}
-			c := f.configs[e]
-			l.Change.Apply(&c)
-			f.configs[e] = c
 		}
 		f.noteLinks(l.T)
 	}
