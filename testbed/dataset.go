@@ -108,13 +108,12 @@ func SameFile(want, got string) error {
 	for off := int64(0); ; off += chunk {
 		n, errA := io.ReadFull(a, bufA)
 		m, errB := io.ReadFull(b, bufB)
-		if n != m || !bytes.Equal(bufA[:n], bufB[:m]) {
+		switch {
+		case n != m || !bytes.Equal(bufA[:n], bufB[:m]):
 			return fmt.Errorf("%s differs from %s in the %d bytes from offset %d", got, want, chunk, off)
-		}
-		if errA != nil || errB != nil {
-			if atEnd(errA) && atEnd(errB) {
-				return nil
-			}
+		case atEnd(errA) && atEnd(errB):
+			return nil
+		case errA != nil || errB != nil:
 			return fmt.Errorf("compare %s with %s: %w", got, want, errors.Join(errA, errB))
 		}
 	}

@@ -43,7 +43,8 @@ type Scenario struct {
 	// BFD is the interval at which routers watch links, or "off"; "" is the testbed's default.
 	BFD          string   `yaml:"bfd"`
 	PathLifetime Duration `yaml:"path_lifetime"`
-	// MachineBound says that the links are faster than the machine on purpose.
+	// MachineBound tells readers that the links are faster than the machine on purpose. Runs do not
+	// depend on it; TestShipped wants it where it is true.
 	MachineBound bool   `yaml:"machine_bound"`
 	Links        []Link `yaml:"links"` // what differs from the topology, from the beginning
 
