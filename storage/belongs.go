@@ -90,6 +90,15 @@ func isRegular(root *os.Root, name string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
+// setAside are the names of braid's damaged files about the torrent, whether they exist or not.
+func (s Stored) setAside() []string {
+	names := []string{filepath.ToSlash(recordName(s.Hash, s.Kind)) + durable.AsideSuffix}
+	if s.Kind == KindBolt {
+		names = append(names, boltPath(s.Hash)+durable.AsideSuffix)
+	}
+	return names
+}
+
 // kept are the names of braid's own files about the torrent, whether they exist or not.
 func (s Stored) kept() []string {
 	return []string{
@@ -122,7 +131,7 @@ func (s Stored) Delete(ctx context.Context, all bool, shared ...string) (err err
 	}
 	// The record goes last. Without it, nobody would know after a crash or an error whose the other
 	// files are.
-	return removeAll(root, s.kept())
+	return removeAll(root, append(s.setAside(), s.kept()...))
 }
 
 // removeAll removes files, and the directories above them that are empty then.

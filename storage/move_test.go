@@ -210,3 +210,36 @@ func TestDeleteFails(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 }
+
+// With the data of a torrent, files go that were set aside because they were damaged.
+func TestDeleteDamaged(t *testing.T) {
+	info, l, data := shape(t, 64<<10, 100_000)
+	eachKind(t, func(t *testing.T, kind Kind) {
+		dir := fastDir(t)
+		own := func() []string {
+			names, err := filepath.Glob(filepath.Join(dir, recordDir, metainfo.Hash{9}.HexString()+".*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return names
+		}
+		for range 2 {
+			s, tor := openStore(t, kind, dir, info)
+			if err := writePiece(tor, info, data, 0); err != nil {
+				t.Fatal(err)
+			}
+			closeStore(t, s, tor)
+			for _, name := range own() {
+				if err := os.WriteFile(name, []byte("damaged"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := (Stored{kind, dir, metainfo.Hash{9}, l}).Delete(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		if left := own(); len(left) > 0 {
+			t.Errorf("left are %v", left)
+		}
+	})
+}
