@@ -33,6 +33,9 @@ const (
 	asking     = 4
 	waiting    = 64
 	describing = time.Minute
+	// failedWait is the time between a failed look and the next one. It doubles with each further
+	// failure, up to the interval.
+	failedWait = time.Minute
 	// retryAfter is the time between two restarts of failed torrents. A start may hash large files,
 	// and a directory is looked at every ten seconds.
 	retryAfter = 10 * time.Minute
@@ -449,11 +452,17 @@ func (m *Mirror) save() error {
 	return node.WriteJSON(m.State, saved{m.Source, m.source.asked, m.offered, m.misses}, true)
 }
 
-// Run looks at the list at once and then every interval, until the context ends.
+// Run looks at the list at once and then every interval, until the context ends. After a failed
+// look, the next one comes sooner.
 func (m *Mirror) Run(ctx context.Context, every time.Duration) {
-	for ctx.Err() == nil {
+	for failed := failedWait; ctx.Err() == nil; {
 		began := time.Now()
-		_ = m.Look(ctx) // Look has reported the error
-		node.Wait(ctx, every-time.Since(began))
+		if m.Look(ctx) == nil {
+			node.Wait(ctx, every-time.Since(began))
+			failed = failedWait
+		} else { // Look has reported the error
+			node.Wait(ctx, min(failed, every))
+			failed = min(2*failed, every)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/client"
@@ -430,4 +432,25 @@ func TestFarFeedNamesNearHost(t *testing.T) {
 	if err != nil || len(got.Peers) != 1 {
 		t.Errorf("%v, %v", got.Peers, err)
 	}
+}
+
+// After a failed look, the next one comes sooner, and after each further failure later, but never
+// later than the interval.
+func TestRetriesFailedLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var looks []time.Duration
+		m := &Mirror{Config: Config{Tell: func(event.Mirror) { looks = append(looks, time.Since(began)) }}}
+		m.source.name = filepath.Join(t.TempDir(), "missing")
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
+		defer cancel()
+		m.Run(ctx, 15*time.Minute)
+		want := []time.Duration{0, 1, 3, 7, 15, 30}
+		for i := range want {
+			want[i] *= time.Minute
+		}
+		if !slices.Equal(looks, want) {
+			t.Errorf("looks at %v, want %v", looks, want)
+		}
+	})
 }
