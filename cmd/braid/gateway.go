@@ -75,15 +75,15 @@ func runGateway(ctx context.Context, t *task) error {
 	if t.err != nil {
 		return t.err
 	}
-	if err := t.lockDir(cfg.Dir, "braid gateway"); err != nil {
-		return err
-	}
 	g, err := gateway.New(cfg)
 	if err != nil {
 		return err
 	}
 	torrents, err := t.allowTorrents(ctx, g)
 	if err != nil {
+		return err
+	}
+	if err := t.lockDir(cfg.Dir, "braid gateway"); err != nil { // it makes the directory
 		return err
 	}
 	l, err := t.openGatewayTracker(ctx, g)

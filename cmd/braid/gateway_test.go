@@ -60,6 +60,12 @@ func TestReadCollection(t *testing.T) {
 	if code, _, said := ends(t, dir, "gateway", "x.torrent", "--label", "films", "--tracker-listen", "http://127.0.0.1:0", "--listen", "127.0.0.1:0"); code != exitUsage || !strings.Contains(said, "give --collection") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
+	if code, _, said := ends(t, dir, "gateway", "x.torrent", "--tracker-listen", "http://127.0.0.1:0", "--listen", "127.0.0.1:0"); code != exitFailed {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "gateway-cache")); !os.IsNotExist(err) {
+		t.Errorf("a cache without torrents: %v", err)
+	}
 }
 
 // Ordinary clients, unmodified, fetch what only a host on SCION has, through a gateway, whose

@@ -64,9 +64,12 @@ func makeRoom(
 	return out, true
 }
 
-// openCache finds the data of earlier processes. It deletes the data of torrents that are no longer
-// allowed, and data above the bound. The caller holds the lock.
+// openCache makes the directory, or finds the data of earlier processes there. It deletes data of
+// torrents that are no longer allowed, and data above the bound. The caller holds the lock.
 func (g *Gateway) openCache() error {
+	if err := os.MkdirAll(g.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of the cache: %w", err)
+	}
 	entries, err := os.ReadDir(g.cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("read the cache: %w", err)

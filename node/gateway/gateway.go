@@ -141,14 +141,11 @@ var (
 	}
 )
 
-// New makes a gateway that may join no torrent yet. The directory is created if it is missing.
+// New makes a gateway that may join no torrent yet.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.Size <= 0 || cfg.Idle <= 0 {
 		return nil, fmt.Errorf("a cache of %d bytes, idle time %v: want more than 0",
 			cfg.Size, cfg.Idle)
-	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of the cache: %w", err)
 	}
 	g := &Gateway{
 		cfg:      cfg,
