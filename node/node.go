@@ -314,21 +314,24 @@ var errNotAdjustable = errors.New("the limits of this node cannot be changed")
 
 // Add adds a torrent and starts it, unless Options.Paused is set. The start checks whether existing
 // files belong to the torrent, which can take as long as hashing them; Torrents contains the
-// torrent meanwhile. In a service, Add does not wait for the start. The context bounds Add only. If
-// the node has the torrent already, the error is ErrExists.
+// torrent meanwhile. In a service, Add does not wait for the start. The existing files of a paused
+// torrent are verified in the background. The context bounds Add only. If the node has the torrent
+// already, the error is ErrExists.
 func (n *Node) Add(ctx context.Context, o Options) (*Torrent, error) {
 	if n.service {
 		o = n.withDefaults(o)
 	}
 	t := newTorrent(n, o)
-	if o.Paused {
-		t.lookAtRecord()
-	}
+	unknown := o.Paused && !t.lookAtRecord()
 	t, err := n.add(ctx, t)
-	if err == nil {
-		n.mu.Lock()
-		n.totals.Added++
-		n.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	n.totals.Added++
+	n.mu.Unlock()
+	if unknown {
+		err = t.Verify()
 	}
 	return t, err
 }
@@ -338,6 +341,7 @@ func (n *Node) withDefaults(o Options) Options {
 	s := n.Settings()
 	o.Storage.Kind = cmp.Or(o.Storage.Kind, storage.KindFile)
 	o.Storage.Dir = cmp.Or(o.Storage.Dir, s.Dir)
+	o.Source = o.Source.WithKept(o.Storage.Dir)
 	o.Paused = o.Paused || s.AddPaused
 	if len(o.Trackers) == 0 && !o.Source.IsPrivate() {
 		o.Trackers, _ = parseTiers(s.Trackers) // Validate has checked them

@@ -176,19 +176,21 @@ func (o Options) wanted() (bytes, all int64, pieces int) {
 	return l.BytesOf(wants), l.Length, pieces
 }
 
-// lookAtRecord reads the completion record of a torrent that is not started yet.
-func (t *Torrent) lookAtRecord() {
+// lookAtRecord reads the completion record of a torrent that is not started yet. It returns false
+// if there are files without a record.
+func (t *Torrent) lookAtRecord() bool {
 	o := t.options
 	if o.Source.IsMagnet() || o.Storage.Dir == "" {
-		return
+		return true
 	}
 	right := o.stored().Recorded()
 	if right == nil {
-		return
+		return o.stored().IsGone()
 	}
 	bytes, pieces := goodOf(o.Source.Layout, storage.Report{Good: right})
 	p := &t.last
 	p.Have, p.Missing, p.Done = min(bytes, p.Total), p.Missing-bytes, min(pieces, p.Pieces)
+	return true
 }
 
 // InfoHash returns the info hash in hexadecimal digits.

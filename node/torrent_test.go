@@ -1,11 +1,13 @@
 package node
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"braid/client"
+	"braid/storage"
 )
 
 // A paused torrent that has never run says how large it is, what of it is wanted, and what an
@@ -59,5 +61,32 @@ func TestNeverRun(t *testing.T) {
 	x = add(t, n, Options{Source: src, Paused: true})
 	if s := x.Status(); s.Have != src.Layout.Length || s.Missing != 0 || s.Done != s.Pieces {
 		t.Errorf("with the data of an earlier download: %+v", s)
+	}
+}
+
+// Files that are there already are verified even if the torrent is added paused, also those of a
+// magnet link whose description an earlier download has kept.
+func TestAddPausedExisting(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	whole, described := create(t, data, "whole", 100_000), create(t, data, "described", 100_000)
+	kept := storage.KeptTorrent(data, described.InfoHash)
+	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kept, described.Torrent(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	magnet, err := client.ParseMagnet(described.Magnet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := openService(t, t.TempDir(), data)
+	for _, src := range []client.Source{whole, magnet} {
+		x := add(t, n, Options{Source: src, Paused: true})
+		eventually(t, "the check", func() bool {
+			s := x.Status()
+			return s.State == Paused && s.Have == 100_000 && s.Done == s.Pieces
+		})
 	}
 }

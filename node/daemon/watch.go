@@ -149,7 +149,7 @@ func (w *watcher) add(ctx context.Context, name, then string) error {
 	if err != nil {
 		return err
 	}
-	o := node.Options{Source: src.WithKept(w.node.Dir()), Trackers: node.ParseTrackers(src, w.log)}
+	o := node.Options{Source: src, Trackers: node.ParseTrackers(src, w.log)}
 	if _, err := w.node.Add(ctx, o); err != nil && !errors.Is(err, node.ErrExists) {
 		return err
 	}

@@ -44,26 +44,15 @@ func Each(all []*node.Torrent, do func(*node.Torrent) error) error {
 }
 
 // Add adds a torrent and, unless it is paused, starts it, even if the settings say that new
-// torrents are paused. If now is true, it does not wait in the queue. If files of a paused torrent
-// are there already, they are verified, as clients expect: some start a torrent only if enough of
-// it is there.
+// torrents are paused. If now is true, it does not wait in the queue.
 func Add(
 	ctx context.Context, n *node.Node, o node.Options, now bool,
 ) (*node.Torrent, error) {
-	o.Source = o.Source.WithKept(cmp.Or(o.Storage.Dir, n.Dir()))
 	t, err := n.Add(ctx, o)
-	switch {
-	case err != nil:
-		return nil, err
-	case now || !o.Paused && t.State() == node.Paused:
-		return t, Start(ctx, t, now)
-	case o.Paused && !o.Source.IsMagnet():
-		stored := t.Options().Storage.Of(o.Source)
-		if stored.Recorded() == nil && !stored.IsGone() {
-			return t, t.Verify()
-		}
+	if err != nil || !now && (o.Paused || !t.Options().Paused) {
+		return t, err
 	}
-	return t, nil
+	return t, Start(ctx, t, now)
 }
 
 // Start starts a stopped torrent. If now is true, the torrent does not wait in the queue. Running

@@ -436,7 +436,7 @@ func (a *API) addTorrent(ctx context.Context, in AddTorrent) (Added, error) {
 		return Added{}, err
 	}
 	o := node.Options{Source: src}
-	if err := in.apply(&o, a.Node.Dir()); err != nil {
+	if err := in.apply(&o); err != nil {
 		return Added{}, err
 	}
 	o.Trackers = append(o.Trackers, node.ParseTrackers(src, slog.New(a.Journal.Handler()))...)
@@ -470,17 +470,15 @@ func (in AddTorrent) open(ctx context.Context) (client.Source, error) {
 	return src, nil
 }
 
-// apply sets the options that the request names. Torrents without a directory go into dir.
-func (in AddTorrent) apply(o *node.Options, dir string) (err error) {
+// apply sets the options that the request names.
+func (in AddTorrent) apply(o *node.Options) (err error) {
 	if in.Directory != "" {
 		if !filepath.IsAbs(in.Directory) {
 			return wrong("directory %q: want an absolute path", in.Directory)
 		}
-		dir = filepath.Clean(in.Directory)
-		o.Storage.Dir = dir
+		o.Storage.Dir = filepath.Clean(in.Directory)
 	}
 	o.Name, o.Paused, o.Storage.Complete, o.Labels = in.Name, in.Paused, in.Complete, in.Labels
-	o.Source = o.Source.WithKept(dir)
 	if o.Peers, err = parseAll("peers", in.Peers, client.ParsePeer); err != nil {
 		return err
 	}
