@@ -40,14 +40,15 @@ func (t *Torrent) Move(dir string, data bool) error {
 	t.nextMove = &move{dir, data}
 	t.moving = t.moving || data // now, so that no reader of the status expects the data to stay
 	t.mu.Unlock()
+	t.save() // if this process is killed, the next one moves the torrent
 	t.node.background(t.moveAway)
 	return nil
 }
 
 // move is the directory to which a torrent will move.
 type move struct {
-	dir  string
-	data bool // with its data
+	Dir  string `json:"dir"`
+	Data bool   `json:"data"` // with its data
 }
 
 // isSameDir tells whether two paths name the same directory, perhaps through a symbolic link.
@@ -57,43 +58,59 @@ func isSameDir(a, b string) bool {
 	return filepath.Clean(a) == filepath.Clean(b) || err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// moveAway stops the torrent, makes its next move, and starts it again.
+// moveAway makes the torrent's next move.
 func (t *Torrent) moveAway() {
 	if t.State() != Moving { // a move that is under way is not cancelled
 		t.cancelStart()
 	}
 	t.op.Lock()
 	defer t.op.Unlock()
+	t.moveNext()
+}
+
+// moveNext stops the torrent, makes its next move, and starts it again. The caller holds op.
+func (t *Torrent) moveNext() {
 	t.mu.Lock()
 	state, reason, next := t.state, t.reason, t.nextMove
-	t.nextMove = nil
 	t.mu.Unlock()
 	if state == Removed || next == nil || t.node.ctx.Err() != nil {
 		return
 	}
-	if isSameDir(t.Options().Storage.Dir, next.dir) {
+	if isSameDir(t.Options().Storage.Dir, next.Dir) {
+		t.mu.Lock()
+		t.beginsLocked(next)
+		t.mu.Unlock()
 		t.endMove("changed")
+		t.save()
 		return
 	}
 	ctx, cancel := t.beginMove() // before the end of the run, which can take seconds
 	defer cancel()
 	t.end(Moving)
 	t.mu.Lock()
+	t.beginsLocked(next)
 	if state == Served {
 		t.reason = reason // of a torrent that is Served afterwards
 	}
-	if o := &t.options; next.data && o.Storage.Dir != "" && !o.Source.IsMagnet() {
-		t.moveTo = next.dir
+	if o := &t.options; next.Data && o.Storage.Dir != "" && !o.Source.IsMagnet() {
+		t.moveTo = next.Dir
 	} else {
-		t.moveTo, o.Storage.Dir, o.Storage.Recheck = "", next.dir, true
+		t.moveTo, o.Storage.Dir, o.Storage.Recheck = "", next.Dir, true
 	}
 	t.mu.Unlock()
 	t.save()
 	t.moveOn(ctx, state)
 }
 
-// finishMove continues a move that an earlier process has begun.
-func (t *Torrent) finishMove() {
+// beginsLocked notes that a move no longer waits. Another one may have taken its place by now.
+func (t *Torrent) beginsLocked(m *move) {
+	if t.nextMove == m {
+		t.nextMove = nil
+	}
+}
+
+// finishMoves continues the move that an earlier process has begun, and makes one that waits.
+func (t *Torrent) finishMoves() {
 	t.op.Lock()
 	defer t.op.Unlock()
 	t.mu.Lock()
@@ -107,6 +124,7 @@ func (t *Torrent) finishMove() {
 		defer cancel()
 		t.moveOn(ctx, before)
 	}
+	t.moveNext()
 }
 
 // beginMove makes the torrent Moving. From now on Pause and Resume hold for the time after the

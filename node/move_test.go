@@ -119,6 +119,39 @@ func TestMoveAfterKill(t *testing.T) {
 	}
 }
 
+// A move that waits for another operation is made by the next process if this one is killed.
+func TestWaitingMoveAfterKill(t *testing.T) {
+	t.Parallel()
+	out, to, state := t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, out, "file", 1000)
+	n := openService(t, state, out)
+	x := add(t, n, Options{Source: src})
+	wait(t, "the data that is there", x.Done())
+	x.op.Lock() // an operation
+	if err := x.Move(to, true); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(t.TempDir(), "state")
+	if err := os.CopyFS(killed, os.DirFS(state)); err != nil {
+		t.Fatal(err)
+	}
+	x.mu.Lock()
+	x.nextMove = nil
+	x.mu.Unlock()
+	x.op.Unlock()
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = torrent(t, openService(t, killed, out), src)
+	eventually(t, "the move", func() bool {
+		s := x.Status()
+		return s.Storage.Dir == to && !s.Moving && s.State == Running
+	})
+	if left := x.saved().NextMove; left != nil {
+		t.Errorf("it will move again, to %s", left.Dir)
+	}
+}
+
 func sameBytes(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
@@ -201,7 +234,7 @@ func TestResumeWhileMoving(t *testing.T) {
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x.finishMove()
+	x.finishMoves()
 	eventually(t, "the torrent", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
 }
 
@@ -294,7 +327,10 @@ func TestCompleteDataStays(t *testing.T) {
 	}
 	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
 	isIn := func(dir string) func() bool {
-		return func() bool { return x.State() == Running && x.Status().Storage.Dir == dir }
+		return func() bool {
+			s := x.Status()
+			return s.State == Running && s.Storage.Dir == dir && !s.Moving
+		}
 	}
 	eventually(t, "the move of complete data", isIn(complete))
 	for _, killed := range []bool{false, true} {

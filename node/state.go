@@ -46,10 +46,11 @@ type saved struct {
 	Completed time.Time     `json:"completed,omitzero"`
 	Served    string        `json:"served,omitempty"` // the reason, if it is or was Served
 	Forced    bool          `json:"forced,omitempty"`
-	Arriving  bool          `json:"arriving,omitempty"` // its data must move to CompleteDir
-	Removing  bool          `json:"removing,omitempty"` // it is being removed with its data
-	MoveTo    string        `json:"move_to,omitempty"`  // its data is being copied there
-	Leaving   string        `json:"leaving,omitempty"`  // where old data must be deleted
+	Arriving  bool          `json:"arriving,omitempty"`  // its data must move to CompleteDir
+	Removing  bool          `json:"removing,omitempty"`  // it is being removed with its data
+	NextMove  *move         `json:"next_move,omitempty"` // it has not begun
+	MoveTo    string        `json:"move_to,omitempty"`   // its data is being copied there
+	Leaving   string        `json:"leaving,omitempty"`   // where old data must be deleted
 }
 
 func (n *Node) stateFile(infoHash, ext string) string { return filepath.Join(n.state, infoHash+ext) }
@@ -130,6 +131,7 @@ func (t *Torrent) saved() saved {
 		Forced:    t.forced,
 		Arriving:  t.arriving,
 		Removing:  t.removing,
+		NextMove:  t.nextMove,
 		MoveTo:    t.moveTo,
 		Leaving:   t.leaving,
 	}
@@ -168,7 +170,7 @@ func (n *Node) Restore(ctx context.Context) error {
 		return fmt.Errorf("restore torrents: %w", err)
 	}
 	var errs []error
-	var all, removing []*Torrent
+	var all, moving, removing []*Torrent
 	_, _, known := n.sums()
 	for _, e := range entries {
 		if !isTorrentState(e.Name()) {
@@ -206,15 +208,16 @@ func (n *Node) Restore(ctx context.Context) error {
 		return cmp.Or(cmp.Compare(place(a), place(b)), a.added.Compare(b.added))
 	})
 	for _, t := range all {
+		moves := t.moving
 		if _, err := n.add(ctx, t); err != nil {
 			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
+		} else if moves {
+			moving = append(moving, t)
 		}
 	}
 	// Only now it is known which files the torrents share.
-	for _, t := range n.Torrents() {
-		if t.State() == Moving {
-			n.background(t.finishMove)
-		}
+	for _, t := range moving {
+		n.background(t.finishMoves)
 	}
 	for _, t := range removing { // the last process has ended before it was removed
 		err := t.deleteData(ctx)
@@ -264,6 +267,8 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	if t.moveTo, t.leaving = s.MoveTo, s.Leaving; t.moveTo != "" || t.leaving != "" {
 		t.state = Moving
 	}
+	t.nextMove = s.NextMove
+	t.moving = t.state == Moving || t.nextMove != nil
 	t.renaming = s.Renaming
 	t.deliverers = n.loadPeers(t.InfoHash())
 	t.onDisk = sha256.Sum256(b)
