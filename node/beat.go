@@ -14,8 +14,9 @@ import (
 const (
 	// saveEvery bounds how much of the counters a killed process loses.
 	saveEvery = time.Minute
-	// startsAtOnce is the number of torrents that a service starts at a time. Each may have to hash
-	// existing files, and more of them would only compete for the disk.
+	// startsAtOnce is the number of torrents that a service starts at a time, and of those that it
+	// checks. Each may have to hash existing files. More of them would only compete for the disk,
+	// and exceed the limit of open files.
 	startsAtOnce = 4
 	// leastSleep keeps small corrections of the clock from being taken for a sleep of the host. Wait
 	// looks that often whether the host has slept.

@@ -252,6 +252,11 @@ func (t *Torrent) verifyStopped() {
 	t.state, t.abort, t.verifying = Starting, cancel, true
 	o := t.options
 	t.mu.Unlock()
+	select {
+	case t.node.checks <- struct{}{}:
+		defer func() { <-t.node.checks }()
+	case <-ctx.Done():
+	}
 	began := time.Now()
 	r, err := o.stored().CheckWanted(ctx, o.Selection.Wants(o.Source.Layout), func(n int64) {
 		t.mu.Lock()

@@ -578,3 +578,28 @@ func TestMovesTwice(t *testing.T) {
 		t.Errorf("it is in %s", dir)
 	}
 }
+
+// Few torrents are checked at a time. One that waits for its check can be paused.
+func TestChecksAtOnce(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	n := openService(t, t.TempDir(), data)
+	for range startsAtOnce {
+		n.checks <- struct{}{}
+	}
+	x := add(t, n, Options{Source: create(t, data, "file", 1000), Paused: true}) // and verify it
+	verifying := func() bool { return x.Status().Verifying }
+	eventually(t, "the check", verifying)
+	if err := x.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if s := x.Status(); s.State != Paused || s.Have != 0 {
+		t.Errorf("%s, with %d bytes", s.State, s.Have)
+	}
+	if err := x.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another check", verifying)
+	<-n.checks
+	eventually(t, "its end", func() bool { return x.State() == Paused && x.Status().Have == 1000 })
+}

@@ -94,6 +94,7 @@ type Node struct {
 	chosen   map[pathsel.IA][]pathsel.Fingerprint // paths that the user has chosen
 	wake     chan struct{}                        // see poke
 	starts   chan struct{}                        // a semaphore: see startsAtOnce
+	checks   chan struct{}                        // one for checks of torrents that do not run
 	workers  sync.WaitGroup
 	opened   time.Time
 	logged   atomic.Int64  // the number of the last log entry
@@ -136,6 +137,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		stream:  stream{all: map[*Subscription]struct{}{}},
 		wake:    make(chan struct{}, 1),
 		starts:  make(chan struct{}, startsAtOnce),
+		checks:  make(chan struct{}, startsAtOnce),
 		opened:  time.Now(),
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
