@@ -53,6 +53,9 @@ func (s Stored) belongs(ctx context.Context, all, hash bool) (names []string, er
 		unfinished := isRegular(root, f.Path+partSuffix)
 		for _, name := range []string{f.Path, f.Path + partSuffix} {
 			st, err := root.Lstat(filepath.FromSlash(name))
+			if tooManyOpen(err) {
+				return nil, err
+			}
 			if err != nil || !st.Mode().IsRegular() {
 				continue
 			}

@@ -226,6 +226,9 @@ func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int
 			right, done := sums[p]
 			if !done {
 				sum, err := sumOf(l, data, p, buf)
+				if tooManyOpen(err) {
+					return nil, err
+				}
 				right = err == nil && sum == l.pieceHash(p)
 				sums[p] = right
 				if hashed += n; progress != nil {

@@ -64,7 +64,8 @@ type work struct {
 }
 
 // hash hashes the pieces. report is called once for each, from several goroutines, with the sum or
-// why the piece could not be read. An error of it, or of the context, ends the work.
+// why the piece could not be read. An error of it, or of the context, ends the work, and so do too
+// many open files.
 func (w work) hash(
 	ctx context.Context, report func(piece int, sum hashSum, err error) error,
 ) error {
@@ -96,6 +97,9 @@ func (w work) hash(
 					return err
 				}
 				sum, err := sumOf(l, w.data, piece, buf)
+				if tooManyOpen(err) {
+					return err
+				}
 				if err := report(piece, sum, err); err != nil {
 					return err
 				}

@@ -236,10 +236,16 @@ func (p piece) ReadAt(b []byte, off int64) (int, error) {
 	return len(b), nil
 }
 
+// tooManyOpen tells whether an error says that too many files are open, which says nothing of the
+// file that was to be opened.
+func tooManyOpen(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 // unreadable is told why the piece could not be read, and returns the error for the engine.
 func (p piece) unreadable(err error) error {
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		return err // too many files are open, which says nothing of this one
+	if tooManyOpen(err) {
+		return err
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = io.ErrUnexpectedEOF // as if the file were too short
