@@ -67,9 +67,12 @@ type Step struct {
 func Plan(offered, held []Torrent, unknown bool, free int64, l Limits) (steps []Step) {
 	room := room{free: free, hasFree: free >= 0}
 	names := map[string]bool{}
-	at := map[string]bool{}
+	at, isOffered := map[string]bool{}, map[string]bool{}
+	for _, o := range offered {
+		isOffered[o.Hash] = true
+	}
 	for _, h := range held {
-		gone := !slices.ContainsFunc(offered, func(o Torrent) bool { return o.Hash == h.Hash })
+		gone := !isOffered[h.Hash]
 		step := Step{Action: Keep, Torrent: h, Reason: "it is no longer offered"}
 		if gone && l.Delete && !unknown && len(offered) > 0 {
 			step.Action = Remove
