@@ -67,6 +67,8 @@ func TestFunctions(t *testing.T) {
 		{"each link has two ports, each at its own place", "layout", network + `(p => p.links.length === links.length && new Set(p.boxes.flatMap(b => b.ports.map(q => q.x + " " + q.y))).size === 2 * links.length)(m.layout(links, [own]))`},
 		{"all is inside the drawing", "layout", network + `(p => p.boxes.every(b => b.x >= 0 && b.y >= 0 && b.x + b.w <= p.width && b.y + b.h <= p.height))(m.layout(links, [own]))`},
 		{"an unconnected AS has a place, and a link to itself, too", "layout", `(p => p.boxes.length === 3 && Number.isFinite(p.width + p.height))(m.layout([{a: {isd_as: "1-2", id: 1}, b: {isd_as: "1-3", id: 1}}], ["1-1"]))`},
+		{"rates of links within a column stand beside those of links to the next one", "layout", `(p => { const at = (name) => p.links.find(l => l.name === name).label.x, wide = 72;
+			return at("1-2#2 1-3#2") + wide <= at("1-3#3 1-4#1") - wide })(m.layout([["1-1#1", "1-2#1"], ["1-1#2", "1-3#1"], ["1-2#2", "1-3#2"], ["1-3#3", "1-4#1"]].map(l => l.map(n => n.split("#")).map(([isd_as, id]) => ({isd_as, id}))).map(([a, b]) => ({a, b})), ["1-1"]))`},
 		{"no links", "layout", `(p => p.boxes.length === 0 && Number.isFinite(p.width + p.height))(m.layout([], []))`},
 		{"ASes in the order of their numbers", "layout", `["2-1", "1-ff00:0:1a", "1-ff00:0:9", "1-64512"].sort(m.compareIA).join() === "1-64512,1-ff00:0:9,1-ff00:0:1a,2-1"`},
 	} {

@@ -9,6 +9,7 @@ export const BOX = 138; // width of an AS in pixels; the longest AS number still
 export const PORT = 24; // height of an interface; a finger can hit it
 const GAP = 34; // between boxes of a column
 const COLUMN = 124; // between columns, room for the curves and their rates
+const LOOP = 90; // more room after a column with links between its own ASes
 const MARGIN = 34;
 const SWEEPS = 12; // after fewer sweeps some crossings remain; more have not removed any
 
@@ -126,15 +127,17 @@ function place(columns, ases) {
   }
   const tall = (c) => c.reduce((sum, a) => sum + a.h + GAP, -GAP);
   const height = Math.max(...columns.map(tall), 60);
-  columns.forEach((c, i) => {
+  let x = MARGIN;
+  for (const c of columns) {
     // What is free is spread evenly, so that a short column stands beside the middle of a tall one.
     const free = (height - tall(c)) / (c.length + 1);
     let y = MARGIN + free;
     for (const a of c) {
-      Object.assign(a, { x: MARGIN + i * (BOX + COLUMN), y });
+      Object.assign(a, { x, y });
       y += a.h + GAP + free;
     }
-  });
+    x += BOX + COLUMN + (c.some((a) => a.right.some((e) => e.other.column === a.column)) ? LOOP : 0);
+  }
   const ports = new Map();
   const boxes = [...ases.values()].map((a) => ({ name: a.name, x: a.x, y: a.y, w: BOX, h: a.h, ports: portsOf(a, ports) }));
   const links = [];
@@ -142,11 +145,7 @@ function place(columns, ases) {
     const [p, q] = ends.sort((a, b) => a.x - b.x || a.y - b.y);
     if (q) links.push({ name, ...curve(p, q), from: p.name, to: q.name });
   }
-  const loops = columns.some((c, i) => i === columns.length - 1 && c.some((a) => a.right.length > 0));
-  return {
-    width: 2 * MARGIN + columns.length * BOX + (columns.length - 1) * COLUMN + (loops ? 90 : 0),
-    height: height + 2 * MARGIN, boxes, links,
-  };
+  return { width: Math.max(x - COLUMN, MARGIN) + MARGIN, height: height + 2 * MARGIN, boxes, links };
 }
 
 /** portsOf stacks the ports of each side, in the order of what they lead to. */
