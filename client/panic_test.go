@@ -37,7 +37,8 @@ func TestEnginePanicEndsProcess(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), child+"=1")
+	// The child ends without removing its files.
+	cmd.Env = append(os.Environ(), child+"=1", "TMPDIR="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil || err == nil || !strings.Contains(string(out), "panic: a bug, for the test") {
 		t.Errorf("%v, %v: %s", ctx.Err(), err, out)

@@ -46,9 +46,13 @@ func Open(t testing.TB, quiet bool, resolve string) *Tab {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatalf("%v; run ./scripts/install-deps", err)
 	}
+	temp, err := os.MkdirTemp("", "chromium-") // in t.TempDir, the name of its socket could be too long
+	if err != nil {
+		t.Fatal(err)
+	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience))
+		chromedp.WSURLReadTimeout(patience), chromedp.Env("TMPDIR="+temp))
 	if resolve != "" {
 		options = append(options, chromedp.Flag("host-resolver-rules", resolve))
 	}
@@ -59,6 +63,7 @@ func Open(t testing.TB, quiet bool, resolve string) *Tab {
 	t.Cleanup(func() {
 		end()
 		cancel()
+		_ = os.RemoveAll(temp) // a helper of the browser may still write there
 		if !quiet {
 			for _, c := range b.said() {
 				t.Errorf("the browser says: %s", c)
