@@ -17,7 +17,8 @@ func configureCompletion(c *cli.Command) {
 	c.Description = "bash: " +
 		"braid completion bash > ~/.local/share/bash-completion/completions/braid\n\n" +
 		"zsh: braid completion zsh > DIR/_braid, with a DIR in $fpath\n\n" +
-		"fish: braid completion fish > ~/.config/fish/completions/braid.fish"
+		"fish: braid completion fish > ~/.config/fish/completions/braid.fish\n\n" +
+		"PowerShell: braid completion pwsh | Out-String | Invoke-Expression, in $PROFILE"
 	for _, shell := range c.Commands {
 		shell.Usage = "for " + shell.Name
 		shell.Action = completionScript
@@ -25,11 +26,14 @@ func configureCompletion(c *cli.Command) {
 	setDefaults(c)
 }
 
-// bashCompletion replaces the library's script, which makes bash evaluate the typed words: with it,
-// the tab key would run a command in $(...).
-//
-//go:embed completion.bash
-var bashCompletion string
+// These replace the library's scripts, which make the shell evaluate the typed words: with them, the
+// tab key would run a command in $(...).
+var (
+	//go:embed completion.bash
+	bashCompletion string
+	//go:embed completion.ps1
+	pwshCompletion string
+)
 
 // fishFiles makes fish complete files if braid suggests nothing, as bash and zsh do. With the
 // library's script alone, fish never completes files.
@@ -38,8 +42,8 @@ const fishFiles = "complete -c braid -F -n 'not count (__braid_perform_completio
 // completionScript prints the script for a shell. It replaces tabs in the library's scripts with
 // spaces, since the printer would print escapes for them.
 func completionScript(_ context.Context, c *cli.Command) error {
-	script := bashCompletion
-	if c.Name != "bash" {
+	script := map[string]string{"bash": bashCompletion, "pwsh": pwshCompletion}[c.Name]
+	if script == "" {
 		var written strings.Builder
 		library := &cli.Command{
 			Name: "braid", EnableShellCompletion: true, Writer: &written, ErrWriter: &written,

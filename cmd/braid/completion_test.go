@@ -66,12 +66,13 @@ done`
 	}
 }
 
-// The scripts for the other shells are ones that these shells can read.
+// The scripts for the other shells are ones that these shells can read, and do not make a shell
+// evaluate what is typed.
 func TestCompletionScripts(t *testing.T) {
 	dir := t.TempDir()
-	for _, shell := range []string{"zsh", "fish"} {
+	for _, shell := range []string{"zsh", "fish", "pwsh"} {
 		code, script, said := ends(t, dir, "completion", shell)
-		if code != 0 || said != "" || !strings.Contains(script, "--generate-shell-completion") {
+		if code != 0 || said != "" || !strings.Contains(script, "--generate-shell-completion") || strings.Contains(script, "Invoke-Expression") {
 			t.Errorf("%s: exit code %d, %s: %s", shell, code, said, script)
 		}
 		path, err := exec.LookPath(shell)
