@@ -100,7 +100,7 @@ func options(dir string) []option {
 		show("-N --netrc", one("-N", dir+"/netrc", "-l"), "album"),
 		set("-O --no-dht", one("-O"), "dht-enabled", false),
 		lack("-o --dht", one("-o"), "dht-enabled", false, "switch for the DHT"),
-		{names: "-p --port", args: one("-p", "51413"), says: lacks + "another port", global: true},
+		{names: "-p --port", args: one("-p", "51413"), says: lacks + "other port", global: true},
 		{names: "-pt --port-test", args: one("-pt"), says: lacks + "service that tests its port", global: true},
 		lack("-P --random-port", one("-P"), "peer-port-random-on-start", false, "random port"),
 		of("-ph --priority-high", one("-t1", "-ph", "1"), "priorities", []any{0.0, 1.0, 0.0}),

@@ -313,7 +313,7 @@ var about = []setting{
 	readOnly("version", func(x *session) any { return emulated + " (" + x.options.Version + ")" }),
 	{
 		name:  "peer_port",
-		lacks: "another port while it runs: restart it with --listen",
+		lacks: "other port while it runs: restart it with --listen",
 		get: func(x *session) any {
 			for _, p := range x.node.Listening() {
 				return int(p.Port())
