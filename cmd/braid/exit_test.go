@@ -45,6 +45,19 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+// An interrupt while braid looks for a SCION configuration does not look like a network without one.
+func TestInterruptedBootstrap(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range []string{"braid bootstrap", "braid paths 64-2:0:9"} {
+		err := rootCommand(&printer{w: io.Discard}, &printer{w: io.Discard}).Run(ctx, strings.Fields(args))
+		if exitCode(err) != exitInterrupted {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 // smallTorrent makes file and file.torrent in the directory.
 func smallTorrent(t *testing.T, dir string) {
 	t.Helper()

@@ -105,7 +105,7 @@ func openHost(
 		log := cmp.Or(log, logger(cmd))
 		bootstrap.Refresh(ctx, cmd.String("bootstrap"), dir, cmd.IsSet("bootstrap"), log)
 	})
-	if err != nil {
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	c.Logger, c.AnyPort = log, cmd.Bool("force")

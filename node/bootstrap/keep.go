@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,8 +106,8 @@ func AskAny(
 		hints = Local().Find(ctx, log)
 	}
 	if len(hints) == 0 {
-		return r, h, errors.New("no SCION discovery server found by DHCP, DNS or multicast DNS; " +
-			"name one with --bootstrap URL, or ask the administrator of the network")
+		return r, h, cmp.Or(ctx.Err(), errors.New("no SCION discovery server found by DHCP, DNS "+
+			"or multicast DNS; name one with --bootstrap URL, or ask the administrator of the network"))
 	}
 	return askAll(ctx, hints[:min(len(hints), maxServers)],
 		func(ctx context.Context, server string) (Result, error) { return Ask(ctx, server, dir) })
