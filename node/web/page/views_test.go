@@ -558,6 +558,12 @@ func TestReconnect(t *testing.T) {
 		b.Run(`new Promise(r => setTimeout(r, 100))`)
 	}
 	b.Until(`!document.body.classList.contains("lost") && document.querySelectorAll(".torrents .row").length > 5`)
+
+	// Several views that get no answer say so once.
+	b.Run(`import("/page/messages.js").then(({ say }) => ["no answer", "another", "no answer"].forEach(t => say(t)))`)
+	if said := chromium.Get[string](b, `[...document.querySelectorAll(".message span")].map(e => e.textContent).join()`); said != "another,no answer" {
+		t.Errorf("the messages are %q", said)
+	}
 }
 
 // A tab that is opened in the background gives its connection back, too. A browser has six to one

@@ -5,11 +5,12 @@ import { el } from "./dom.js";
 const SHOWN = 8000; // milliseconds; an error stays twice as long
 const MOST = 4; // more than that would cover the page
 
-/** say shows a message for some seconds. */
+/** say shows a message for some seconds. If it is shown already, it moves to the end. */
 export function say(text, { bad = false } = {}) {
   const box = document.getElementById("messages");
   const close = el("button", { type: "button", "aria-label": "Close this message", text: "×", on: { click: () => note.remove() } });
   const note = el("div", { class: bad ? "message bad" : "message" }, el("span", { text }), close);
+  [...box.children].find((old) => old.textContent === note.textContent)?.remove();
   box.append(note);
   while (box.children.length > MOST) box.firstChild.remove();
   setTimeout(() => note.remove(), bad ? 2 * SHOWN : SHOWN);
