@@ -23,7 +23,7 @@ export function niceMaximum(x) {
 }
 
 /** placeOf is where a time is in a lane, in pixels. */
-export const placeOf = (time, { from, to, width }) => ((time - from) / (to - from)) * width;
+const placeOf = (time, { from, to, width }) => ((time - from) / (to - from)) * width;
 
 /**
  * drawLane draws on a canvas context, in CSS pixels. samples are [time, Mbit/s] in order of time, marks are

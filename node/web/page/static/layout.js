@@ -5,8 +5,8 @@
 // right to left. Within a column, ASes are ordered so that few links cross. An AS is a box, and its interfaces are
 // ports on the side that faces the neighbour, so that each link can be followed from port to port.
 
-export const BOX = 138; // width of an AS in pixels; the longest AS number still fits
-export const PORT = 24; // height of an interface; a finger can hit it
+const BOX = 138; // width of an AS in pixels; the longest AS number still fits
+const PORT = 24; // height of an interface; a finger can hit it
 const GAP = 34; // between boxes of a column
 const COLUMN = 124; // between columns, room for the curves and their rates
 const LOOP = 90; // more room after a column with links between its own ASes
@@ -14,7 +14,7 @@ const MARGIN = 34;
 const SWEEPS = 12; // after fewer sweeps some crossings remain; more have not removed any
 
 /** interfaceName is the text of an interface: 1-ff00:0:110#2. */
-export const interfaceName = (i) => `${i.isd_as}#${i.id}`;
+const interfaceName = (i) => `${i.isd_as}#${i.id}`;
 
 /** linkName is the same for both directions of a link. */
 export function linkName(a, b) {

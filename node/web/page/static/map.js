@@ -12,7 +12,7 @@ const STEPS = [1, 3, 10, 30, 100]; // Mbit/s at which the colour changes
 const KEPT = 300; // links; ones that no path uses any more stay on the map until it is opened again
 
 /** classOf is the class of colour for a rate: 0 for none, then 1 to 6. */
-export const classOf = (mbit) => (mbit > 0.001 ? 1 + STEPS.filter((s) => mbit >= s).length : 0);
+const classOf = (mbit) => (mbit > 0.001 ? 1 + STEPS.filter((s) => mbit >= s).length : 0);
 
 const parse = (name) => {
   const [isd_as, id] = name.split("#");

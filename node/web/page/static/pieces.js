@@ -8,7 +8,7 @@ const HIGH = 220; // most pixels of height, so that the rest of the page stays i
 export const bytesOf = (text) => Uint8Array.from(atob(text ?? ""), (c) => c.charCodeAt(0));
 
 /** hasPiece reads a bit field whose first piece is the highest bit. */
-export const hasPiece = (bits, i) => (bits[i >> 3] & (0x80 >> (i & 7))) !== 0;
+const hasPiece = (bits, i) => (bits[i >> 3] & (0x80 >> (i & 7))) !== 0;
 
 /** gridFor chooses the size of squares for a number of pieces and a width: {cell, across, cells, each}. */
 export function gridFor(count, width) {

@@ -50,7 +50,7 @@ export function limitsIn(text) {
 }
 
 /** previewOf shows what a preview says: for each destination its paths, and a warning where none remains. */
-export function previewOf(preview) {
+function previewOf(preview) {
   const path = (p) => el("li", { class: p.allowed ? "stays" : "goes" },
     icon(p.allowed ? "check" : "cross"), el("span", { class: "mono", text: p.hops.length > 0 ? hopText(p.hops) : "inside the AS" }),
     el("span", { class: "hint", text: p.allowed ? (p.limit_mbit_s > 0 ? `at most ${rate(p.limit_mbit_s)}` : "remains") : p.reason || p.clause }));

@@ -55,8 +55,8 @@ function ratesForm() {
     fill(slowUp, s.alternative.upload_mbit_s || "");
     fill(always, s.schedule.always);
     fill(enabled, s.schedule.enabled);
-    fill(begin, s.schedule.begin || "08:00");
-    fill(end, s.schedule.end || "18:00");
+    fill(begin, s.schedule.begin);
+    fill(end, s.schedule.end);
     for (const d of days) fill(d.box, (s.schedule.days ?? []).includes(d.id));
   };
   saving(form, "settings", show, (now) => ({
