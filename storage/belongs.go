@@ -81,7 +81,7 @@ func (s Stored) belongs(ctx context.Context, all, hash bool) (names []string, er
 		return nil, err
 	}
 	for _, i := range suspects {
-		if !slices.Contains(foreign, i) {
+		if _, ok := foreign[i]; !ok {
 			names = append(names, filepath.ToSlash(c.names[i]))
 		}
 	}

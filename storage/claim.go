@@ -87,8 +87,9 @@ type claimer struct {
 
 // obstacle is a file or directory in the way that does not belong to the download.
 type obstacle struct {
-	path string
-	mode fs.FileMode
+	path   string
+	mode   fs.FileMode
+	unread error // why it is not known whether a piece of it is right
 }
 
 func (s *store) claim(
@@ -133,7 +134,7 @@ func (s *store) claim(
 				return nil, err
 			}
 			if saved.stamp(i) != stampFrom(part) {
-				c.inWay = append(c.inWay, obstacle{f.Path + partSuffix, part.Mode()})
+				c.inWay = append(c.inWay, obstacle{path: f.Path + partSuffix, mode: part.Mode()})
 			}
 		case c.names[i] != f.Path && (saved.stamp(i) != noFile || lost):
 			continue // the download made a file of this name, and somebody has changed it
@@ -146,8 +147,10 @@ func (s *store) claim(
 	if err != nil {
 		return nil, fmt.Errorf("check the files that are there already: %w", err)
 	}
-	for _, i := range foreign {
-		c.inWay = append(c.inWay, obstacle{filepath.ToSlash(c.names[i]), c.before[i].Mode()})
+	for _, i := range suspects {
+		if unread, ok := foreign[i]; ok {
+			c.inWay = append(c.inWay, obstacle{filepath.ToSlash(c.names[i]), c.before[i].Mode(), unread})
+		}
 	}
 	return mine, c.clear(s.dir, s.options)
 }
@@ -165,7 +168,7 @@ func (c *claimer) look(i int) (both bool, err error) {
 		case err != nil:
 			return false, err
 		case !st.Mode().IsRegular():
-			c.inWay = append(c.inWay, obstacle{name, st.Mode()})
+			c.inWay = append(c.inWay, obstacle{path: name, mode: st.Mode()})
 		case c.before[i] != nil:
 			return true, nil
 		default:
@@ -190,15 +193,17 @@ func (c *claimer) directory(p string) (bool, error) {
 			return false, err
 		}
 		if there = err == nil && st.IsDir(); err == nil && !there {
-			c.inWay = append(c.inWay, obstacle{p, st.Mode()})
+			c.inWay = append(c.inWay, obstacle{path: p, mode: st.Mode()})
 		}
 	}
 	c.seen[p] = there
 	return there, nil
 }
 
-// foreign returns the suspects without a right piece.
-func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int64)) (out []int, err error) {
+// foreign returns the suspects without a right piece. The error, if any, says why one is not known.
+func (c *claimer) foreign(
+	ctx context.Context, suspects []int, progress func(int64),
+) (out map[int]error, err error) {
 	l := c.layout
 	data, err := readFiles(c.root.Name(), l, false)
 	if err != nil {
@@ -209,12 +214,14 @@ func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int
 		data.final[i] = c.names[i] != filepath.FromSlash(f.Path+partSuffix)
 	}
 	buf := make([]byte, hashPart)
-	sums := map[int]bool{} // of each hashed piece: it is right
+	out = map[int]error{}
+	wrong := errors.New("the piece is wrong")
+	hashes := map[int]error{} // of each hashed piece; nil: it is right
 	hashed := int64(0)
 	for _, i := range suspects {
 		f := l.Files[i]
 		begin, end := l.FilePieces(f)
-		ours := false
+		ours, unread := false, error(nil)
 		for p := begin; p < end && !ours; p++ {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -223,22 +230,28 @@ func (c *claimer) foreign(ctx context.Context, suspects []int, progress func(int
 			if c.before[i].Size() < min(f.Length, off+n-f.Offset) {
 				break // it ends before
 			}
-			right, done := sums[p]
+			failed, done := hashes[p]
 			if !done {
-				sum, err := sumOf(l, data, p, buf)
-				if tooManyOpen(err) {
-					return nil, err
+				var sum metainfo.Hash
+				sum, failed = sumOf(l, data, p, buf)
+				switch {
+				case tooManyOpen(failed):
+					return nil, failed
+				case failed == nil && sum != l.pieceHash(p):
+					failed = wrong
 				}
-				right = err == nil && sum == l.pieceHash(p)
-				sums[p] = right
+				hashes[p] = failed
 				if hashed += n; progress != nil {
 					progress(hashed)
 				}
 			}
-			ours = right
+			ours = failed == nil
+			if errors.Is(failed, fs.ErrPermission) {
+				unread = failed
+			}
 		}
 		if !ours {
-			out = append(out, i)
+			out[i] = unread
 		}
 	}
 	return out, nil
@@ -334,6 +347,8 @@ func (o obstacle) what() string {
 		return "not a regular file"
 	case isProtected(o.mode):
 		return "a write-protected file that is not of this torrent"
+	case o.unread != nil:
+		return fmt.Sprintf("a file that cannot be checked: %v", o.unread)
 	}
 	return "a file that is not of this torrent: no piece of it is right"
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,5 +45,19 @@ func TestUnreadableFile(t *testing.T) {
 	}
 	if f := r.Files[1]; f.State != FileUnknown || f.Lacks != l.Files[0].Path {
 		t.Errorf("its neighbour: %+v", f)
+	}
+
+	// A download does not call it, or its neighbour, somebody else's.
+	if err := os.Chmod(filepath.Join(dir, l.Files[0].Path), 0o200); err != nil {
+		t.Fatal(err)
+	}
+	s, err = Open(KindFile, dir, slog.New(slog.DiscardHandler), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	err = Claim(t.Context(), s, l, metainfo.Hash{8}, nil)
+	if err == nil || strings.Count(err.Error(), "cannot be checked: ") != 2 || !strings.Contains(err.Error(), "permission denied") {
+		t.Error(err)
 	}
 }
