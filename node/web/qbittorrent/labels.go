@@ -153,6 +153,8 @@ func (c *call) keepCategory(name, dir string) error {
 	switch {
 	case c.err != nil:
 		return c.err
+	case name == "":
+		return fail(http.StatusBadRequest, "a category needs a name")
 	case !validName(name):
 		return fail(http.StatusConflict, "%q is no name for a category", name)
 	case dir != "" && !filepath.IsAbs(dir):

@@ -374,14 +374,13 @@ func TestCategoriesAndTags(t *testing.T) {
 	if got := get[[]string](s, "torrents/tags"); fmt.Sprint(got) != "[z]" {
 		t.Errorf("tags: %v", got)
 	}
-	for _, bad := range []string{"a,b", "", "category:x", "/a", "a//b"} {
-		if code, _ := s.post("torrents/createCategory", "category", bad); code == http.StatusOK {
-			t.Errorf("a category named %q", bad)
+	for bad, want := range map[string]int{"a,b": 409, "": 400, "category:x": 409, "/a": 409, "a//b": 409} {
+		if code, _ := s.post("torrents/createCategory", "category", bad); code != want {
+			t.Errorf("a category named %q: %d, want %d", bad, code, want)
 		}
 	}
 }
 
-// Categories survive a restart, and a file that is damaged is not overwritten.
 // Changes of the labels of a torrent at the same time do not undo each other.
 func TestLabelsTogether(t *testing.T) {
 	s := in(t)
@@ -409,6 +408,7 @@ func TestLabelsTogether(t *testing.T) {
 	}
 }
 
+// Categories survive a restart, and a file that is damaged is not overwritten.
 func TestLabelsFile(t *testing.T) {
 	dir := t.TempDir()
 	l, err := openLabels(dir)
