@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/anacrolix/torrent/metainfo"
 )
 
 // The logs of thousands of torrents together are bounded, too.
 func TestLogIsBounded(t *testing.T) {
-	n := &Node{log: slog.New(slog.DiscardHandler)}
+	n := &Node{log: slog.New(slog.DiscardHandler), byHash: map[metainfo.Hash]*Torrent{}}
 	x := newTorrent(n, Options{})
 	if err := n.register(x); err != nil || n.count.Load() != 1 {
 		t.Errorf("%d torrents are counted: %v", n.count.Load(), err)

@@ -37,6 +37,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/anacrolix/torrent/metainfo"
+
 	"braid/client"
 	"braid/pathsel"
 	"braid/scionnet"
@@ -109,7 +111,8 @@ type Node struct {
 
 	mu       sync.Mutex
 	torrents []*Torrent // in the order of the queue; new ones are added at its end
-	numbered int        // the last number that a torrent got
+	byHash   map[metainfo.Hash]*Torrent
+	numbered int // the last number that a torrent got
 	settings Settings
 	applied  client.Limits // the current limits
 	totals   Totals        // of earlier processes and of torrents that were removed
@@ -135,6 +138,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		state:   cfg.State,
 		service: cfg.Service,
 		stream:  stream{all: map[*Subscription]struct{}{}},
+		byHash:  map[metainfo.Hash]*Torrent{},
 		wake:    make(chan struct{}, 1),
 		starts:  make(chan struct{}, startsAtOnce),
 		checks:  make(chan struct{}, startsAtOnce),
@@ -403,12 +407,12 @@ func (n *Node) register(t *Torrent) error {
 	switch {
 	case n.closed:
 		return errClosed
-	case slices.ContainsFunc(n.torrents, func(o *Torrent) bool { return o.hash == t.hash }):
+	case n.byHash[t.hash] != nil:
 		return ErrExists
 	}
 	n.numbered++
 	t.number = n.numbered
-	n.torrents = append(n.torrents, t)
+	n.torrents, n.byHash[t.hash] = append(n.torrents, t), t
 	n.count.Store(int64(len(n.torrents)))
 	if c, ok := n.unrestored[t.InfoHash()]; ok { // its bytes stay in the totals if it is added anew
 		n.totals.Fetched, n.totals.Sent = n.totals.Fetched+c.Fetched-t.past.Fetched,
@@ -424,6 +428,7 @@ func (n *Node) forget(t *Torrent) {
 	defer n.mu.Unlock()
 	n.totals.Fetched, n.totals.Sent = n.totals.Fetched+p.Fetched, n.totals.Sent+p.Sent
 	n.torrents = slices.DeleteFunc(n.torrents, func(o *Torrent) bool { return o == t })
+	delete(n.byHash, t.hash)
 	n.count.Store(int64(len(n.torrents)))
 }
 
@@ -436,12 +441,12 @@ func (n *Node) Torrents() []*Torrent {
 
 // Torrent returns the torrent with that info hash (in hexadecimal digits), or ErrUnknown.
 func (n *Node) Torrent(infoHash string) (*Torrent, error) {
+	var hash metainfo.Hash
+	err := hash.FromHexString(infoHash)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, t := range n.torrents {
-		if t.hash.HexString() == infoHash {
-			return t, nil
-		}
+	if t := n.byHash[hash]; t != nil && err == nil {
+		return t, nil
 	}
 	return nil, fmt.Errorf("torrent %s: %w", infoHash, ErrUnknown)
 }
