@@ -75,8 +75,8 @@ func (r Rates) Keeping(old Rates) Rates {
 
 func (r Rates) isZero() bool { return r.Upload == 0 && r.Download == 0 && len(r.Paths) == 0 }
 
-// ratesOf is the inverse of Rates.Limits.
-func ratesOf(l client.Limits) Rates {
+// RatesOf is the inverse of Rates.Limits.
+func RatesOf(l client.Limits) Rates {
 	r := Rates{Upload: l.Upload, Download: l.Download}
 	for _, p := range l.Paths {
 		r.Paths = append(r.Paths, PathRate{p.Pattern.String(), p.Rate})

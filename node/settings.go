@@ -129,7 +129,7 @@ const settingsFile = "settings.json"
 func (n *Node) firstSettings(cfg *Config) error {
 	n.settings = cfg.Settings
 	if n.settings.Rates.isZero() {
-		n.settings.Rates = ratesOf(cfg.Client.Limits)
+		n.settings.Rates = RatesOf(cfg.Client.Limits)
 	}
 	var kept *Settings
 	err := n.read(settingsFile, &kept)

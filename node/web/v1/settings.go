@@ -353,14 +353,4 @@ func set[T any](to, from *T) {
 }
 
 // LimitsOf converts limits.
-func LimitsOf(l client.Limits) Limits {
-	out := Limits{
-		UploadMbitS:   float64(l.Upload) / mega,
-		DownloadMbitS: float64(l.Download) / mega,
-		Paths:         []PathLimit{},
-	}
-	for _, p := range l.Paths {
-		out.Paths = append(out.Paths, PathLimit{p.Pattern.String(), float64(p.Rate) / mega})
-	}
-	return out
-}
+func LimitsOf(l client.Limits) Limits { return newRates(node.RatesOf(l)) }
