@@ -320,7 +320,9 @@ func (c *claimer) refusal(dir string, inWay []obstacle) error {
 		out = append(out, fmt.Sprintf("%d more are in the way", n))
 	}
 	err := ErrInTheWay
-	if slices.ContainsFunc(inWay, func(o obstacle) bool { return o.mode.IsRegular() && !isProtected(o.mode) }) {
+	if slices.ContainsFunc(inWay, func(o obstacle) bool {
+		return o.mode.IsRegular() && !isProtected(o.mode) && o.unread == nil
+	}) {
 		err = ErrReplaceable
 	}
 	return fmt.Errorf("%w: %s", err, strings.Join(out, ", "))
