@@ -82,7 +82,10 @@ func (s slots) Decide(v View) Plan {
 	switch {
 	case m.Initial.IsZero():
 	case m.SlotEnd.IsZero():
-		if s.handshakesDone(v) || v.Now.Sub(m.Initial) >= s.deadline {
+		pending := slices.ContainsFunc(v.Candidates, func(c Candidate) bool {
+			return c.State == Opening || c.State == Idle
+		})
+		if !pending || v.Now.Sub(m.Initial) >= s.deadline {
 			s.initial(v, drop)
 			m.startSlot(v, v.Now.Add(s.slot))
 		}
@@ -114,13 +117,6 @@ func (s slots) Decide(v View) Plan {
 		plan.Waiting = "all paths are closed, and this selector does not retry them"
 	}
 	return plan
-}
-
-// handshakesDone reports whether no handshake is pending.
-func (s slots) handshakesDone(v View) bool {
-	return !slices.ContainsFunc(v.Candidates, func(c Candidate) bool {
-		return c.State == Opening || c.State == Idle
-	})
 }
 
 // initial closes slow paths by their handshakes: twice the time is half the weight.

@@ -132,11 +132,13 @@ func (n Names) inHosts(name string) ([]Addr, error) {
 // may also list IP addresses.
 func readHosts(r io.Reader, name string) ([]Addr, error) {
 	var out []Addr
+	name = strings.TrimSuffix(name, ".")
 	lines := bufio.NewScanner(io.LimitReader(r, maxHosts))
 	for lines.Scan() {
 		line, _, _ := strings.Cut(lines.Text(), "#")
 		fields := strings.Fields(line)
-		if len(fields) < 2 || !slices.ContainsFunc(fields[1:], func(s string) bool { return sameName(s, name) }) {
+		same := func(s string) bool { return strings.EqualFold(strings.TrimSuffix(s, "."), name) }
+		if len(fields) < 2 || !slices.ContainsFunc(fields[1:], same) {
 			continue
 		}
 		if a, err := ParseHost(fields[0]); err == nil && len(out) < maxNamed {
@@ -144,10 +146,6 @@ func readHosts(r io.Reader, name string) ([]Addr, error) {
 		}
 	}
 	return out, lines.Err()
-}
-
-func sameName(a, b string) bool {
-	return strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
 }
 
 func (n Names) inDNS(ctx context.Context, name string) ([]Addr, error) {

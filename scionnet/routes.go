@@ -144,7 +144,7 @@ type routes struct {
 	mu         sync.RWMutex
 	byKey      map[routeKey]*route
 	byPseudo   map[netip.Addr]*route
-	byReplyKey map[string]*route // by source address, port and raw path of a packet; see replyKey
+	byReplyKey map[string]*route // by source address, port and raw path of a packet
 	idle       list.List         // of *route without connections, oldest first
 }
 
@@ -200,7 +200,7 @@ func (t *routes) forAddr(pseudo net.Addr) *route {
 // from an underlay address. It builds a key in scratch and returns that memory for the next call.
 // The error says why the packet is not accepted.
 func (t *routes) replyRoute(src Addr, raw []byte, from netip.AddrPort, scratch []byte) (*route, []byte, error) {
-	key := replyKey(scratch[:0], src, raw)
+	key := append(appendAddr(scratch[:0], src), raw...)
 	t.mu.RLock()
 	r := t.byReplyKey[string(key)]
 	t.mu.RUnlock()
@@ -414,10 +414,6 @@ func pseudoAddr(k routeKey) *net.UDPAddr {
 	ip[0] = 0xfd
 	copy(ip[1:], sum[:])
 	return &net.UDPAddr{IP: ip, Port: int(k.remote.Port)}
-}
-
-func replyKey(b []byte, src Addr, raw []byte) []byte {
-	return append(appendAddr(b, src), raw...)
 }
 
 func appendAddr(b []byte, a Addr) []byte {
