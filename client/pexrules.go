@@ -57,9 +57,7 @@ func (g pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (out
 }
 
 func (g pexGate) of(name string) *wire.Allowance {
-	if g[name] == nil {
-		g[name] = &wire.Allowance{}
-	}
+	g[name] = cmp.Or(g[name], &wire.Allowance{})
 	return g[name]
 }
 
