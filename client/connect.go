@@ -206,7 +206,7 @@ func (c *connector) lookAt(s *pathState, now time.Time) {
 	if c.isDone || c.hasAll() {
 		if g := l.gauge.Load(); g != nil {
 			pieces, _ := c.torrent.Size()
-			s.of.complete = g.conn.Pieces().GetCardinality() == uint64(pieces)
+			s.of.complete = g.conn.Stats().RemotePieceCount == pieces
 		}
 		c.enter(s, pathsel.Idle)
 		return

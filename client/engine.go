@@ -55,7 +55,6 @@ type engineConn interface {
 
 type pieceSet interface {
 	Iterate(each func(piece uint32) (more bool))
-	GetCardinality() uint64
 	Contains(piece uint32) bool
 }
 

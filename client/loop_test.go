@@ -239,7 +239,6 @@ type allPieces int
 
 func (n allPieces) Contains(piece uint32) bool { return piece < uint32(n) }
 
-func (n allPieces) GetCardinality() uint64 { return uint64(n) }
 func (n allPieces) Iterate(each func(uint32) bool) {
 	for i := range uint32(n) {
 		if !each(i) {
