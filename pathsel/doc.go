@@ -15,7 +15,7 @@
 //	Memory        what adaptive keeps from one view to the next  memory.go
 //	Without       a selector without some of its parts           without.go
 //	Trace         recorded views and plans                       trace.go
-//	ServeUploads  who gets an upload slot, over which paths      serve.go, origin.go
+//	ServeUploads  who gets an upload slot, over which paths      serve.go, arrange.go, origin.go
 //
 // The unit of choice is the path-level peer: one peer over one path. The drawing shows the states
 // of its connection. Arrows are labelled with actions; events that the client reports are in
