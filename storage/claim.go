@@ -149,7 +149,8 @@ func (s *store) claim(
 	}
 	for _, i := range suspects {
 		if unread, ok := foreign[i]; ok {
-			c.inWay = append(c.inWay, obstacle{filepath.ToSlash(c.names[i]), c.before[i].Mode(), unread})
+			name := filepath.ToSlash(c.names[i])
+			c.inWay = append(c.inWay, obstacle{name, c.before[i].Mode(), unread})
 		}
 	}
 	return mine, c.clear(s.dir, s.options)

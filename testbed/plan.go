@@ -188,7 +188,9 @@ func (r *routerPlan) has(interfaceID uint64) bool {
 }
 
 // roles names the ends A and B of a link the way topology.json does.
-var roles = map[LinkType][2]string{Core: {"core", "core"}, Child: {"parent", "child"}, Peer: {"peer", "peer"}}
+var roles = map[LinkType][2]string{
+	Core: {"core", "core"}, Child: {"parent", "child"}, Peer: {"peer", "peer"},
+}
 
 // folderOf is where scion-pki keeps an AS of several ISDs: ISD1/ASff00_0_110.
 func folderOf(ia pathsel.IA) string {

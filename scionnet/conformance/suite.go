@@ -279,7 +279,8 @@ func manyShortConnections(t *testing.T, p Pair) {
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots }()
-			errs <- Insist(ctx, func() error { return greet(ctx, p, p.Paths[i%len(p.Paths)], fmt.Sprintf("hello %d", i)) })
+			path, text := p.Paths[i%len(p.Paths)], fmt.Sprintf("hello %d", i)
+			errs <- Insist(ctx, func() error { return greet(ctx, p, path, text) })
 		}()
 	}
 	for range count {
@@ -292,7 +293,8 @@ func manyShortConnections(t *testing.T, p Pair) {
 // Insist repeats an exchange over a new connection as long as the machine is too busy to keep up
 // with the timeouts of connections.
 func Insist(ctx context.Context, exchange func() error) error {
-	const handshake = 5 * time.Second // how long an acceptor waits; a refusal for want of room comes at once
+	// An acceptor waits that long for a handshake. A refusal for want of room comes at once.
+	const handshake = 5 * time.Second
 	for {
 		began := time.Now()
 		err := exchange()

@@ -299,8 +299,8 @@ func (a *attempt) stuck() error {
 	if waits.Name == "" {
 		return nil
 	}
-	return failure{fmt.Errorf("peer %s starts at %.4g%% of the data, but the other leechers have ended at %.4g%%",
-		waits.Name, 100*waits.Start.Done, 100*part)}
+	return failure{fmt.Errorf("peer %s starts at %.4g%% of the data, "+
+		"but the other leechers have ended at %.4g%%", waits.Name, 100*waits.Start.Done, 100*part)}
 }
 
 // nextAction returns the action that is due next; -1 if there is none whose time is known.

@@ -132,7 +132,7 @@ export function policyForm(signal) {
   const mtu = el("input", { type: "number", min: "0", placeholder: "any" });
   const limits = el("textarea", { rows: "3", class: "mono", placeholder: "1-ff00:0:110#2 10", spellcheck: "false" });
   const shown = el("div", { class: "remaining", role: "status" });
-  const form = el("form", { class: "panel fields" }, 
+  const form = el("form", { class: "panel fields" },
     el("label", {}, "Access control list", acl), el("label", {}, "Sequence of hops", sequence),
     el("label", {}, "Preference, the most important first", preference),
     el("label", {}, "Longest announced latency in ms", latency), el("label", {}, "Smallest MTU in bytes", mtu),
