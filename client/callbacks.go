@@ -143,9 +143,9 @@ func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
 	}
 }
 
-// extendedMetadata takes a message of the metadata extension (BEP 9). The engine answers requests
-// once it has the description. Late pieces must not reach the engine: it drops peers that send
-// pieces unasked.
+// extendedMetadata takes a message of the metadata extension (BEP 9). Once the engine has the
+// description, it gets the requests of peers. It never gets pieces, even late ones: it would drop
+// their senders, since it has not asked for them.
 func (c *common) extendedMetadata(p *torrent.PeerConn, payload []byte) {
 	x, data, err := parseMetadata(payload)
 	if t, f := c.fetchingOf(p); f != nil {

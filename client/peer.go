@@ -54,8 +54,8 @@ func ParsePeer(s string) (Peer, error) {
 
 const maxHostName = 253 // RFC 1035
 
-// ParseListen reads an address to listen at. Port 0 is any free port. On IP, an empty host is every
-// address of the machine.
+// ParseListen reads an address at which braid shall listen. Port 0 means any free port. On IP, an
+// empty host means all addresses of the machine.
 func ParseListen(s string) (Peer, error) {
 	if strings.Contains(s, ",") {
 		a, err := scionnet.ParseAddr(s)

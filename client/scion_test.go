@@ -182,7 +182,8 @@ func TestMagnetPeersOnBothNetworks(t *testing.T) {
 	}
 }
 
-// A host whose address is gone, as on a laptop in another network, does not blame the network.
+// If the host has lost its address, as a laptop in another network has, that is the cause, and not
+// the network.
 func TestAddressIsGone(t *testing.T) {
 	at := mustPeer(t, "1-ff00:0:111,[127.0.0.1]:7")
 	x := scionTransport{routes: routes{scionHost(t, "192.0.2.1")}} // of nobody (RFC 5737)

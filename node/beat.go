@@ -67,8 +67,8 @@ func (n *Node) announceAfterSleep(slept time.Duration) {
 // sleeps.
 func lead(since time.Time) time.Duration { return time.Since(since.Round(0)) - time.Since(since) }
 
-// Wait waits for a time, or until the context ends. Unlike a timer, it counts the time for which
-// the host sleeps.
+// Wait returns after a time, or when the context ends. The time for which the host sleeps counts; a
+// timer stands still meanwhile.
 func Wait(ctx context.Context, long time.Duration) {
 	began := time.Now()
 	waitFor(ctx, long, func() time.Duration { return time.Since(began) + max(0, lead(began)) })

@@ -18,7 +18,7 @@ import (
 //
 // If data is true, the data is moved there: renamed on the same file system, otherwise copied.
 // Other files are never overwritten. If data is false, the data must be there already, and is
-// verified. A magnet link that no peer has described yet has no data: it will be there later.
+// verified. A magnet link that no peer has described yet has no data. Its data will go to dir.
 func (t *Torrent) Move(dir string, data bool) error {
 	failed := func(err error) error {
 		return fmt.Errorf("move torrent %s: %w", t.Options().title(), err)

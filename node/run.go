@@ -157,7 +157,8 @@ func (t *Torrent) begin(r *run) {
 	}
 }
 
-// reopen makes a new channel for Done if the torrent had failed or lacks data. The caller holds mu.
+// reopen gives Done a new channel if the old one is closed and the torrent is not complete. The
+// caller holds mu.
 func (t *Torrent) reopen() {
 	if isClosed(t.done) && !t.complete {
 		t.done = make(chan struct{})

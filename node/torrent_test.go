@@ -64,8 +64,8 @@ func TestNeverRun(t *testing.T) {
 	}
 }
 
-// Files that are there already are verified even if the torrent is added paused, also those of a
-// magnet link whose description an earlier download has kept.
+// The existing files of a torrent that is added paused are verified. So are those of a magnet link
+// whose description an earlier download has kept.
 func TestAddPausedExisting(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

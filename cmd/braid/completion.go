@@ -26,8 +26,8 @@ func configureCompletion(c *cli.Command) {
 	setDefaults(c)
 }
 
-// These replace the library's scripts, which make the shell evaluate the typed words: with them, the
-// tab key would run a command in $(...).
+// These scripts replace those of the library, which make the shell evaluate the typed words. With
+// the library's, the tab key would run a command in $(...).
 var (
 	//go:embed completion.bash
 	bashCompletion string

@@ -39,8 +39,8 @@ func TestSecondInterruptEnds(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	// Signals that come before braid listens are ignored, and pending ones are merged: so there are
-	// more than two.
+	// Two signals may not be enough: braid ignores those that come before it listens, and the system
+	// merges pending ones.
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for enough := time.After(2 * time.Minute); ; {

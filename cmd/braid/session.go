@@ -96,8 +96,7 @@ func logger(cmd *cli.Command) *slog.Logger {
 	return slog.New(h)
 }
 
-// openNamed reads a torrent that is named on the command line. A malformed magnet link is an error
-// of the command line.
+// openNamed reads a torrent that the user has named. A malformed magnet link is a usage error.
 func openNamed(ctx context.Context, name string) (client.Source, error) {
 	s, err := client.OpenSource(ctx, name)
 	if err != nil && strings.HasPrefix(strings.ToLower(name), "magnet:") {

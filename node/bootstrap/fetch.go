@@ -32,8 +32,8 @@ const (
 	maxList     = 256 << 10
 	maxTRC      = 1 << 20
 	maxTRCs     = 64 // in the list; there are a few ISDs today
-	// fetchPatience is how long all requests to one server may take, and dialPatience how long the
-	// server may be silent at first: a user waits for it.
+	// A user waits for a server: for fetchPatience at most, and for dialPatience if the server does
+	// not accept the connection.
 	fetchPatience, dialPatience = 10 * time.Second, 2 * time.Second
 )
 

@@ -95,9 +95,9 @@ func Ask(ctx context.Context, server, dir string) (r Result, err error) {
 // maxServers bounds the servers that are asked.
 const maxServers = 4
 
-// AskAny asks a server, or with "auto" the servers that the network names, for a configuration. The
-// answer from the most trustworthy hint counts. An ErrContradiction ends the search, since it may be
-// an attack.
+// AskAny asks a server, or with "auto" the servers that the network names, for a configuration. Of
+// several answers, that of the most trustworthy hint counts. An ErrContradiction ends the search: it
+// may be an attack.
 func AskAny(
 	ctx context.Context, server, dir string, log *slog.Logger,
 ) (r Result, h Hint, err error) {

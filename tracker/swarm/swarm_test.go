@@ -375,8 +375,8 @@ func TestDurableFullDisk(t *testing.T) {
 	}
 }
 
-// While a sync hangs, peers come and go as before. What waits for it is bounded, and the journal has
-// what memory has in the end.
+// While a sync hangs, the tracker takes changes as before. The changes that wait are bounded. In the
+// end, the journal has the same peers as memory.
 func TestDurableManyChanges(t *testing.T) {
 	dir := t.TempDir()
 	d := openDurable(t, dir, swarm.Limits{})

@@ -148,8 +148,9 @@ func (r *reader) files(o *node.Options, all bool) {
 	}
 }
 
-// trackers changes the trackers. A list has all announce URLs: one on each line, and an empty line
-// between tiers. Otherwise trackers are numbered through all tiers, from 0.
+// trackers changes the trackers. The argument tracker_list replaces all of them: it has one announce
+// URL on each line, and an empty line between tiers. The other arguments number the trackers through
+// all tiers, from 0.
 func (r *reader) trackers(o *node.Options) {
 	list, add := r.text("tracker_list"), r.texts("tracker_add")
 	remove, replace := r.wholes("tracker_remove"), r.replacements()

@@ -108,8 +108,8 @@ func (m *memory) gone() []int {
 	return out
 }
 
-// recent returns the numbers of torrents whose status has changed recently. Clients that ask for recently
-// active torrents want to hear of every change, not only of transferred data.
+// recent returns the numbers of torrents whose status has changed recently. Clients that ask for
+// recently active torrents want to hear of every change, not only of transferred data.
 func (m *memory) recent(all []node.Status, now time.Time) map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
