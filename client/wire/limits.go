@@ -112,6 +112,13 @@ func (l *limit) join(o pathsel.Origin) (f *flow) {
 	return f
 }
 
+// lift grants all claims, at once and from now on. l may be nil.
+func (l *limit) lift() {
+	if l != nil {
+		l.do((*share).lift)
+	}
+}
+
 func (l *limit) move(f *flow, o pathsel.Origin) { l.do(func(s *share) { s.move(f, o) }) }
 
 // leave removes the flow. Smaller claims that waited behind its claim may be granted then.
@@ -144,11 +151,15 @@ func NewLimiter(c Limits) *Limiter {
 }
 
 // Set changes the limits, which must be valid. Connections obey the new ones from their next read
-// or write on.
+// or write on. None of them waits for its turn at an old one any more.
 func (l *Limiter) Set(c Limits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.version.Add(1)
+	for _, r := range l.rules {
+		r.up.lift()
+		r.down.lift()
+	}
 	l.rules = []rule{{nil, newLimit(c.Upload), newLimit(c.Download)}}
 	for _, p := range c.Paths {
 		l.rules = append(l.rules, rule{&p.Pattern, newLimit(p.Rate), newLimit(p.Rate)})

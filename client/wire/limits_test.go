@@ -337,6 +337,32 @@ func TestLimitsThatChange(t *testing.T) {
 	})
 }
 
+// Connections that wait for their turns at a low rate do not wait any more once the rate is changed.
+func TestChangedLimitHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(Limits{Upload: MinRate})
+		var sent []*atomic.Int64
+		for range 100 {
+			raw, other := pipeTo(t, "a")
+			w := l.wrap(raw)
+			defer w.Close()
+			sent = append(sent, sendOver(w, other))
+		}
+		time.Sleep(time.Second)
+		before := make([]int64, len(sent))
+		for i, n := range sent {
+			before[i] = n.Load()
+		}
+		l.Set(Limits{Upload: 80e6})
+		time.Sleep(time.Second)
+		for i, n := range sent {
+			if got := n.Load() - before[i]; got < 50_000 {
+				t.Errorf("connection %d: %d bytes in a second", i, got)
+			}
+		}
+	})
+}
+
 // A connection that is being closed may still read what had arrived, and asks the limit for it
 // again and again. Nothing waits then: a limit that does would stop every connection that it holds
 // for.

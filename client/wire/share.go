@@ -133,6 +133,9 @@ func (s *share) claim(f *flow, n int) {
 	s.note(f, max(1, min(n, s.chunk)))
 }
 
+// lift ends the limit of the rate.
+func (s *share) lift() { s.tokens, s.burst = math.Inf(1), math.Inf(1) }
+
 // note sets the claim of a flow, which is counted on all levels.
 func (s *share) note(f *flow, want int) {
 	change := min(want, 1) - min(f.want, 1)
