@@ -63,6 +63,10 @@ func TestRatesAt(t *testing.T) {
 			{Alternative{Schedule: day, Hand: &no, Since: at(23, 9, 0)}, at(23, 17, 59), false},
 			{Alternative{Schedule: day, Hand: &no, Since: at(23, 9, 0)}, at(30, 8, 0), true},
 			{Alternative{Schedule: day, Hand: &yes, Since: at(23, 9, 0)}, at(23, 18, 0), false},
+			{Alternative{Schedule: day, Hand: &yes, Since: at(1, 9, 0)}, at(22, 0, 0), false},
+			// These schedules never begin or end the alternative rates.
+			{Alternative{Schedule: Schedule{On: true, From: 60, To: 60, Days: week}, Hand: &no, Since: at(1, 0, 0)}, at(22, 0, 0), false},
+			{Alternative{Schedule: Schedule{On: true, From: 60, To: 120}, Hand: &yes, Since: at(1, 0, 0)}, at(22, 0, 0), true},
 		} {
 			s := Settings{Rates: Rates{Upload: 1}, Alternative: tt.a}
 			s.Alternative.Rates.Upload = 2

@@ -125,13 +125,13 @@ func (s Schedule) turned(from, to time.Time) bool {
 	if !s.On {
 		return false
 	}
-	if to.Sub(from) > 8*24*time.Hour {
-		return true // each week has a beginning and an end
+	if most := from.AddDate(0, 0, 8); to.After(most) { // a schedule repeats after a week
+		to = most
 	}
 	was := s.holds(from)
-	for at := from.Truncate(time.Minute); !at.After(to); at = at.Add(time.Minute) {
-		if s.holds(at.Add(time.Minute)) != was {
-			return !at.Add(time.Minute).After(to)
+	for at := from.Truncate(time.Minute).Add(time.Minute); !at.After(to); at = at.Add(time.Minute) {
+		if s.holds(at) != was {
+			return true
 		}
 	}
 	return false
@@ -139,7 +139,7 @@ func (s Schedule) turned(from, to time.Time) bool {
 
 // Switched returns the user's switch while it holds, and otherwise nil.
 func (a Alternative) Switched(now time.Time) *bool {
-	if a.Schedule.turned(a.Since, now) {
+	if a.Hand == nil || a.Schedule.turned(a.Since, now) {
 		return nil
 	}
 	return a.Hand
