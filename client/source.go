@@ -49,9 +49,9 @@ type Source struct {
 	Name     string     // as far as it is known
 	Trackers [][]string // tiers of announce URLs, unchecked
 	Peers    []Peer     // of a magnet link (x.pe)
-	// WebSeeds are URLs of servers that have the data too (BEP 17, 19), unchecked. braid does not
-	// use those of BEP 17.
-	WebSeeds []string
+	// WebSeeds are URLs of servers that have the data too (BEP 17, 19), unchecked. HTTPSeeds are
+	// those of BEP 17, which braid does not use.
+	WebSeeds, HTTPSeeds []string
 	// Nodes are addresses of DHT nodes, host:port or on SCION (BEP 5), unchecked.
 	Nodes   []string
 	Comment string
@@ -65,7 +65,6 @@ type Source struct {
 	Layout storage.Layout
 
 	infoBytes []byte
-	httpSeeds []string // those of WebSeeds that are scripts (BEP 17)
 }
 
 // WebSeedErrors returns, for each web seed that braid cannot use, the reason. usable tells whether
@@ -121,7 +120,7 @@ func ParseTorrent(b []byte) (Source, error) {
 		case string(key) == "httpseeds":
 			before := len(s.WebSeeds)
 			err = s.scanWebSeeds(file)
-			s.httpSeeds = slices.Clone(s.WebSeeds[before:])
+			s.HTTPSeeds = slices.Clone(s.WebSeeds[before:])
 		case string(key) == "nodes" && kind == 'l':
 			s.Nodes, err = scanNodes(file)
 		case string(key) == "comment" && kind == '0':
@@ -261,6 +260,12 @@ func ParseMagnet(uri string) (Source, error) {
 		return Source{}, fmt.Errorf("magnet link: longer than the %d bytes that are accepted",
 			maxMagnet)
 	}
+	return ParseOwnMagnet(uri)
+}
+
+// ParseOwnMagnet is ParseMagnet for a link of Source.Magnet. It has no limit of length: a .torrent
+// file may name more and longer URLs than fit into a link of others.
+func ParseOwnMagnet(uri string) (Source, error) {
 	if strings.Contains(uri, "urn:btmh:") && !strings.Contains(uri, "urn:btih:") {
 		return Source{}, errors.New("magnet link: it is for BitTorrent v2 only, " +
 			"which braid does not support; want magnet:?xt=urn:btih:HASH")
@@ -356,7 +361,9 @@ func (s Source) Magnet(peers ...Peer) string {
 		m.Trackers = append(m.Trackers, tier...)
 	}
 	for _, url := range s.WebSeeds {
-		m.Params.Add("ws", url)
+		if !slices.Contains(s.HTTPSeeds, url) { // a link can only name servers of BEP 19
+			m.Params.Add("ws", url)
+		}
 	}
 	for _, p := range peers {
 		m.Params.Add("x.pe", p.String())
@@ -380,7 +387,7 @@ func (s Source) Torrent() []byte {
 
 // of is peer for a web seed of that torrent: it also refuses the kind httpseeds.
 func (w WebSeed) of(s Source) (Peer, *url.URL, error) {
-	if !w.ByUser && slices.Contains(s.httpSeeds, w.URL) {
+	if !w.ByUser && slices.Contains(s.HTTPSeeds, w.URL) {
 		return Peer{}, nil, fmt.Errorf("web seed %.200q: it is of the kind httpseeds (BEP 17), "+
 			"which braid does not use; want url-list (BEP 19)", w.URL)
 	}

@@ -235,7 +235,7 @@ func TestWebSeedsOfStrangers(t *testing.T) {
 		url, strings.Replace(url, "127.0.0.1", "localhost", 1), "ftp://127.0.0.1/", "http://", "scion://1-ff00:0:110,[127.0.0.1]:80/", "\x00",
 		"http://192.168.0.1/", "http://[::1]:80/", "http://old.example/",
 	}
-	src.httpSeeds = []string{"http://old.example/"}
+	src.HTTPSeeds = []string{"http://old.example/"}
 	if _, _, err := (WebSeed{URL: "http://old.example/"}).of(src); err == nil || !strings.Contains(err.Error(), "httpseeds (BEP 17)") {
 		t.Errorf("a web seed of BEP 17: %v", err)
 	}

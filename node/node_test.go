@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -405,6 +406,37 @@ func TestRestore(t *testing.T) {
 	}
 	if s, ever := n.Stats(), n.Totals(); s.Torrents[Running] != 2 || s.Fetched != 0 || ever.Fetched != before.Fetched {
 		t.Errorf("this process: %+v, all: %+v", s, ever)
+	}
+}
+
+// The next process knows everything that a .torrent file says of trackers, web seeds and nodes of a
+// DHT, however long that is.
+func TestRestoreLongSource(t *testing.T) {
+	t.Parallel()
+	out, state := t.TempDir(), t.TempDir()
+	info := create(t, out, "file", 1<<20).Torrent()
+	text := func(s string) string { return fmt.Sprintf("%d:%s", len(s), s) }
+	var tiers string
+	for i := range 200 {
+		tiers += "l" + text(fmt.Sprintf("http://127.0.0.1:1/%d/%s", i, strings.Repeat("key", 40))) + "e"
+	}
+	src, err := client.ParseTorrent(fmt.Appendf(nil, "d13:announce-listl%se9:httpseedsl%se%s5:nodesll%si1eee8:url-list%se",
+		tiers, text("http://a/script"), info[1:len(info)-1], text("192.0.2.1"), text("http://a/data/")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := openService(t, state, out)
+	add(t, n, Options{Source: src, Paused: true})
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := torrent(t, openService(t, state, out), src).Source()
+	if !reflect.DeepEqual(got.Trackers, src.Trackers) || !slices.Equal(got.Nodes, src.Nodes) ||
+		!slices.Equal(got.WebSeeds, src.WebSeeds) || !slices.Equal(got.HTTPSeeds, src.HTTPSeeds) {
+		t.Errorf("%d trackers, nodes %q, web seeds %q, scripts %q", len(got.Trackers), got.Nodes, got.WebSeeds, got.HTTPSeeds)
+	}
+	if len(src.HTTPSeeds) != 1 || strings.Contains(src.Magnet(), "script") {
+		t.Error("a magnet link names a script as a web seed")
 	}
 }
 

@@ -38,7 +38,9 @@ type saved struct {
 	Options
 	// Magnet has the name, trackers, peers and web seeds, also of a torrent with a .torrent file.
 	Magnet    string        `json:"magnet"`
-	Renaming  storage.Names `json:"renaming,omitempty"` // a rename is under way, to these names
+	HTTPSeeds []string      `json:"http_seeds,omitempty"` // web seeds that Magnet cannot have
+	Nodes     []string      `json:"nodes,omitempty"`      // of a DHT
+	Renaming  storage.Names `json:"renaming,omitempty"`   // a rename is under way, to these names
 	Comment   string        `json:"comment,omitempty"`
 	Creator   string        `json:"creator,omitempty"`
 	Created   time.Time     `json:"created,omitzero"`
@@ -121,6 +123,8 @@ func (t *Torrent) saved() saved {
 	return saved{
 		Options:   o,
 		Magnet:    o.Source.Magnet(o.Source.Peers...),
+		HTTPSeeds: o.Source.HTTPSeeds,
+		Nodes:     o.Source.Nodes,
 		Renaming:  t.renaming,
 		Comment:   o.Source.Comment,
 		Creator:   o.Source.Creator,
@@ -278,7 +282,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 // source returns the saved torrent. Its description comes from the .torrent file or, if that is
 // missing, from the directory of its data.
 func (s saved) source(torrent string) (client.Source, error) {
-	magnet, err := client.ParseMagnet(s.Magnet)
+	magnet, err := client.ParseOwnMagnet(s.Magnet)
 	if err != nil {
 		return magnet, err
 	}
@@ -290,7 +294,8 @@ func (s saved) source(torrent string) (client.Source, error) {
 		return magnet, err
 	}
 	src, err := client.ParseTorrent(b)
-	src.Trackers, src.Peers, src.WebSeeds = magnet.Trackers, magnet.Peers, magnet.WebSeeds
+	src.Trackers, src.Peers, src.Nodes = magnet.Trackers, magnet.Peers, s.Nodes
+	src.HTTPSeeds, src.WebSeeds = s.HTTPSeeds, slices.Concat(s.HTTPSeeds, magnet.WebSeeds)
 	src.Comment, src.Creator, src.Created = s.Comment, s.Creator, s.Created
 	return src, err
 }
