@@ -333,7 +333,7 @@ func (t target) ways(
 	}
 	ctx, cancel := context.WithTimeout(ctx, examineFor/3)
 	defer cancel()
-	paths, err := by.Paths(ctx, SCIONPeer(t.At))
+	paths, err := by.Paths(ctx, PeerAt(t.At))
 	paths, refused := applyAll(policies, paths)
 	if len(paths) == 0 && len(refused) > 0 {
 		err = &pathsel.RefusedError{To: t.At.IA, Refused: refused}

@@ -174,7 +174,7 @@ func (c *connector) look() (silent bool) {
 			continue
 		}
 		if to, moved := w.MovedTo(); moved { // that is why the connection has ended
-			c.addAll([]Peer{SCIONPeer(to)}, FromItself, true)
+			c.addAll([]Peer{PeerAt(to)}, FromItself, true)
 		}
 	}
 	return silent

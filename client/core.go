@@ -71,7 +71,7 @@ func (c *common) ListeningInside() []Peer {
 	var out []Peer
 	for _, t := range c.transports {
 		if s, ok := t.(*scionTransport); ok {
-			out = append(out, SCIONPeer(s.endpoint.LocalAddr()))
+			out = append(out, PeerAt(s.endpoint.LocalAddr()))
 		} else {
 			out = append(out, t.Listening()...)
 		}

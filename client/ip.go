@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/netip"
+
+	"braid/scionnet"
 )
 
 // onIP is what transports on IP have in common. All listeners of a transport hand accepted
@@ -44,4 +46,4 @@ func (t *onIP) Accept(ctx context.Context) (Wire, error) {
 	}
 }
 
-func ipPeer(a netip.AddrPort) Peer { return Peer{host: a.Addr().Unmap().String(), port: a.Port()} }
+func ipPeer(a netip.AddrPort) Peer { return PeerAt(scionnet.IPAddr(a)) }

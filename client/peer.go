@@ -82,8 +82,13 @@ func ParseListen(s string) (Peer, error) {
 	return Peer{host: host, port: uint16(n)}, nil
 }
 
-// SCIONPeer is the peer with that address.
-func SCIONPeer(a scionnet.Addr) Peer { return Peer{scion: a} }
+// PeerAt is the peer at an address.
+func PeerAt(a scionnet.Addr) Peer {
+	if a.IsSCION() {
+		return Peer{scion: a}
+	}
+	return Peer{host: a.Host.Unmap().String(), port: a.Port}
+}
 
 // SCION is the peer's SCION address, if it has one.
 func (p Peer) SCION() (scionnet.Addr, bool) { return p.scion, p.scion.IA != 0 }

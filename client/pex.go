@@ -169,7 +169,7 @@ func (x *exchanger) onMessage(l *link, payload []byte) {
 	})
 	var peers []Peer
 	for _, p := range x.admission.admit(l.Origin(), named, time.Now()) {
-		peers = append(peers, p.peer())
+		peers = append(peers, PeerAt(p.at))
 	}
 	x.connector.addAll(peers, FromPEX, true)
 	if d := x.dht.Load(); d != nil && m.dht != 0 && from.IA != 0 && l.Proven() {

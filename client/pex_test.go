@@ -93,7 +93,7 @@ func TestPeerExchange(t *testing.T) {
 			if (m[1] == 8) != (p.kind() == pexSCION) {
 				t.Errorf("extension %d names %v", m[1], p.at)
 			}
-			named[p.peer().String()] = true
+			named[PeerAt(p.at).String()] = true
 		}
 	}
 	for _, p := range want {

@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	pp "github.com/anacrolix/torrent/peer_protocol"
 
@@ -48,13 +47,6 @@ func (p pexPeer) kind() pexKind {
 		return pexSCION
 	}
 	return pexIP
-}
-
-func (p pexPeer) peer() Peer {
-	if p.at.IA != 0 {
-		return SCIONPeer(p.at)
-	}
-	return ipPeer(netip.AddrPortFrom(p.at.Host, p.at.Port))
 }
 
 // pexMessage is a message of either extension.

@@ -46,7 +46,7 @@ func (g pexGate) admit(from pathsel.Origin, named []pexPeer, now time.Time) (out
 	host, net := g.of(from.Host), g.of(from.Net)
 	in := map[string]int{}
 	for _, p := range named {
-		to := p.peer().origin().Net
+		to := PeerAt(p.at).origin().Net
 		in[to]++
 		if in[to] <= pexNamedMost && host.Spend(now, pexSenderMost, pexSenderEvery) &&
 			net.Spend(now, pexNetMost, pexNetEvery) {

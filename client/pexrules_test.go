@@ -102,7 +102,7 @@ func FuzzPEX(f *testing.F) {
 			t.Fatalf("%d peers added, %d dropped", len(m.added), len(m.dropped))
 		}
 		for _, p := range slices.Concat(m.added, m.dropped) {
-			if q, err := ParsePeer(p.peer().String()); err != nil || !q.same(p.peer()) {
+			if q, err := ParsePeer(PeerAt(p.at).String()); err != nil || !q.same(PeerAt(p.at)) {
 				t.Fatalf("%v is not an address: %v", p, err)
 			}
 		}

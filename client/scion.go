@@ -48,13 +48,13 @@ func (t *scionTransport) Accept(ctx context.Context) (Wire, error) {
 	return scionWire{c}, nil
 }
 
-func (t *scionTransport) Listening() []Peer { return []Peer{SCIONPeer(t.endpoint.Addr())} }
+func (t *scionTransport) Listening() []Peer { return []Peer{PeerAt(t.endpoint.Addr())} }
 
 func (t *scionTransport) Close() error { return t.endpoint.Close() }
 
 type scionWire struct{ *scionnet.Conn }
 
-func (w scionWire) Peer() Peer { return SCIONPeer(w.RemoteSCION()) }
+func (w scionWire) Peer() Peer { return PeerAt(w.RemoteSCION()) }
 
 func (w scionWire) Key() *scionnet.PeerKey {
 	k := w.PeerKey()

@@ -51,8 +51,8 @@ func (x *neighbours) Start(s Swarm) (Search, error) {
 	// The torrent may become private when a peer has described the magnet link.
 	mayAnnounce := func() bool { return !s.Private() }
 	found := func(a scionnet.Addr) {
-		if p, err := PeerAt(a); err == nil && !s.Private() {
-			s.Found(client.FromLSD, p)
+		if !s.Private() {
+			s.Found(client.FromLSD, client.PeerAt(a))
 		}
 	}
 	f, err := x.server.Follow(lsd.Hash(s.InfoHash), mayAnnounce, found)

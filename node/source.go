@@ -2,7 +2,6 @@ package node
 
 import (
 	"log/slog"
-	"net/netip"
 
 	"braid/client"
 	"braid/dht"
@@ -74,19 +73,11 @@ func countPeers(p client.Progress, is func(client.PathProgress) bool) int {
 	return len(peers)
 }
 
-// PeerAt returns the peer at an address. An address without ISD-AS is on IP.
-func PeerAt(a scionnet.Addr) (client.Peer, error) {
-	if a.IA != 0 {
-		return client.SCIONPeer(a), nil
-	}
-	return client.ParsePeer(netip.AddrPortFrom(a.Host, a.Port).String())
-}
-
-// peersAt returns the peers at the usable addresses.
+// peersAt returns the peers at those of the addresses at which somebody can be.
 func peersAt(found []scionnet.Addr) (out []client.Peer) {
 	for _, a := range found {
-		if p, err := PeerAt(a); err == nil {
-			out = append(out, p)
+		if a.Dialable() {
+			out = append(out, client.PeerAt(a))
 		}
 	}
 	return out

@@ -168,7 +168,7 @@ func (s *sender) open(ctx context.Context) (*node.Node, error) {
 		if host != nil {
 			port := send.Free("udp", host.LocalIP().String(), s.stash.SCIONPort)
 			at := scionnet.Addr{IA: host.IA(), Host: host.LocalIP(), Port: port}
-			cfg.Client.Listen = append(cfg.Client.Listen, client.SCIONPeer(at))
+			cfg.Client.Listen = append(cfg.Client.Listen, client.PeerAt(at))
 		}
 		if cfg.Client.IP != client.NoIP {
 			port := send.Free("tcp", "", s.stash.IPPort)

@@ -138,7 +138,7 @@ func (s *sender) serveNews(
 				return nil, fmt.Errorf("open a port for news in %s: %w", a.IA, err)
 			}
 			s.stash.NewsSCIONPort = h.Addr().Port
-			at = append(at, client.SCIONPeer(h.Addr()))
+			at = append(at, client.PeerAt(h.Addr()))
 			serve(func() error { return errors.Join(h.Serve(ctx, news, 0), h.Close()) })
 			continue
 		}

@@ -292,7 +292,7 @@ func (f *flags) peers(ctx context.Context) (out []client.Peer) {
 			f.note(fmt.Errorf("--peer: %w", err))
 		}
 		for _, a := range found {
-			out = append(out, client.SCIONPeer(a))
+			out = append(out, client.PeerAt(a))
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"braid/client"
 	"braid/tracker"
 	"braid/tracker/announce"
 	"braid/tracker/wire"
@@ -168,8 +169,8 @@ func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 	}
 	if t.found != nil {
 		for _, p := range c.at {
-			if p, ok := peerAt(p.Addr); ok {
-				t.found(p)
+			if p.Addr.Dialable() {
+				t.found(client.PeerAt(p.Addr))
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"braid/client"
-	"braid/node"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
@@ -31,19 +30,11 @@ func (g *Gateway) membersOf(hash wire.InfoHash) (out []client.Peer) {
 		return nil // the peers announce again
 	}
 	for _, p := range v.Peers {
-		if p, ok := peerAt(p.Addr); ok {
-			out = append(out, p)
+		if p.Addr.Dialable() {
+			out = append(out, client.PeerAt(p.Addr))
 		}
 	}
 	return out
-}
-
-func peerAt(a wire.Addr) (client.Peer, bool) {
-	if !a.Dialable() {
-		return client.Peer{}, false
-	}
-	p, err := node.PeerAt(a)
-	return p, err == nil
 }
 
 // store is the memory of the gateway's tracker. Its answers name the gateway.
@@ -150,11 +141,10 @@ func await(ctx context.Context, done <-chan struct{}) {
 
 // meet tells the node of a client, since not all clients connect to the gateway by themselves.
 func (g *Gateway) meet(hash wire.InfoHash, at wire.Addr) {
-	p, ok := peerAt(at)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t := g.torrents[hash]; ok && t != nil && t.found != nil {
-		t.found(p)
+	if t := g.torrents[hash]; t != nil && t.found != nil && at.Dialable() {
+		t.found(client.PeerAt(at))
 	}
 }
 
