@@ -102,6 +102,16 @@ func (p Peer) Addr() scionnet.Addr {
 	return scionnet.Addr{Host: host, Port: p.port}
 }
 
+// Host is the IP address or the name of a peer on IP. It is empty for a peer on SCION, and for a
+// socket that listens at all addresses.
+func (p Peer) Host() string { return p.host }
+
+// WithPort is a peer on IP, at another port of the same host.
+func (p Peer) WithPort(n uint16) Peer {
+	p.port = n
+	return p
+}
+
 // Port is the peer's port.
 func (p Peer) Port() uint16 { return p.Addr().Port }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"sync"
 
 	"braid/client"
@@ -142,19 +141,13 @@ func (s *sender) serveNews(
 			serve(func() error { return errors.Join(h.Serve(ctx, news, 0), h.Close()) })
 			continue
 		}
-		host, _, _ := net.SplitHostPort(p.String()) // is always host:port
-		free := strconv.Itoa(int(send.Free("tcp", host, s.stash.NewsIPPort)))
-		l, err := net.Listen("tcp", net.JoinHostPort(host, free))
+		free := send.Free("tcp", p.Host(), s.stash.NewsIPPort)
+		l, err := net.Listen("tcp", p.WithPort(free).String())
 		if err != nil {
 			return nil, fmt.Errorf("open a port for news: %w", err)
 		}
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		x, err := client.ParseListen(net.JoinHostPort(host, port))
-		if err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
-		s.stash.NewsIPPort = x.Port()
-		at = append(at, x)
+		s.stash.NewsIPPort = uint16(l.Addr().(*net.TCPAddr).Port)
+		at = append(at, p.WithPort(s.stash.NewsIPPort))
 		serve(func() error { return news.ServeTCP(ctx, l, id) })
 	}
 	return at, s.stash.Save()

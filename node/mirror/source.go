@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -170,10 +168,7 @@ func (s *source) fetch(link string) client.Fetch {
 
 // isFar tells whether a peer is at least as far away as the list that names it.
 func isFar(p client.Peer, from scionnet.Scope) bool {
-	if _, ok := p.SCION(); ok || from == scionnet.ScopeLoopback {
-		return true
-	}
-	host, _, _ := net.SplitHostPort(p.String()) // String has this form
-	a, err := netip.ParseAddr(host)
-	return err == nil && scionnet.ScopeOf(a) >= from
+	a := p.Addr()
+	return a.IsSCION() || from == scionnet.ScopeLoopback ||
+		a.Host.IsValid() && scionnet.ScopeOf(a.Host) >= from
 }

@@ -9,7 +9,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -168,14 +167,11 @@ func (l Line) alsoAt(news client.Peer) Line {
 	if _, ok := news.SCION(); ok || len(l.Peers) >= MaxPeers {
 		return l
 	}
-	host, _, _ := net.SplitHostPort(news.String()) // String has this form
 	for _, p := range l.Peers {
 		if _, ok := p.SCION(); ok {
 			continue
 		}
-		if x, err := client.ParsePeer(net.JoinHostPort(host, strconv.Itoa(int(p.Port())))); err == nil {
-			l.Peers = append([]client.Peer{x}, l.Peers...)
-		}
+		l.Peers = append([]client.Peer{news.WithPort(p.Port())}, l.Peers...)
 		break
 	}
 	return l

@@ -18,18 +18,14 @@ func Reach(named, listening []client.Peer, own []netip.Addr) []client.Peer {
 	out := slices.Clone(named)
 	var ip []client.Peer
 	for _, p := range listening {
-		if _, ok := p.SCION(); ok {
+		switch a := p.Addr(); {
+		case a.IsSCION():
 			out = append(out, p)
-			continue
-		}
-		host, port, _ := net.SplitHostPort(p.String())
-		if a, err := netip.ParseAddr(host); host != "" && (err != nil || !a.IsUnspecified()) {
+		case p.Host() != "" && !a.Host.IsUnspecified():
 			ip = append(ip, p)
-			continue
-		}
-		for _, a := range hosts(own) {
-			if x, err := client.ParsePeer(net.JoinHostPort(a.String(), port)); err == nil {
-				ip = append(ip, x)
+		default:
+			for _, h := range hosts(own) {
+				ip = append(ip, client.PeerAt(scionnet.Addr{Host: h, Port: a.Port}))
 			}
 		}
 	}
