@@ -16,14 +16,14 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net"
-	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/anacrolix/torrent/metainfo"
 	"golang.org/x/crypto/argon2"
 
 	"braid/client"
-	"braid/pathsel"
 	"braid/scionnet"
 )
 
@@ -66,17 +66,14 @@ const (
 	maxLine  = 4096
 )
 
-// Kinds of addresses in a line. Each is followed by its parts: the ISD-AS in 8 bytes, the host in 4
-// or 16, or as a name after its length, and the port in 2.
-const (
-	kindIPv4 = 1 + iota
-	kindIPv6
-	kindName
-	kindSCION4
-	kindSCION6
-)
+// kindName precedes the address of a name: its length in a byte, the name, and the port in 2 bytes.
+const kindName = 3
 
 var (
+	// kinds precede compact addresses of these families.
+	kinds = [...]byte{
+		scionnet.IP4: 1, scionnet.IP6: 2, scionnet.SCION4: 4, scionnet.SCION6: 5,
+	}
 	encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 	checksum = crc32.MakeTable(crc32.Castagnoli)
 )
@@ -95,24 +92,10 @@ func crcOf(b []byte) uint32 {
 }
 
 func appendPeer(b []byte, p client.Peer) []byte {
-	if a, ok := p.SCION(); ok {
-		kind := byte(kindSCION4)
-		if a.Host.Is6() {
-			kind = kindSCION6
-		}
-		b = binary.BigEndian.AppendUint64(append(b, kind), uint64(a.IA))
-		return binary.BigEndian.AppendUint16(append(b, a.Host.AsSlice()...), a.Port)
+	if a := p.Addr(); a.Host.IsValid() {
+		return a.AppendCompact(append(b, kinds[a.Family()]))
 	}
-	host, _, _ := net.SplitHostPort(p.String()) // String has this form
-	ip, err := netip.ParseAddr(host)
-	switch {
-	case err != nil:
-		b = append(append(b, kindName, byte(len(host))), host...)
-	case ip.Is4():
-		b = append(append(b, kindIPv4), ip.AsSlice()...)
-	default:
-		b = append(append(b, kindIPv6), ip.AsSlice()...)
-	}
+	b = append(append(b, kindName, byte(len(p.Host()))), p.Host()...)
 	return binary.BigEndian.AppendUint16(b, p.Port())
 }
 
@@ -159,30 +142,28 @@ var errNoAddress = errors.New("it is of an unknown kind or cut off; a newer brai
 // cutPeer reads one address, and returns what follows it.
 func cutPeer(b []byte) (p client.Peer, rest []byte, err error) {
 	kind, b := b[0], b[1:]
-	var ia pathsel.IA
-	if kind == kindSCION4 || kind == kindSCION6 {
-		if len(b) < 8 {
+	if family := slices.Index(kinds[:], kind); family >= 0 {
+		size := scionnet.Family(family).Size()
+		if len(b) < size {
 			return p, nil, errNoAddress
 		}
-		ia, b = pathsel.IA(binary.BigEndian.Uint64(b)), b[8:]
+		a, ok := scionnet.ParseCompact(b[:size])
+		if !ok {
+			return p, nil, errors.New("nobody can be at it")
+		}
+		return client.PeerAt(a), b[size:], nil
 	}
-	size := map[byte]int{kindIPv4: 4, kindSCION4: 4, kindIPv6: 16, kindSCION6: 16}[kind]
-	if kind == kindName && len(b) > 0 {
-		size, b = int(b[0]), b[1:]
+	if kind != kindName || len(b) == 0 {
+		return p, nil, errNoAddress
 	}
+	size, b := int(b[0]), b[1:]
 	if size == 0 || len(b) < size+2 {
 		return p, nil, errNoAddress
 	}
-	host, port, rest := b[:size], binary.BigEndian.Uint16(b[size:]), b[size+2:]
-	var text string
-	switch ip, _ := netip.AddrFromSlice(host); kind {
-	case kindName:
-		text = net.JoinHostPort(string(host), fmt.Sprint(port))
-	case kindIPv4, kindIPv6:
-		text = netip.AddrPortFrom(ip, port).String()
-	default:
-		text = scionnet.Addr{IA: ia, Host: ip, Port: port}.String()
+	port := strconv.Itoa(int(binary.BigEndian.Uint16(b[size:])))
+	p, err = client.ParsePeer(net.JoinHostPort(string(b[:size]), port))
+	if err == nil && p.Addr().Host.IsValid() {
+		err = fmt.Errorf("%s is not a name", p.Host())
 	}
-	p, err = client.ParsePeer(text)
-	return p, rest, err
+	return p, b[size+2:], err
 }

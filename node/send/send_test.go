@@ -1,6 +1,7 @@
 package send
 
 import (
+	"bytes"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -79,6 +80,9 @@ func FuzzCutPeer(f *testing.F) {
 	for _, p := range example(f).Peers {
 		f.Add(appendPeer(nil, p))
 	}
+	f.Add([]byte("\x03\x070.0.0.0\x00\x01"))
+	f.Add([]byte("\x03\x02::\x00\x01"))
+	f.Add(append([]byte{kindName, 255}, bytes.Repeat([]byte("a"), 257)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) == 0 {
 			return
