@@ -35,7 +35,7 @@ func OpenSource(ctx context.Context, name string) (Source, error) {
 		return ParseMagnet(name)
 	}
 	if isURL(name) {
-		return FetchSource(ctx, name, "")
+		return Fetch{URL: name}.Source(ctx)
 	}
 	b, err := readTorrentFile(name)
 	if err != nil {
@@ -44,30 +44,17 @@ func OpenSource(ctx context.Context, name string) (Source, error) {
 	return parseNamed(b, name)
 }
 
-// FetchSource reads the .torrent file at an http or https URL. The cookies, in the form
-// NAME=VALUE; NAME=VALUE, go to that host only; many private trackers demand them.
-func FetchSource(ctx context.Context, url, cookies string) (Source, error) {
-	return Fetch{URL: url, Cookies: cookies}.source(ctx)
-}
-
 // isURL tells whether a torrent is named by its URL.
 func isURL(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")
 	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
-func (f Fetch) source(ctx context.Context) (Source, error) {
-	got, err := f.Do(ctx)
-	if err != nil {
-		return Source{}, fmt.Errorf("get torrent from %w", err)
-	}
-	return got.Source()
-}
-
 // Fetch is a GET of a .torrent file or of a list of them, bounded in time and size.
 type Fetch struct {
 	URL string // http or https; with SCION also scion
-	// Cookies, in the form NAME=VALUE; NAME=VALUE, go to the first host only.
+	// Cookies, in the form NAME=VALUE; NAME=VALUE, go to the first host only. Many private trackers
+	// demand them.
 	Cookies string
 	// From is the scope of the host that has named the URL; zero: the user has. No nearer host is
 	// contacted: otherwise a stranger could send requests of ours into our own network.
@@ -105,6 +92,15 @@ func (f Fetched) Source() (Source, error) {
 			"not a torrent; the link may need a login", f.At.Host)
 	}
 	return parseNamed(f.Body, "from "+f.At.Host)
+}
+
+// Source is Do for a .torrent file, and reads it.
+func (f Fetch) Source(ctx context.Context) (Source, error) {
+	got, err := f.Do(ctx)
+	if err != nil {
+		return Source{}, fmt.Errorf("get torrent from %w", err)
+	}
+	return got.Source()
 }
 
 // maxValidator bounds an ETag and a date that are sent back to a server, in bytes.

@@ -93,7 +93,7 @@ func TestFetchTorrent(t *testing.T) {
 		{"http://%zz/KEY", "not a URL like"},
 	} {
 		asked = false
-		s, err := Fetch{URL: tt.url, scopeOf: scopeOf}.source(t.Context())
+		s, err := Fetch{URL: tt.url, scopeOf: scopeOf}.Source(t.Context())
 		switch {
 		case tt.want == "" && (err != nil || s.InfoHash != c.Source.InfoHash):
 			t.Errorf("%s: %v, %v", tt.url, s.InfoHash, err)
@@ -119,17 +119,17 @@ func TestFetchTorrent(t *testing.T) {
 		told = r.Header.Get("Cookie")
 		_, _ = w.Write(c.Torrent)
 	})
-	if _, err := FetchSource(t.Context(), "http://"+near+"/members", ""); err == nil {
+	if _, err := OpenSource(t.Context(), "http://"+near+"/members"); err == nil {
 		t.Error("a server that demands a cookie answers without one")
 	}
 	members := Fetch{URL: "http://" + near + "/members", Cookies: "uid=1; pass=KEY", scopeOf: scopeOf}
-	if s, err := members.source(t.Context()); err != nil || s.InfoHash != c.Source.InfoHash {
+	if s, err := members.Source(t.Context()); err != nil || s.InfoHash != c.Source.InfoHash {
 		t.Errorf("with a cookie: %v", err)
 	}
 	if told != "" {
 		t.Errorf("another host was told the cookie %s", told)
 	}
-	if _, err := FetchSource(t.Context(), "http://"+near+"/file.torrent", "a=b\r\nX: y"); err == nil {
+	if _, err := (Fetch{URL: "http://" + near + "/file.torrent", Cookies: "a=b\r\nX: y"}).Source(t.Context()); err == nil {
 		t.Error("a cookie adds a header")
 	}
 	ended, cancel := context.WithCancel(t.Context())

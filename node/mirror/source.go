@@ -140,12 +140,7 @@ func (s *source) torrent(ctx context.Context, o Offer) (src client.Source, err e
 	case !isURL(s.name) && !isURL(o.Link):
 		src, err = client.OpenSource(ctx, o.Link[:strings.LastIndex(o.Link, "?")])
 	default:
-		var got client.Fetched
-		if got, err = s.fetch(o.Link).Do(ctx); err == nil {
-			src, err = got.Source()
-		} else {
-			err = fmt.Errorf("get torrent from %w", err)
-		}
+		src, err = s.fetch(o.Link).Source(ctx)
 	}
 	if err == nil && o.Hash != "" && o.Hash != src.InfoHash.HexString() {
 		err = fmt.Errorf("the list says that its info hash is %s, but it is %s",

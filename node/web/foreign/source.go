@@ -25,7 +25,7 @@ func Source(ctx context.Context, name, cookies string) (client.Source, error) {
 	scheme, _, _ := strings.Cut(strings.ToLower(name), ":")
 	switch {
 	case scheme == "http" || scheme == "https":
-		src, err := client.FetchSource(ctx, name, cookies)
+		src, err := client.Fetch{URL: name, Cookies: cookies}.Source(ctx)
 		if err != nil {
 			err = fmt.Errorf("%w: %w", ErrFetch, err)
 		}
