@@ -178,7 +178,7 @@ func fetchTRC(
 	if err != nil {
 		return t, err
 	}
-	if bare, e := decodeBare(b); e == nil {
+	if bare, e := cppki.DecodeTRC(DER(b)); e == nil { // it has no signatures
 		if t, err = AskForTRC(ctx, id, services); err == nil && !bytes.Equal(t.TRC.Raw, bare.Raw) {
 			err = errors.New("the control service has another one than its HTTP interface")
 		}
@@ -225,20 +225,17 @@ func AskForTRC(
 	return t, err
 }
 
-// decodeBare reads a TRC without signatures, in PEM or DER.
-func decodeBare(b []byte) (cppki.TRC, error) {
+// DER returns a file in DER, which may be in PEM.
+func DER(b []byte) []byte {
 	if block, _ := pem.Decode(b); block != nil {
-		b = block.Bytes
+		return block.Bytes
 	}
-	return cppki.DecodeTRC(b)
+	return b
 }
 
 // decodeTRC reads a TRC in PEM or DER.
 func decodeTRC(b []byte) (cppki.SignedTRC, error) {
-	if block, _ := pem.Decode(b); block != nil {
-		b = block.Bytes
-	}
-	t, err := cppki.DecodeSignedTRC(b)
+	t, err := cppki.DecodeSignedTRC(DER(b))
 	if err != nil {
 		return t, fmt.Errorf("it is damaged: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/pem"
 	"slices"
 	"strings"
 
@@ -29,11 +28,8 @@ type trcs []*trcFile
 func readTRCs(dir string) (out trcs) {
 	names, texts := files(dir, "certs", ".trc")
 	for i, b := range texts {
-		if block, _ := pem.Decode(b); block != nil {
-			b = block.Bytes
-		}
 		t := &trcFile{Validity: Validity{Name: names[i]}}
-		t.signed, t.Err = cppki.DecodeSignedTRC(b)
+		t.signed, t.Err = cppki.DecodeSignedTRC(bootstrap.DER(b))
 		x := t.signed.TRC
 		t.ISD, t.From, t.To = uint16(x.ID.ISD), x.Validity.NotBefore, x.Validity.NotAfter
 		out = append(out, t)
