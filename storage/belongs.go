@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 
@@ -106,7 +105,7 @@ func (s Stored) setAside() []string {
 func (s Stored) kept() []string {
 	return []string{
 		filepath.ToSlash(recordName(s.Hash, s.Kind)),
-		path.Join(recordDir, s.Hash.HexString()+".torrent"),
+		filepath.ToSlash(KeptTorrent("", s.Hash)),
 	}
 }
 

@@ -216,7 +216,6 @@ func (c *claimer) foreign(
 	}
 	buf := make([]byte, hashPart)
 	out = map[int]error{}
-	wrong := errors.New("the piece is wrong")
 	hashes := map[int]error{} // of each hashed piece; nil: it is right
 	hashed := int64(0)
 	for _, i := range suspects {
@@ -239,7 +238,7 @@ func (c *claimer) foreign(
 				case tooManyOpen(failed):
 					return nil, failed
 				case failed == nil && sum != l.pieceHash(p):
-					failed = wrong
+					failed = errWrong
 				}
 				hashes[p] = failed
 				if hashed += n; progress != nil {

@@ -508,8 +508,7 @@ func KeepTorrent(st Store, hash metainfo.Hash, torrent []byte) error {
 	if s == nil {
 		return nil
 	}
-	name := filepath.Join(recordDir, hash.HexString()+".torrent")
-	if err := durable.Replace(s.options.system, s.root, name, torrent); err != nil {
+	if err := durable.Replace(s.options.system, s.root, KeptTorrent("", hash), torrent); err != nil {
 		return fmt.Errorf("keep what is in the magnet link: %w", err)
 	}
 	return nil
