@@ -188,7 +188,8 @@ func (t *Torrent) SetPosition(to int) error {
 
 // carryOut applies new options to the torrent and to its current run, which may be nil.
 func (t *Torrent) carryOut(r *run, before, o Options) {
-	if l, err := o.Rates.Limits(); err == nil && !reflect.DeepEqual(before.Rates, o.Rates) {
+	if !reflect.DeepEqual(before.Rates, o.Rates) {
+		l, _ := o.Rates.Limits() // they are valid
 		t.limiter.Set(l)
 	}
 	if before.IgnoreGlobal != o.IgnoreGlobal {
@@ -204,7 +205,8 @@ func (t *Torrent) carryOut(r *run, before, o Options) {
 		return
 	}
 	r.transfer.SetMaxPeers(cmp.Or(o.PeerLimit, t.node.Settings().PeerLimit))
-	if p, err := o.Policy.Parse(); err == nil && o.Policy != before.Policy {
+	if o.Policy != before.Policy {
+		p, _ := o.Policy.Parse() // it is valid
 		r.transfer.SetPolicy(p)
 	}
 	if !more && !reflect.DeepEqual(before.Selection, o.Selection) {

@@ -363,10 +363,7 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 		return nil, failed(err)
 	}
 	if t.limiter != nil {
-		l, err := t.options.Rates.Limits()
-		if err != nil {
-			return nil, failed(err)
-		}
+		l, _ := t.options.Rates.Limits() // they are valid
 		t.limiter.Set(l)
 		t.limiter.SetAlone(t.options.IgnoreGlobal)
 	} else if !t.options.Rates.isZero() {

@@ -186,10 +186,7 @@ func (n *Node) Change(change func(*Settings) error) error {
 	n.mu.Unlock()
 	n.applyRates(time.Now())
 	if s.Policy != old.Policy {
-		p, err := s.Policy.Parse()
-		if err != nil {
-			return err // cannot happen: Validate has parsed it
-		}
+		p, _ := s.Policy.Parse() // it is valid
 		p.Chosen = n.chosen
 		n.session.SetPolicy(p)
 		if n.http != nil {
@@ -222,10 +219,7 @@ func (n *Node) applyRates(now time.Time) {
 		return
 	}
 	r, _ := n.Settings().RatesAt(now)
-	l, err := r.Limits()
-	if err != nil {
-		return // cannot happen: Validate has parsed them
-	}
+	l, _ := r.Limits() // they are valid
 	n.mu.Lock()
 	same := reflect.DeepEqual(n.applied, l)
 	n.applied = l
