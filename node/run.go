@@ -43,8 +43,7 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 	}
 	again := !t.started.IsZero()
 	t.mu.Unlock()
-	o := t.Options()
-	n, src := t.node, o.Source
+	o, n := t.Options(), t.node
 	// While the node closes, nothing is started. Close cancels starts that have begun before, and
 	// waits for them.
 	ctx, cancel := context.WithCancel(ctx)
@@ -60,27 +59,14 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 			t.mu.Unlock()
 		}
 	}()
-	if o.Storage.Complete && o.Storage.Recheck {
-		if ok, err := IsComplete(ctx, src, o.Storage, o.Checking); err != nil || !ok {
-			return errors.Join(fmt.Errorf("verify %s: its data is not complete", src.Name), err)
-		}
-	}
-	if err := t.refuseGone(); err != nil {
-		return err
-	}
-	store, err := n.stores.open(o, t.setAside, n.log)
-	if err != nil {
-		return err
-	}
+	store, err := t.openStore(ctx, o)
 	defer func() {
-		if err != nil {
+		if err != nil && store != nil {
 			err = errors.Join(err, n.stores.release(store, t.hash))
 		}
 	}()
-	if !o.Storage.Complete && !src.IsMagnet() { // for a magnet link, the transfer claims the files
-		if err := storage.Claim(ctx, store.Store, src.Layout, src.InfoHash, o.Checking); err != nil {
-			return fmt.Errorf("download %s: %w", src.Name, err)
-		}
+	if err != nil {
+		return err
 	}
 	if n.ctx.Err() != nil { // ctx ends a little later than n.ctx
 		return errClosed
@@ -101,7 +87,7 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.transfer, err = n.session.Add(src, store.Store, opts); err != nil {
+	if r.transfer, err = n.session.Add(o.Source, store.Store, opts); err != nil {
 		return err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -113,6 +99,29 @@ func (t *Torrent) start(ctx context.Context) (err error) {
 	}
 	r.follower.Go(func() { t.follow(r) })
 	return nil
+}
+
+// openStore opens the store of a start, and sees to it that the files may be used: complete data is
+// verified if that is due, and a download claims its files. The caller releases the store, which is
+// nil if it cannot be opened.
+func (t *Torrent) openStore(ctx context.Context, o Options) (*sharedStore, error) {
+	src := o.Source
+	if o.Storage.Complete && o.Storage.Recheck {
+		if ok, err := IsComplete(ctx, src, o.Storage, o.Checking); err != nil || !ok {
+			return nil, errors.Join(fmt.Errorf("verify %s: its data is not complete", src.Name), err)
+		}
+	}
+	if err := t.refuseGone(); err != nil {
+		return nil, err
+	}
+	store, err := t.node.stores.open(o, t.setAside, t.node.log)
+	if err != nil || o.Storage.Complete || src.IsMagnet() { // the transfer claims those of a magnet link
+		return store, err
+	}
+	if err := storage.Claim(ctx, store.Store, src.Layout, src.InfoHash, o.Checking); err != nil {
+		return store, fmt.Errorf("download %s: %w", src.Name, err)
+	}
+	return store, nil
 }
 
 // confirmPatience is how long a start waits until complete data is known to be on disk.

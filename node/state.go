@@ -169,12 +169,52 @@ func (n *Node) Restore(ctx context.Context) error {
 	if n.state == "" {
 		return nil
 	}
+	all, removing, err := n.restoredAll()
+	errs := []error{err}
+	order, err := n.loadOrder()
+	errs = append(errs, err)
+	place := func(t *Torrent) int {
+		if i, ok := order[t.InfoHash()]; ok {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(all, func(a, b *Torrent) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), a.added.Compare(b.added))
+	})
+	var moving []*Torrent
+	for _, t := range all {
+		moves := t.moving
+		if _, err := n.add(ctx, t); err != nil {
+			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
+		} else if moves {
+			moving = append(moving, t)
+		}
+	}
+	// Only now it is known which files the torrents share.
+	for _, t := range moving {
+		n.background(t.finishMoves)
+	}
+	for _, t := range removing { // the last process has ended before it was removed
+		err := t.deleteData(ctx)
+		if ctx.Err() == nil { // otherwise the next process deletes it
+			t.unsave()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// restoredAll reads the torrents in the state directory. The data of those in removing is still to
+// be deleted.
+func (n *Node) restoredAll() (all, removing []*Torrent, err error) {
 	entries, err := os.ReadDir(n.state)
 	if err != nil {
-		return fmt.Errorf("restore torrents: %w", err)
+		return nil, nil, fmt.Errorf("restore torrents: %w", err)
 	}
 	var errs []error
-	var all, moving, removing []*Torrent
 	_, _, known := n.sums()
 	for _, e := range entries {
 		if !isTorrentState(e.Name()) {
@@ -200,39 +240,7 @@ func (n *Node) Restore(ctx context.Context) error {
 		}
 		all = append(all, t)
 	}
-	order, err := n.loadOrder()
-	errs = append(errs, err)
-	place := func(t *Torrent) int {
-		if i, ok := order[t.InfoHash()]; ok {
-			return i
-		}
-		return len(order)
-	}
-	slices.SortStableFunc(all, func(a, b *Torrent) int {
-		return cmp.Or(cmp.Compare(place(a), place(b)), a.added.Compare(b.added))
-	})
-	for _, t := range all {
-		moves := t.moving
-		if _, err := n.add(ctx, t); err != nil {
-			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
-		} else if moves {
-			moving = append(moving, t)
-		}
-	}
-	// Only now it is known which files the torrents share.
-	for _, t := range moving {
-		n.background(t.finishMoves)
-	}
-	for _, t := range removing { // the last process has ended before it was removed
-		err := t.deleteData(ctx)
-		if ctx.Err() == nil { // otherwise the next process deletes it
-			t.unsave()
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
-		}
-	}
-	return errors.Join(errs...)
+	return all, removing, errors.Join(errs...)
 }
 
 // restored reads a HASH.json.
