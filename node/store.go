@@ -139,7 +139,7 @@ func IsComplete(
 	if !s.Recheck && stored.Trusted() {
 		return true, nil
 	}
-	r, err := stored.CheckWanted(ctx, nil, progress)
+	r, err := stored.Check(ctx, progress)
 	return err == nil && r.Complete(), err
 }
 
