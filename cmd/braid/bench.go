@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -55,7 +58,7 @@ func benchWorker[J any](
 
 // benchmark is a running benchmark.
 type benchmark struct {
-	*cli.Command
+	*flags
 	dir string // for temporary files
 }
 
@@ -65,7 +68,7 @@ func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 		if cmd.IsSet("duration") && cmd.Duration("duration") <= 0 {
 			return usageErrorf("--duration: want more than 0")
 		}
-		b := benchmark{Command: cmd}
+		b := benchmark{flags: &flags{Command: cmd}}
 		if b.dir, err = os.MkdirTemp(cmd.String("dir"), "braid-bench-"); err != nil {
 			return fmt.Errorf("bench %s: %w", cmd.Name, err)
 		}
@@ -102,6 +105,24 @@ func quietFlag() cli.Flag {
 // intsFlag is repeatable.
 func intsFlag(name, usage string, values ...int) cli.Flag {
 	return &cli.IntSliceFlag{Name: name, Value: values, Usage: usage}
+}
+
+// chosen returns the values whose names a repeatable flag has; without the flag all of them.
+func chosen[T any](f *flags, flag string, all []T, name func(T) string) (out []T) {
+	names := f.StringSlice(flag)
+	var known []string
+	for _, v := range all {
+		known = append(known, name(v))
+		if len(names) == 0 || slices.Contains(names, name(v)) {
+			out = append(out, v)
+		}
+	}
+	slices.Sort(known)
+	for _, n := range names {
+		f.want(slices.Contains(known, n), "--%s %q: want one of %s",
+			flag, n, strings.Join(slices.Compact(known), ", "))
+	}
+	return out
 }
 
 // seedFlag is the seed of random choices, which is 1 if nobody sets it.
@@ -204,7 +225,7 @@ much data by whole clients, which also hash it and write it to disk; every byte 
 				"braid-scion, braid-tcp or aria2-tcp (repeatable)"),
 			listFlag("routers", "only cases through these `ROUTERS`: none, stock or fast "+
 				"(repeatable)"),
-			intsFlag("mtu", "only cases of this `MTU`: 1400 or 8400 (repeatable)"),
+			listFlag("mtu", "only cases of this `MTU`: 1400 or 8400 (repeatable)"),
 			congestionFlag(),
 			scionBinFlag(),
 			quietFlag(),
@@ -215,13 +236,15 @@ much data by whole clients, which also hash it and write it to disk; every byte 
 
 func benchTransport(ctx context.Context, b benchmark) error {
 	size := b.Int64("size")
-	if size < 1<<20 || size > 1<<40 {
-		return usageErrorf("--size %s: want 1MiB to 1TiB, such as 64MB", units.FormatSize(size))
-	}
-	f := &flags{Command: b.Command}
-	control := read(f, "congestion", congestion.ParseAlgorithm)
-	if f.err != nil {
-		return f.err
+	b.want(size >= 1<<20 && size <= 1<<40, "--size %s: want 1MiB to 1TiB, such as 64MB",
+		units.FormatSize(size))
+	control := read(b.flags, "congestion", congestion.ParseAlgorithm)
+	type row = transportbench.Row
+	cases := chosen(b.flags, "case", transportbench.Cases(), func(r row) string { return r.Case })
+	cases = chosen(b.flags, "routers", cases, func(r row) string { return r.Routers })
+	cases = chosen(b.flags, "mtu", cases, func(r row) string { return strconv.Itoa(r.MTU) })
+	if b.err != nil {
+		return b.err
 	}
 	cfg := transportbench.Config{
 		End:        b.worker("transport-end"),
@@ -232,9 +255,7 @@ func benchTransport(ctx context.Context, b benchmark) error {
 		Congestion: control,
 		Runs:       b.Int("runs"),
 		Bytes:      size,
-		Only:       b.StringSlice("case"),
-		Routers:    b.StringSlice("routers"),
-		MTUs:       b.IntSlice("mtu"),
+		Cases:      cases,
 		Progress:   b.progress,
 	}
 	rows := b.rows("case\tMTU\trouters\tpaths\tMbit/s\t(spread)\t" +

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,18 +66,13 @@ func benchDHT(ctx context.Context, b benchmark) error {
 
 // measureDHT measures the cases that the flags name, in simulations or on a testbed.
 func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err error) {
-	only := b.StringSlice("case")
-	for _, name := range only {
-		isNamed := func(c dhtbench.Case) bool { return c.Name == name }
-		if !slices.ContainsFunc(dhtbench.Cases, isNamed) {
-			return nil, usageErrorf("--case %q: no such case; see --help", name)
-		}
-	}
+	cases := chosen(b.flags, "case", dhtbench.Cases, func(c dhtbench.Case) string { return c.Name })
 	sizes := b.IntSlice("nodes")
 	for _, n := range sizes {
-		if n < 10 {
-			return nil, usageErrorf("--nodes %d: want at least 10", n)
-		}
+		b.want(n >= 10, "--nodes %d: want at least 10", n)
+	}
+	if b.err != nil {
+		return nil, b.err
 	}
 	measure := func(c dhtbench.Case, n int) (dhtbench.Row, error) {
 		return dhtbench.Measure(ctx, c, n, b.Uint64("seed"))
@@ -100,10 +94,7 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 	}
 	table := b.rows("case\tnodes\tfound %\thops\tp95 hops\tp95 s\tqueries\tB/s\tp99 B/s\tseconds\t")
 	for _, n := range sizes {
-		for _, c := range dhtbench.Cases {
-			if len(only) > 0 && !slices.Contains(only, c.Name) {
-				continue
-			}
+		for _, c := range cases {
 			b.progress(fmt.Sprintf("%s, %d nodes", c.Name, n))
 			r, err := measure(c, n)
 			if err != nil {

@@ -38,27 +38,23 @@ those of the engine.`,
 }
 
 func benchStorage(ctx context.Context, b benchmark) error {
-	downloads, sizes, runs := b.Bool("downloads"), b.IntSlice("size"), b.Int("runs")
+	downloads, sizes := b.Bool("downloads"), b.IntSlice("size")
 	for _, n := range sizes {
-		if n < 16 || n > 1<<20 {
-			return usageErrorf("--size %d: want 16 to 1048576", n)
-		}
+		b.want(n >= 16 && n <= 1<<20, "--size %d: want 16 to 1048576", n)
 	}
-	switch {
-	case !downloads && len(sizes) > 1:
-		return usageErrorf("--size: once, except with --downloads")
-	case !downloads && b.IsSet("storage"):
-		return usageErrorf("--storage: only with --downloads")
+	b.want(downloads || len(sizes) <= 1, "--size: once, except with --downloads")
+	b.want(downloads || !b.IsSet("storage"), "--storage: only with --downloads")
+	kinds := chosen(b.flags, "storage", storagebench.Kinds, func(k string) string { return k })
+	if b.err != nil {
+		return b.err
 	}
 	if downloads {
-		return benchDownloads(ctx, b, sizes, max(1, runs))
+		return benchDownloads(ctx, b, kinds, sizes)
 	}
 	size := 256
 	if len(sizes) > 0 {
 		size = sizes[0]
 	}
-	runs = cmp.Or(runs, 3)
-	cases := storagebench.Cases(int64(size) << 20)
 	rows := b.rows("storage\torder\tpiece KiB\twrite MB/s\tof limit\tread MB/s\tof limit\t" +
 		"CPU s/GB\tallocated MB\tpeak MiB\t")
 	var limit storagebench.Result
@@ -71,17 +67,20 @@ func benchStorage(ctx context.Context, b benchmark) error {
 			r.WriteMBs, r.WriteMBs/limit.WriteMBs, r.ReadMBs, r.ReadMBs/limit.ReadMBs,
 			r.CPUPerGB, float64(r.AllocBytes)/1e6, r.PeakAnonMiB)
 	}
-	c := storagebench.Comparison{Cases: cases, Runs: runs, Dir: b.dir, Progress: b.progress}
+	c := storagebench.Comparison{
+		Cases: storagebench.Cases(int64(size) << 20), Runs: cmp.Or(b.Int("runs"), 3),
+		Dir: b.dir, Progress: b.progress,
+	}
 	return rows.End(c.Run(ctx, add))
 }
 
-func benchDownloads(ctx context.Context, b benchmark, sizes []int, runs int) error {
+func benchDownloads(ctx context.Context, b benchmark, kinds []string, sizes []int) error {
 	if len(sizes) == 0 {
 		sizes = []int{2000}
 	}
 	cfg := storagebench.Config{
 		Braid: ownPath(), Leech: b.worker("storage-leech"), Dir: b.dir,
-		Runs: runs, Only: b.StringSlice("storage"), Progress: b.progress,
+		Runs: max(1, b.Int("runs")), Kinds: kinds, Progress: b.progress,
 	}
 	for _, n := range sizes {
 		cfg.Sizes = append(cfg.Sizes, int64(n)<<20)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -53,27 +52,21 @@ func benchTracker(ctx context.Context, b benchmark) error {
 	if load.Opentracker, err = exec.LookPath("opentracker"); err != nil {
 		b.progress("opentracker is not installed and left out")
 	}
-	only := b.StringSlice("case")
-	wanted := func(name string) bool { return len(only) == 0 || slices.Contains(only, name) }
-	known := slices.Clone(trackerTrials)
-	var cases []trackerbench.Case
-	for _, c := range trackerbench.Cases(load.Opentracker != "") {
-		if known = append(known, c.Transport); wanted(c.Transport) {
-			cases = append(cases, c)
-		}
+	cases, names := trackerbench.Cases(load.Opentracker != ""), slices.Clone(trackerTrials)
+	for _, c := range cases {
+		names = append(names, c.Transport)
 	}
-	slices.Sort(known)
-	known = slices.Compact(known)
-	for _, c := range only {
-		if !slices.Contains(known, c) {
-			return usageErrorf("--case %q: want one of %s", c, strings.Join(known, ", "))
-		}
+	names = chosen(b.flags, "case", names, func(name string) string { return name })
+	if b.err != nil {
+		return b.err
 	}
+	isLeftOut := func(c trackerbench.Case) bool { return !slices.Contains(names, c.Transport) }
+	cases = slices.DeleteFunc(cases, isLeftOut)
 	if err := benchTrackerRates(ctx, b, load, cases); err != nil {
 		return err
 	}
 	for _, name := range trackerTrials {
-		if !wanted(name) {
+		if !slices.Contains(names, name) {
 			continue
 		}
 		result, text, err := benchTrackerTrial(ctx, b, load, name)

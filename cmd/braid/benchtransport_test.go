@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -42,9 +43,22 @@ func TestBenchDownloads(t *testing.T) {
 	}
 }
 
-func TestBenchOfNothing(t *testing.T) {
-	code, _, said := ends(t, t.TempDir(), "bench", "transport", "--case", "teleport")
-	if code != 1 || !strings.Contains(said, "no case matches the selection") {
-		t.Errorf("exit code %d: %s", code, said)
+// A case with a typing error is a mistake of the user, and not left out in silence.
+func TestBenchUnknownCase(t *testing.T) {
+	for line, says := range map[string]string{
+		"transport --case tcp --case quick":        `--case "quick": want one of aria2-tcp, braid-scion`,
+		"transport --routers none --routers stick": `--routers "stick": want one of fast, none, stock`,
+		"transport --mtu 8400 --mtu 140":           `--mtu "140": want one of 1400, 8400`,
+		"transport --case tcp --routers fast":      `--routers "fast": want one of none`,
+		"storage --downloads --storage tape":       `--storage "tape": want one of bolt, `,
+		"dht --case calm --case quiet":             `--case "quiet": want one of attack, calm, `,
+		"tracker --case udp --case pigeon":         `--case "pigeon": want one of http, http-close, kill, `,
+	} {
+		bench := benchCommand()
+		bench.ErrWriter = &printer{w: io.Discard}
+		err := bench.Run(t.Context(), append([]string{"bench"}, strings.Fields(line)...))
+		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: exit code %d: %v, want %s", line, exitCode(err), err, says)
+		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +38,7 @@ type Config struct {
 	// Sizes of the torrents in bytes, one after the other; backends take turns within each.
 	Sizes []int64
 	Runs  int      // downloads of each
-	Only  []string // of Kinds; empty: all
+	Kinds []string // some of Kinds, or all of them
 	// Progress is called with what happens next.
 	Progress func(string)
 }
@@ -68,24 +67,15 @@ type result struct {
 // Run makes the torrents and downloads them. Every download is compared with the data. If a download
 // fails or ctx ends, emit gets the results that are there.
 func Run(ctx context.Context, cfg Config, emit func(Row)) error {
-	kinds := cfg.Only
-	if len(kinds) == 0 {
-		kinds = Kinds
-	}
-	for _, k := range kinds {
-		if !slices.Contains(Kinds, k) {
-			return fmt.Errorf("storage %q: want %s", k, strings.Join(Kinds, ", "))
-		}
-	}
 	for _, size := range cfg.Sizes {
-		if err := compare(ctx, cfg, kinds, size, emit); err != nil {
+		if err := compare(ctx, cfg, size, emit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit func(Row)) (err error) {
+func compare(ctx context.Context, cfg Config, size int64, emit func(Row)) (err error) {
 	cfg.Progress(fmt.Sprintf("making a torrent of %d MB", size/1e6))
 	payload, err := bench.MakePayload(ctx, cfg.Dir, size, 0)
 	if err != nil {
@@ -97,8 +87,8 @@ func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit f
 		return err
 	}
 	defer seeder.Stop()
-	return bench.Turns(ctx, cfg.Runs, len(kinds), func(run, i int) (r result, err error) {
-		kind := kinds[i]
+	return bench.Turns(ctx, cfg.Runs, len(cfg.Kinds), func(run, i int) (r result, err error) {
+		kind := cfg.Kinds[i]
 		cfg.Progress(fmt.Sprintf("%d MB into %s, run %d of %d", size/1e6, kind, run+1, cfg.Runs))
 		j := job{kind, payload.Torrent, filepath.Join(payload.Dir, "out"), peer}
 		err = bench.Call(ctx, bench.AnyCore, j, &r, cfg.Leech...)
@@ -106,7 +96,7 @@ func compare(ctx context.Context, cfg Config, kinds []string, size int64, emit f
 			return r, fmt.Errorf("download into %s: %w", kind, err)
 		}
 		return r, nil
-	}, func(i int, results []result) { emit(summary(kinds[i], size, results)) })
+	}, func(i int, results []result) { emit(summary(cfg.Kinds[i], size, results)) })
 }
 
 func summary(kind string, size int64, results []result) Row {

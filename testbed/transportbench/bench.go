@@ -41,10 +41,8 @@ type Config struct {
 	// that much faster, and downloads include the start and the end of processes.
 	Runs  int
 	Bytes int64
-	// Only, Routers and MTUs select the cases; an empty list selects all.
-	Only    []string
-	Routers []string
-	MTUs    []int
+	// Cases are some of [Cases], or all of them.
+	Cases []Row
 	// Progress is called with what happens next.
 	Progress func(string)
 
@@ -98,8 +96,8 @@ const (
 	patience = time.Minute
 )
 
-// cases lists the rows in the order of the table.
-func cases() []Row {
+// Cases lists all cases in the order of the table, as rows without results.
+func Cases() []Row {
 	var rows []Row
 	for _, c := range []string{"tcp", "tls", "quic-udp"} {
 		rows = append(rows, Row{Case: c, MTU: ordinaryMTU, Routers: "none", Paths: 1})
@@ -141,10 +139,8 @@ type host struct{ ia, configDir, ip string }
 // Run measures all cases and calls emit with each row at the end, in order. If ctx ends before, emit
 // gets the rows that have results, and the error says what ended the run and which cases failed.
 func Run(ctx context.Context, cfg Config, emit func(Row)) error {
-	rows, err := cfg.rows()
-	if err != nil {
-		return err
-	}
+	rows := cfg.rows()
+	var err error
 	if slices.ContainsFunc(rows, func(r Row) bool { return isDownload(r.Case) }) {
 		if cfg.payload, err = bench.MakePayload(ctx, cfg.Dir, 4*cfg.Bytes, pieceLength); err != nil {
 			return err
@@ -197,36 +193,14 @@ func transfer(ctx context.Context, cfg Config, r Row, at place) (sample, error) 
 	return measure(ctx, cfg, r, at)
 }
 
-// rows returns the cases of the run, in the order of the table.
-func (cfg Config) rows() ([]Row, error) {
-	rows, err := pick(cases(), "case", cfg.Only, func(r Row) string { return r.Case })
-	if err == nil {
-		rows, err = pick(rows, "routers", cfg.Routers, func(r Row) string { return r.Routers })
-	}
-	if err == nil {
-		rows, err = pick(rows, "MTU", cfg.MTUs, func(r Row) int { return r.MTU })
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err := exec.LookPath(aria2); err != nil {
-		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Case == caseAria2 })
+// rows returns the cases of the run. Without aria2 its case is left out.
+func (cfg Config) rows() []Row {
+	isAria2 := func(r Row) bool { return r.Case == caseAria2 }
+	if _, err := exec.LookPath(aria2); err != nil && slices.ContainsFunc(cfg.Cases, isAria2) {
 		cfg.Progress("without " + caseAria2 + ": " + err.Error())
+		return slices.DeleteFunc(slices.Clone(cfg.Cases), isAria2)
 	}
-	return rows, nil
-}
-
-// pick returns the rows with a selected value; an empty selection selects all. A value that no row
-// has is an error.
-func pick[T comparable](rows []Row, name string, selected []T, of func(Row) T) ([]Row, error) {
-	for _, v := range selected {
-		if !slices.ContainsFunc(rows, func(r Row) bool { return of(r) == v }) {
-			return nil, fmt.Errorf("%s %#v: no case matches the selection", name, v)
-		}
-	}
-	return slices.DeleteFunc(rows, func(r Row) bool {
-		return len(selected) > 0 && !slices.Contains(selected, of(r))
-	}), nil
+	return cfg.Cases
 }
 
 // place names where a case runs: inside one AS, whose MTU counts, or through routers, with links of

@@ -34,8 +34,12 @@ func TestInsideOneAS(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rows []Row
-	cfg := Config{End: []string{exe, asEnd}, Dir: t.TempDir(), Runs: 1, Bytes: 1 << 20, Routers: []string{"none"}, Progress: func(string) {}}
-	cfg.Only = []string{"tcp", "tls", "quic-udp", "quic-snet", "quic-braid", "raw"} // no downloads
+	cfg := Config{End: []string{exe, asEnd}, Dir: t.TempDir(), Runs: 1, Bytes: 1 << 20, Progress: func(string) {}}
+	for _, r := range Cases() {
+		if r.Routers == "none" && !isDownload(r.Case) {
+			cfg.Cases = append(cfg.Cases, r)
+		}
+	}
 	if err := Run(t.Context(), cfg, func(r Row) { rows = append(rows, r) }); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +64,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg := Config{
-		End: []string{exe, asEnd}, Dir: t.TempDir(), Runs: 2, Bytes: 1 << 20, Only: []string{"tcp", "tls", "quic-udp"},
+		End: []string{exe, asEnd}, Dir: t.TempDir(), Runs: 2, Bytes: 1 << 20, Cases: Cases()[:3],
 		Progress: func(next string) {
 			if strings.HasPrefix(next, "run 1 of 2: quic-udp") {
 				cancel()
@@ -104,20 +108,5 @@ func TestSummary(t *testing.T) {
 	}
 	if r := summary(Row{}, samples[:2]); r.MbitS != 3 {
 		t.Errorf("median of two: %v", r.MbitS)
-	}
-}
-
-// A case with a typing error is not left out in silence.
-func TestUnknownCase(t *testing.T) {
-	for says, cfg := range map[string]Config{
-		`case "quick"`:    {Only: []string{"tcp", "quick"}},
-		`routers "stick"`: {Routers: []string{"none", "stick"}},
-		`MTU 140`:         {MTUs: []int{8400, 140}},
-		`routers "fast"`:  {Only: []string{"tcp"}, Routers: []string{"fast"}},
-	} {
-		cfg.Progress = func(string) {}
-		if rows, err := cfg.rows(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, %v, want %s", rows, err, says)
-		}
 	}
 }
