@@ -255,14 +255,14 @@ func measure(ctx context.Context, cfg Config, r Row, p place) (sample, error) {
 		return sample{}, fmt.Errorf("server: %w", err)
 	}
 	j.ConfigDir, j.Local, j.Dial = p.client.configDir, p.client.ip, ready.Ready
-	before := p.routersCPU(ctx)
+	before := p.routersCPU()
 	if err := bench.Call(ctx, bench.AnyCore, j, &got, cfg.End...); err != nil {
 		return sample{}, fmt.Errorf("client: %w", err)
 	}
 	if err := s.Next(&sent); err != nil {
 		return sample{}, fmt.Errorf("server: %w", err)
 	}
-	return newSample(j.Bytes, got.Seconds, CPU{got.CPU, sent.CPU, p.routersCPU(ctx) - before}), nil
+	return newSample(j.Bytes, got.Seconds, CPU{got.CPU, sent.CPU, p.routersCPU() - before}), nil
 }
 
 // newSample makes a sample of CPU seconds in all.
@@ -274,11 +274,11 @@ func newSample(bytes int64, seconds float64, cpu CPU) sample {
 }
 
 // routersCPU is the CPU time of all routers since they were started, in seconds.
-func (p place) routersCPU(ctx context.Context) (sum float64) {
+func (p place) routersCPU() (sum float64) {
 	if p.network == nil {
 		return 0
 	}
-	for _, x := range p.network.Status(ctx, false).Processes {
+	for _, x := range p.network.Glance().Processes {
 		if strings.HasPrefix(x.Name, "br-") {
 			sum += x.CPU
 		}

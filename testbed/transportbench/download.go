@@ -52,7 +52,7 @@ func download(ctx context.Context, cfg Config, r Row, at place) (sample, error) 
 		return sample{}, fmt.Errorf("server: %w", err)
 	}
 	defer seeder.Stop()
-	seeding, routing, start := seeder.Usage().CPU, at.routersCPU(ctx), time.Now()
+	seeding, routing, start := seeder.Usage().CPU, at.routersCPU(), time.Now()
 	leecher, err := bench.Start(ctx, bench.AnyCore, nil, fetch...)
 	if err != nil {
 		return sample{}, err
@@ -60,7 +60,7 @@ func download(ctx context.Context, cfg Config, r Row, at place) (sample, error) 
 	if err := leecher.Wait(); err != nil {
 		return sample{}, fmt.Errorf("client: %w", err)
 	}
-	cpu := CPU{leecher.Usage().CPU, seeder.Usage().CPU - seeding, at.routersCPU(ctx) - routing}
+	cpu := CPU{leecher.Usage().CPU, seeder.Usage().CPU - seeding, at.routersCPU() - routing}
 	s := newSample(p.Bytes, time.Since(start).Seconds(), cpu)
 	return s, testbed.SameFile(p.Data, filepath.Join(out, filepath.Base(p.Data)))
 }
