@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -87,12 +88,12 @@ func (p *Process) discard() { go func() { _, _ = io.Copy(io.Discard, p.stdout) }
 
 // Listens waits until the process accepts TCP connections at addr. It is for programs that do not
 // say when they are ready, and does not keep their output.
-func (p *Process) Listens(ctx context.Context, addr string) error {
+func (p *Process) Listens(ctx context.Context, addr netip.AddrPort) error {
 	p.discard()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr.String())
 		if err == nil {
 			return c.Close()
 		}
@@ -168,10 +169,10 @@ func Work[J any](
 
 // FreeAddr returns an address of loopback on which nobody listens, for a program that cannot choose
 // a port itself.
-func FreeAddr() (string, error) {
+func FreeAddr() (netip.AddrPort, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", err
+		return netip.AddrPort{}, err
 	}
-	return l.Addr().String(), l.Close()
+	return l.Addr().(*net.TCPAddr).AddrPort(), l.Close()
 }

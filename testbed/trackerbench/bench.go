@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -90,7 +90,7 @@ func (b Bench) startOpentracker(ctx context.Context) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ := net.SplitHostPort(addr)
+	at, port := addr.String(), strconv.Itoa(int(addr.Port()))
 	// Debian's opentracker serves only the torrents of a list. It reads the list from its
 	// directory, as another user.
 	var list bytes.Buffer
@@ -109,7 +109,7 @@ func (b Bench) startOpentracker(ctx context.Context) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &running{p, map[string]string{"http-close": addr, "udp": addr, "udp-apart": addr}}, p.Listens(ctx, addr)
+	return &running{p, map[string]string{"http-close": at, "udp": at, "udp-apart": at}}, p.Listens(ctx, addr)
 }
 
 // generate runs the job in a process of its own.

@@ -3,10 +3,12 @@ package transportbench
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -99,12 +101,11 @@ func pathsOf(mtu int) string {
 
 // withAria2 does the same with aria2, which takes the address of a peer from a tracker only.
 func withAria2(ctx context.Context, p bench.Payload, out string) (*bench.Process, []string, error) {
-	command := func(dir, addr string, args ...string) []string {
-		_, port, _ := net.SplitHostPort(addr)
+	command := func(dir string, at netip.AddrPort, args ...string) []string {
 		return append([]string{
-			aria2, "--no-conf", "--dir=" + dir, "--listen-port=" + port, "--interface=127.0.0.1", "--enable-dht=false",
-			"--enable-dht6=false", "--bt-enable-lpd=false", "--enable-peer-exchange=false", "--allow-overwrite=true",
-			"--file-allocation=none", "--summary-interval=0", "--console-log-level=error",
+			aria2, "--no-conf", "--dir=" + dir, fmt.Sprint("--listen-port=", at.Port()), "--interface=127.0.0.1",
+			"--enable-dht=false", "--enable-dht6=false", "--bt-enable-lpd=false", "--enable-peer-exchange=false",
+			"--allow-overwrite=true", "--file-allocation=none", "--summary-interval=0", "--console-log-level=error",
 		}, args...)
 	}
 	addr, err := bench.FreeAddr()
@@ -123,11 +124,7 @@ func withAria2(ctx context.Context, p bench.Payload, out string) (*bench.Process
 	if err := s.Listens(ctx, addr); err != nil {
 		return nil, nil, err
 	}
-	tcp, err := net.ResolveTCPAddr("tcp4", addr)
-	if err != nil {
-		return nil, nil, err
-	}
-	peer := string(append(tcp.IP.To4(), byte(tcp.Port>>8), byte(tcp.Port)))
+	peer := string(binary.BigEndian.AppendUint16(addr.Addr().AsSlice(), addr.Port()))
 	tracker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "d8:intervali60e5:peers6:"+peer+"e") // BEP 3, BEP 23
 	}))
