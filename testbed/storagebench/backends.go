@@ -24,7 +24,7 @@ type Case struct {
 	Storage     string `json:"storage"`
 	Order       string `json:"order"` // of the pieces: "sequential" or "random"
 	PieceLength int64  `json:"piece_length"`
-	Bytes       int64  `json:"bytes"`
+	Bytes       int64  `json:"bytes"` // a multiple of PieceLength
 }
 
 // String is for messages.
@@ -40,12 +40,12 @@ type Result struct {
 	Usage            // of writing and reading
 }
 
-// Cases returns all cases, with that many bytes each. Cases to be compared are next to each other.
+// Cases returns all cases, of at most that many bytes each: whole pieces, and at least one. Cases to be compared are next to each other.
 func Cases(bytes int64) (out []Case) {
 	for _, piece := range []int64{256 << 10, 1 << 20, 4 << 20, 16 << 20} {
 		for _, order := range []string{"sequential", "random"} {
 			for _, kind := range []string{"limit", "file", "mmap", "bolt"} {
-				out = append(out, Case{kind, order, piece, max(bytes, piece)})
+				out = append(out, Case{kind, order, piece, max(1, bytes/piece) * piece})
 			}
 		}
 	}
@@ -95,7 +95,6 @@ func Measure(ctx context.Context, c Case, dir string) (r Result, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	pieces := int(c.Bytes / c.PieceLength)
-	bytes := int64(pieces) * c.PieceLength
 	m, err := c.open(ctx, dir, pieces)
 	if err != nil {
 		return r, err
@@ -116,10 +115,10 @@ func Measure(ctx context.Context, c Case, dir string) (r Result, err error) {
 		err = c.each(ctx, m, pieces, read, func(int) error { return nil })
 	}
 	end := time.Now()
-	rate := func(d time.Duration) float64 { return float64(bytes) / 1e6 / d.Seconds() }
+	rate := func(d time.Duration) float64 { return float64(c.Bytes) / 1e6 / d.Seconds() }
 	return Result{
 		Case: c, WriteMBs: rate(written.Sub(start)), ReadMBs: rate(end.Sub(written)),
-		Usage: meter.stop(bytes),
+		Usage: meter.stop(c.Bytes),
 	}, err
 }
 
@@ -168,7 +167,7 @@ func (c Case) open(ctx context.Context, dir string, pieces int) (medium, error) 
 		return openPlain(filepath.Join(dir, "plain"), c.PieceLength)
 	}
 	info := &metainfo.Info{
-		Name: "bench", PieceLength: c.PieceLength, Length: int64(pieces) * c.PieceLength,
+		Name: "bench", PieceLength: c.PieceLength, Length: c.Bytes,
 		Pieces: make([]byte, 20*pieces),
 	}
 	return openBackend(ctx, storage.Kind(c.Storage), dir, info)

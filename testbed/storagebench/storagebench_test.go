@@ -52,3 +52,14 @@ func TestMeasure(t *testing.T) {
 		}
 	}
 }
+
+// A case has whole pieces, since nothing else is written; and at least one.
+func TestCases(t *testing.T) {
+	for _, bytes := range []int64{1, 17 << 20} {
+		for _, c := range Cases(bytes) {
+			if c.Bytes%c.PieceLength != 0 || c.Bytes > max(bytes, c.PieceLength) || c.Bytes == 0 {
+				t.Errorf("%s of %d bytes: %d", c, bytes, c.Bytes)
+			}
+		}
+	}
+}
