@@ -93,14 +93,6 @@ func (c *course) from() (from float64) {
 
 func (c *course) to() float64 { return max(c.End, c.from()+1e-3) }
 
-// payload returns the bytes that all leechers got.
-func (c *course) payload() (n float64) {
-	for _, l := range c.leechers {
-		n += l.Payload.At(c.End)
-	}
-	return n
-}
-
 // span is a time in which something was different. It is a moment if from and to are equal.
 type span struct {
 	from, to float64 // to: +Inf until the end of the run

@@ -19,7 +19,7 @@ type load struct {
 
 // loads are those of all processes, the most expensive first.
 func (c *course) loads() (out []load) {
-	gigabytes := c.payload() / 1e9
+	gigabytes := c.Payload() / 1e9
 	for _, p := range c.Processes {
 		l := load{
 			name: c.names.process(p.Name), component: slices.Index(scenario.Components[:], p.Component),

@@ -259,7 +259,7 @@ func (c *course) panelLines(of []*leecher, large bool) (lines []line) {
 			lines[len(lines)-1].typical = 0 // most of them are there
 		}
 	}
-	if large || len(lines) != 1 {
+	if len(of) > 0 && (large || len(lines) != 1) {
 		l := line{name: "payload", more: "over all paths", ink: figure.Text, width: 2.25}
 		if len(of) > 1 {
 			l.more = fmt.Sprintf("of %d leechers", len(of))
@@ -347,6 +347,9 @@ func (c *course) ratesText() string {
 		}
 		s = append(s, fmt.Sprintf("%s got %.1f MB of payload by %.1f s: %s",
 			l.Name, l.Payload.At(c.End)/1e6, c.End, strings.Join(parts, ", ")))
+	}
+	for _, f := range c.Flows {
+		s = append(s, fmt.Sprintf("Traffic %s got %.1f MB", f.Name, f.Received.At(c.End)/1e6))
 	}
 	if e, ok := c.result.Figures["e"]; ok {
 		s = append(s, fmt.Sprintf("Together %.1f %% of what the links could carry", 100*e))

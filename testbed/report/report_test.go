@@ -591,3 +591,26 @@ func TestLimitOfEachVariant(t *testing.T) {
 		t.Errorf("%q, want the limits of both variants", got)
 	}
 }
+
+// A scenario without leechers measures its traffic, which is then what CPU time is compared with.
+func TestTrafficOnly(t *testing.T) {
+	flow := &scenario.Flow{Traffic: scenario.Traffic{Name: "flow"}}
+	flow.Received = scenario.Series{T: []float64{0, 2}, Amount: []float64{0, 2e9}}
+	r := &scenario.Record{
+		End: 2, Flows: []*scenario.Flow{flow},
+		Processes: []*scenario.ProcessSamples{{Name: "runner", Component: "emulator", Used: 6, Cores: 3}},
+	}
+	c := newCourse(r, scenario.Result{}, "traffic")
+	if l := c.loads(); len(l) != 1 || l[0].perGB != 3 {
+		t.Errorf("%+v, want 3 s/GB", l)
+	}
+	rates, selection := c.ratesFigure(), c.timelineFigure()
+	if rates.Text != "Traffic flow got 2000.0 MB." || !strings.HasPrefix(selection.Text, "No leecher") {
+		t.Errorf("%q, %q", rates.Text, selection.Text)
+	}
+	for _, m := range rates.Marks {
+		if m.Text == "payload" {
+			t.Error("a label without a curve")
+		}
+	}
+}

@@ -136,5 +136,8 @@ func (c *course) timelineText() string {
 				l.Name, q.name, q.via, used, len(q.exits)))
 		}
 	}
+	if len(s) == 0 {
+		return "No leecher had a path."
+	}
 	return strings.Join(s, "; ") + ". The table of decisions has the reasons."
 }

@@ -77,7 +77,7 @@ var measuredAlways = []struct{ name, meaning string }{
 	{"seconds", "time until the last leecher was done, in s"},
 	{"t-star", "T*, the least time in which the links could have carried the payload, in s"},
 	{"over-t-star", "time divided by T*; 1 is the limit"},
-	{"mbit", "payload of all leechers, in Mbit/s"},
+	{"mbit", "payload of all leechers or, without leechers, of all flows, in Mbit/s"},
 	{"gap", "longest time in which a leecher got no payload, in s"},
 	{"wasted", "payload that came twice or for nothing, divided by useful payload"},
 	{"changes", "how often a path left the selection or came back into it"},
@@ -126,15 +126,12 @@ func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
 			m[name] = v
 		}
 	}
-	var bytes, wasted float64
+	bytes, wasted := r.Payload(), 0.0
 	for _, l := range r.Leechers {
-		bytes, wasted = bytes+l.Payload.before(r.End), wasted+l.Wasted
+		wasted += l.Wasted
 	}
 	if len(r.Leechers) == 0 {
 		wasted = math.NaN()
-		for _, f := range r.Flows {
-			bytes += f.Received.At(r.End)
-		}
 	}
 	took := r.End - r.began()
 	whole, err := efficiencyBetween(r, r.began(), r.End)
@@ -160,6 +157,19 @@ func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
 		put(w.Name, v, err)
 	}
 	return m, errors.Join(errs...)
+}
+
+// Payload returns the useful bytes of all leechers. Without leechers it returns those of all flows.
+func (r *Record) Payload() (bytes float64) {
+	for _, l := range r.Leechers {
+		bytes += l.Payload.before(r.End)
+	}
+	if len(r.Leechers) == 0 {
+		for _, f := range r.Flows {
+			bytes += f.Received.At(r.End)
+		}
+	}
+	return bytes
 }
 
 func (m Measure) window(r *Record) (from, to float64) {

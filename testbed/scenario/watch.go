@@ -45,7 +45,7 @@ func (s Scenario) componentOf(process string) string {
 // addCPU adds what each component took per GB of payload, in seconds, and the machine's figures.
 func (r *Record) addCPU(figures map[string]float64) {
 	figures["cpu"], figures["late"] = r.CPU, r.lateness()
-	gigabytes := figures["mbit"] * figures["seconds"] / 8e3
+	gigabytes := r.Payload() / 1e9
 	if gigabytes <= 0 {
 		return
 	}

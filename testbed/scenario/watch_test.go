@@ -9,14 +9,15 @@ func TestCPUFigures(t *testing.T) {
 	for i, name := range []string{"s", "l", "1-ff00:0:110 br-1", "1-ff00:0:110 cs-1", "runner", "tracker", "l+gateway"} {
 		r.Processes = append(r.Processes, &ProcessSamples{Component: s.componentOf(name), Used: float64(i + 1)})
 	}
-	m := map[string]float64{"mbit": 4, "seconds": 1000} // half a GB
+	r.Leechers = []*Leecher{{Payload: Series{T: []float64{0}, Amount: []float64{5e8}}}}
+	m := map[string]float64{}
 	r.addCPU(m)
 	for name, want := range map[string]float64{"seeders": 2, "leechers": 18, "routers": 6, "control": 20, "emulator": 10} {
 		if m["cpu-"+name] != want {
 			t.Errorf("%s: %v, want %v", name, m["cpu-"+name], want)
 		}
 	}
-	m = map[string]float64{}
+	m, r.Leechers = map[string]float64{}, nil
 	if r.addCPU(m); len(m) != 2 {
 		t.Errorf("for no payload %v", m)
 	}
