@@ -614,3 +614,14 @@ func TestTrafficOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestTimesTable(t *testing.T) {
+	for want, v := range map[string]scenario.Summary{
+		"all": {Runs: 1, Verified: true}, "1 of 3 failed": {Runs: 3, Failed: 1},
+	} {
+		row := timesTable("made", []scenario.Summary{v}).Rows[0]
+		if !slices.ContainsFunc(row, func(c cell) bool { return c.Text == want }) {
+			t.Errorf("%v, want %q", row, want)
+		}
+	}
+}

@@ -143,7 +143,7 @@ func timesTable(name string, vs []scenario.Summary) table {
 	t.figure("T*/T", "over-t-star", ofLimit)
 	t.add("data right", func(v scenario.Summary) cell {
 		if !v.Verified || v.Failed > 0 {
-			return cell{fmt.Sprintf("%d runs failed", v.Failed), "missed"}
+			return cell{fmt.Sprintf("%d of %d failed", v.Failed, v.Runs), "missed"}
 		}
 		return cell{"all", "met"}
 	})
