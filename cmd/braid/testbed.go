@@ -192,11 +192,11 @@ func printStatus(out *printer, s testbed.Status) {
 		cpu, memory = cpu+p.CPU, memory+p.PSS
 	}
 	out.printf("%s in %s, up for %.0f s, process %d, addresses %s; "+
-		"%d processes: %.1f CPU s, %d MB\n\n",
+		"%d processes: %.1f CPU s, %d MiB\n\n",
 		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, memory>>20)
 	printHosts(out, s.ASes)
 	t := newTable(out)
-	t.printf("\nPROCESS\tPID\tSTATE\tCPU s\tMB\n")
+	t.printf("\nPROCESS\tPID\tSTATE\tCPU s\tMiB\n")
 	for _, p := range s.Processes {
 		state := "running"
 		if !p.Running {

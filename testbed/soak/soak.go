@@ -111,7 +111,7 @@ type Result struct {
 
 // Table writes the result for people.
 func (r Result) Table(w io.Writer) {
-	fmt.Fprintf(w, "seed %d: %d downloads, %.1f MB, %d of them restarted, in %.0f s\n",
+	fmt.Fprintf(w, "seed %d: %d downloads, %.1f MB, %d restarts, in %.0f s\n",
 		r.Seed, r.Downloads, float64(r.Bytes)/1e6, r.Restarts, r.Seconds)
 	var faults []string
 	for _, k := range Kinds {
@@ -386,7 +386,7 @@ func (r *run) watch(ctx context.Context) {
 	for n := 0; testbed.Sleep(ctx, time.Second) == nil; n++ {
 		for _, p := range r.all() {
 			if m := p.memory(); m > maxMemory {
-				r.fail(fmt.Errorf("%s has %d MB", p.name, m>>20))
+				r.fail(fmt.Errorf("%s has %d MiB", p.name, m>>20))
 			}
 		}
 		if n%10 == 0 && !r.network.Glance().Healthy() {
