@@ -112,7 +112,10 @@ func again(f scenario.ScenarioFile, vs []scenario.Summary) string {
 			c += " --variant " + v.Variant
 		}
 	}
-	if f.Scale != 1 {
+	switch {
+	case f.Leechers > 0:
+		c += " --smoke" // only it bounds the leechers, and it scales
+	case f.Scale != 1:
 		c += fmt.Sprintf(" --scale %g", f.Scale)
 	}
 	return c + " -o DIR"

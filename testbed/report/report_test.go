@@ -625,3 +625,17 @@ func TestTimesTable(t *testing.T) {
 		}
 	}
 }
+
+// The command makes the same runs: only --smoke has fewer leechers than the file.
+func TestAgain(t *testing.T) {
+	ran := []scenario.Summary{{Variant: "a", Results: []scenario.Result{{Run: 2}}}}
+	for want, f := range map[string]scenario.ScenarioFile{
+		"braid testbed run made.yaml --runs 2 --variant a -o DIR":             {Name: "made", Scale: 1},
+		"braid testbed run made.yaml --runs 2 --variant a --scale 0.1 -o DIR": {Name: "made", Scale: .1},
+		"braid testbed run made.yaml --runs 2 --variant a --smoke -o DIR":     {Name: "made", Scale: .1, Leechers: 3},
+	} {
+		if got := again(f, ran); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
