@@ -90,7 +90,7 @@ type sample struct {
 func row(r Row, of []sample) Row {
 	spread := func(figure func(sample) float64) Spread {
 		x := bench.Figures(of, figure)
-		return Spread{x[len(x)/2], x[len(x)*9/10]}
+		return Spread{bench.Median(of, figure), x[(9*len(x)+9)/10-1]}
 	}
 	r.Runs = len(of)
 	r.First = spread(func(s sample) float64 { return s.first })

@@ -56,3 +56,18 @@ func TestRegions(t *testing.T) {
 		}
 	}
 }
+
+// The median of an even number of values is between the two in the middle, and nine of ten values
+// are at most the 90th percentile.
+func TestRow(t *testing.T) {
+	var of []sample
+	for n := range 10 {
+		of = append(of, sample{done: float64(10 - n)})
+	}
+	if got, want := row(Row{}, of).Done, (Spread{P50: 5.5, P90: 9}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := row(Row{}, of[:1]).Done; got != (Spread{10, 10}) {
+		t.Errorf("of one value: %+v", got)
+	}
+}
