@@ -35,7 +35,6 @@ type Result struct {
 	// peers or, if none did, to the one nearest to the target.
 	Hops    int
 	First   time.Duration // until the first peer or the item; 0: none was found
-	Peers   int           // different ones
 	Closest []Contact     // the nodes that answered, nearest first
 }
 
@@ -319,7 +318,6 @@ func (n *Node) finish(now time.Time, s *search) {
 		r.Hops = all[0].hops
 	}
 	r.Closest, _ = pick(r.Closest, bucketSize, n.cfg.Limits.PerBucket)
-	r.Peers = len(s.peers)
 	for _, c := range r.Closest {
 		if s.put != nil && tokens[c] != "" {
 			n.ask(now, &query{to: c, m: &Message{Query: Put, Token: tokens[c], Item: s.put}})

@@ -43,7 +43,7 @@ type State struct {
 // ServerConfig describes a server.
 type ServerConfig struct {
 	Sockets []Socket
-	// States are those that State has returned in the last run, for any of the networks.
+	// States are those that Server.States has returned in the last run, for any of the networks.
 	States []State
 	Limits Limits // the zero value: DefaultLimits
 	Logger *slog.Logger

@@ -114,16 +114,15 @@ func (t *table) place(c Contact) int {
 	return free
 }
 
-// answered notes that a node has answered, and gives it a place if it has none. It reports whether
-// the node is new.
-func (t *table) answered(now time.Time, c Contact) bool {
+// answered notes that a node has answered, and gives it a place if it has none and there is one.
+func (t *table) answered(now time.Time, c Contact) {
 	byID, byAddr := t.find(c)
 	if byID != nil && byID == byAddr {
 		byID.seen, byID.fails = now, 0
-		return false
+		return
 	}
 	if byID != nil && byID.fails == 0 {
-		return false // somebody else has that ID, and answers
+		return // somebody else has that ID, and answers
 	}
 	isOld := func(e entry) bool { return e.ID == c.ID || e.Addr == c.Addr }
 	for b := range t.buckets { // it has moved, or started again with another ID
@@ -131,7 +130,7 @@ func (t *table) answered(now time.Time, c Contact) bool {
 	}
 	i := t.place(c)
 	if i < 0 {
-		return false
+		return
 	}
 	b := t.bucketOf(c.ID)
 	for len(t.buckets) <= b {
@@ -143,7 +142,6 @@ func (t *table) answered(now time.Time, c Contact) bool {
 	} else {
 		t.buckets[b] = append(t.buckets[b], e)
 	}
-	return true
 }
 
 func (t *table) remove(c Contact) {
