@@ -75,7 +75,7 @@ func (f *flow) send(at time.Duration, dt float64) {
 }
 
 // move applies what the links accepted and forwarded. Losses and deliveries change the window.
-func (f *flow) move(at time.Duration, dt float64, random *rand.Rand) {
+func (f *flow) move(at time.Duration, random *rand.Rand) {
 	var lost, pass float64
 	for h, l := range f.hops {
 		arrives := f.in[h]

@@ -89,7 +89,7 @@ func Run(sc Scenario) []ClientResult {
 		for _, cl := range clients {
 			for _, c := range cl.conns {
 				if c.flow != nil {
-					c.flow.move(at, dt, random)
+					c.flow.move(at, random)
 				}
 			}
 			cl.reached(at + step)
