@@ -3,9 +3,11 @@ package foreign
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"net"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -173,6 +175,14 @@ func SetMinutes(d *time.Duration, m float64) {
 
 // Seconds returns a duration in whole seconds, at least 0.
 func Seconds(d time.Duration) int64 { return int64(max(d, 0) / time.Second) }
+
+// Same tells whether the JSON that a client has sent means the value that a setting has.
+func Same(raw json.RawMessage, value any) bool {
+	var sent, has any
+	b, err := json.Marshal(value)
+	return err == nil && json.Unmarshal(b, &has) == nil && json.Unmarshal(raw, &sent) == nil &&
+		reflect.DeepEqual(sent, has)
+}
 
 // Number returns 1 for true and 0 for false.
 func Number(b bool) int {

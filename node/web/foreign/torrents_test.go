@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -68,6 +69,23 @@ func TestStarts(t *testing.T) {
 		s := node.Status{State: c.state, Verifying: c.verifying}
 		if starts(s, false) != c.soon || starts(s, true) != c.now {
 			t.Errorf("%s, verifying %v: %v, now %v", c.state, c.verifying, starts(s, false), starts(s, true))
+		}
+	}
+}
+
+// Clients write JSON in many ways, and send back what they have read.
+func TestSame(t *testing.T) {
+	for _, tt := range []struct {
+		raw   string
+		value any
+		want  bool
+	}{
+		{"1", 1, true}, {"1.0", 1, true}, {" 1 ", 1, true}, {"2", 1, false}, {`"1"`, 1, false},
+		{"true", true, true}, {"1", true, false}, {"null", nil, true}, {"", nil, false},
+		{`"a & b"`, "a & b", true}, {`["a", "b"]`, []string{"a", "b"}, true}, {"[]", []string{"a"}, false},
+	} {
+		if got := Same(json.RawMessage(tt.raw), tt.value); got != tt.want {
+			t.Errorf("%s, %v: %v", tt.raw, tt.value, got)
 		}
 	}
 }

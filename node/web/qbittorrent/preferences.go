@@ -1,7 +1,6 @@
 package qbittorrent
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"braid/node"
@@ -253,7 +253,7 @@ func (c *call) setPreferences() error {
 			return fail(http.StatusBadRequest, "save_path, temp_path: want absolute paths")
 		}
 		for name, v := range c.fixedPreferences() {
-			if raw, ok := wanted[name]; ok && !same(raw, v) {
+			if raw, ok := wanted[name]; ok && !foreign.Same(raw, v) {
 				return lacking("other value for " + name)
 			}
 		}
@@ -261,14 +261,9 @@ func (c *call) setPreferences() error {
 	})
 }
 
-func same(raw json.RawMessage, v any) bool {
-	b, err := json.Marshal(v)
-	return err == nil && bytes.Equal(bytes.TrimSpace(raw), b)
-}
-
 func (c *call) buildInfo() (any, error) {
 	return map[string]any{
-		"bitness":    32 << (^uint(0) >> 63),
+		"bitness":    strconv.IntSize,
 		"boost":      "",
 		"libtorrent": "",
 		"openssl":    "",

@@ -1,7 +1,6 @@
 package transmission
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"math"
@@ -420,7 +419,5 @@ func sameJSON(raw json.RawMessage, v any) bool {
 		got, ok := parseFlag(raw)
 		return ok && got == want
 	}
-	b, err := json.Marshal(v)
-	var got bytes.Buffer
-	return err == nil && json.Compact(&got, raw) == nil && bytes.Equal(got.Bytes(), b)
+	return foreign.Same(raw, v)
 }
