@@ -294,7 +294,7 @@ func (n *Network) ended(p *process) {
 }
 
 // Close takes the network down and waits until nothing of it runs.
-func (n *Network) Close() error {
+func (n *Network) Close() {
 	n.once.Do(func() {
 		n.end()
 		stopAll(n.all())
@@ -316,7 +316,6 @@ func (n *Network) Close() error {
 		close(n.closed)
 	})
 	<-n.closed
-	return nil
 }
 
 // Done is closed when the network is down.

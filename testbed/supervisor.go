@@ -55,15 +55,16 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logge
 		_ = events.Encode(supervisorEvent{Error: err.Error()}) // the exit code says it, too
 		return err
 	}
+	defer n.Close()
 	if err := events.Encode(supervisorEvent{Ready: true}); err != nil {
-		return errors.Join(fmt.Errorf("supervisor: %w", err), n.Close())
+		return fmt.Errorf("supervisor: %w", err)
 	}
 	select {
 	case <-ctx.Done():
 		log.Info("taking the testbed down", "reason", context.Cause(ctx))
 	case <-n.Done():
 	}
-	return n.Close()
+	return nil
 }
 
 // Launch starts a supervisor in the background with that command, and waits until its network is

@@ -129,15 +129,15 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
+		defer n.Close()
 		if err := printState(stdout(c), n.State(), c.Bool("json")); err != nil {
-			n.Close()
 			return err
 		}
 		select {
 		case <-ctx.Done():
 		case <-n.Done():
 		}
-		return n.Close()
+		return nil
 	}
 	err = testbed.Launch(ctx, []string{ownPath(), "testbed", "supervise"}, opts)
 	show.end(err)

@@ -73,7 +73,8 @@ func (n *Network) Close() error {
 	for _, h := range n.hosts {
 		errs = append(errs, h.Close())
 	}
-	return errors.Join(append(errs, n.testbed.Close())...)
+	n.testbed.Close()
+	return errors.Join(errs...)
 }
 
 // Measure runs nodes of that case, and searches.

@@ -106,19 +106,18 @@ func (h *fixtures) open(ctx context.Context, t turn, o Options) (err error) {
 	return nil
 }
 
-func (h *fixtures) closeNetwork() error {
-	var errs []error
+func (h *fixtures) closeNetwork() (err error) {
 	for _, host := range h.hosts {
 		host.Close()
 	}
 	if h.network != nil {
-		errs = append(errs, h.network.Close())
+		h.network.Close()
 	}
 	if h.log != nil {
-		errs = append(errs, h.log.Close())
+		err = h.log.Close()
 	}
 	h.key, h.network, h.hosts, h.log = "", nil, nil, nil
-	return errors.Join(errs...)
+	return err
 }
 
 func (h *fixtures) close() error {
