@@ -44,48 +44,17 @@ func testbedRunCommand() *cli.Command {
 }
 
 func testbedRun(ctx context.Context, c *cli.Command) error {
-	names := c.Args().Slice()
-	if c.Bool("list") && len(names) == 0 {
-		names = scenario.Shipped()
-	}
-	if len(names) == 0 {
-		return usageErrorf("name at least one scenario: a file, or one of %s",
-			strings.Join(scenario.Shipped(), ", "))
-	}
-	var all []scenario.Scenario
-	seen := map[string]bool{}
-	for _, n := range names {
-		s, err := scenario.Load(n)
-		if err != nil {
-			return err
-		}
-		if seen[s.Name] {
-			return usageErrorf("scenario %s is named twice", s.Name)
-		}
-		seen[s.Name] = true
-		if only := c.StringSlice("variant"); len(only) > 0 {
-			if s, err = s.Only(only); err != nil {
-				return usageErrorf("--variant: %w", err)
-			}
-		}
-		if c.Bool("smoke") {
-			if s, err = s.Smoky(); err != nil {
-				return err
-			}
-		}
-		if s, err = s.Scaled(c.Float("scale")); err != nil {
-			return usageErrorf("--scale: %w", err)
-		}
-		all = append(all, s)
-	}
-	if c.Bool("smoke") && !c.Bool("list") {
-		var err error
-		if all, err = scenario.ByNetwork(all); err != nil {
-			return err
-		}
+	all, err := namedScenarios(c)
+	if err != nil {
+		return err
 	}
 	if c.Bool("list") {
 		return listScenarios(stdout(c), all, c.Int("runs"), c.Bool("json"))
+	}
+	if c.Bool("smoke") {
+		if all, err = scenario.ByNetwork(all); err != nil {
+			return err
+		}
 	}
 	if c.String("output") == "" {
 		return usageErrorf("name the run directory: -o DIR")
@@ -110,4 +79,43 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		return errors.Join(scenario.Table(stdout(c), summaries), err)
 	}
 	return errors.Join(err, printObjects(stdout(c), summaries...))
+}
+
+// namedScenarios returns the scenarios that the command line names, as --variant, --smoke and
+// --scale change them. With --list and without a name it returns all that come with braid.
+func namedScenarios(c *cli.Command) (all []scenario.Scenario, err error) {
+	names := c.Args().Slice()
+	if c.Bool("list") && len(names) == 0 {
+		names = scenario.Shipped()
+	}
+	if len(names) == 0 {
+		return nil, usageErrorf("name at least one scenario: a file, or one of %s",
+			strings.Join(scenario.Shipped(), ", "))
+	}
+	seen := map[string]bool{}
+	for _, n := range names {
+		s, err := scenario.Load(n)
+		if err != nil {
+			return nil, err
+		}
+		if seen[s.Name] {
+			return nil, usageErrorf("scenario %s is named twice", s.Name)
+		}
+		seen[s.Name] = true
+		if only := c.StringSlice("variant"); len(only) > 0 {
+			if s, err = s.Only(only); err != nil {
+				return nil, usageErrorf("--variant: %w", err)
+			}
+		}
+		if c.Bool("smoke") {
+			if s, err = s.Smoky(); err != nil {
+				return nil, err
+			}
+		}
+		if s, err = s.Scaled(c.Float("scale")); err != nil {
+			return nil, usageErrorf("--scale: %w", err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
