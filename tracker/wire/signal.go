@@ -183,7 +183,7 @@ func ParseSignal(b []byte) (Signal, error) {
 	s := Signal{
 		Uploaded: j.Uploaded.or(0), Downloaded: j.Downloaded.or(0), Left: j.Left.or(NoCount),
 		Complete: j.Complete.or(0), Incomplete: j.Incomplete.or(0),
-		Interval: min(time.Duration(min(j.Interval.or(0), int64(maxInterval/time.Second)))*time.Second, maxInterval),
+		Interval: time.Duration(min(j.Interval.or(0), seconds(maxInterval))) * time.Second,
 		Failure:  printable(j.Failure), Warning: printable(j.Warning),
 	}
 	switch j.Action {
