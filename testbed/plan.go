@@ -41,7 +41,6 @@ const (
 // plan has the addresses of all processes.
 type plan struct {
 	subnet netip.Prefix
-	port6  int // first port of the block on ::1; 0 without IPv6
 	ases   []asPlan
 	links  []linkPlan
 
@@ -104,10 +103,11 @@ func (p *planner) listen(network string, at netip.AddrPort, who string, args ...
 	p.listeners = append(p.listeners, listener{network, at, fmt.Sprintf(who, args...)})
 }
 
-// makePlan assigns addresses to everything in the topology. They depend on the block only.
+// makePlan assigns addresses to everything in the topology. They depend on the block only. port6 is
+// the first port of the block on ::1; 0 without IPv6.
 func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 	p := planner{
-		plan: plan{subnet: subnet.Masked(), port6: port6},
+		plan: plan{subnet: subnet.Masked()},
 		next: map[netip.Addr]int{netip.IPv6Loopback(): port6 + 1}, // the first port is the claim
 		last: map[netip.Addr]int{netip.IPv6Loopback(): port6 + ports6 - 1},
 	}
