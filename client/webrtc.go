@@ -18,6 +18,7 @@ import (
 	"github.com/pion/logging"
 	"github.com/pion/webrtc/v4"
 
+	"braid/client/wire"
 	"braid/pathsel"
 	"braid/scionnet"
 )
@@ -43,6 +44,10 @@ const (
 	// rtcPatience is how long making a connection may take: an offer waits for a peer that answers
 	// it, and then the ends look for a way to each other.
 	rtcPatience = time.Minute
+	// A peer may offer another connection while its last one is being made: it may have given up.
+	// All peers together may do so repeatsMost times at once, and once more in each repeatsEvery.
+	// Each offer of 1.6 kB has us send a hundred packets to addresses that the peer chooses.
+	repeatsMost, repeatsEvery = maxRTCPending, time.Second
 	// gatherPatience is how long an ICE server may take to answer.
 	gatherPatience = 5 * time.Second
 )
@@ -56,9 +61,11 @@ type WebRTC struct {
 	servers []webrtc.ICEServer
 	local   bool
 	workers sync.WaitGroup
+	now     func() time.Time
 
 	mu      sync.Mutex
 	pending map[*rtcEnd]struct{} // not connected yet
+	repeats wire.Allowance       // offers of peers that have a pending one
 	ready   map[Peer]*rtcWire    // connected by our offer, not dialled yet
 	names   map[string]*rtcWire  // connected, by the peer's name
 	ended   bool                 // Close waits for workers
@@ -69,12 +76,13 @@ var _ Transport = (*WebRTC)(nil)
 var (
 	errRTCFull  = errors.New("too many WebRTC connections are being made")
 	errRTCTwice = errors.New("there is a WebRTC connection to this peer")
+	errRTCOften = errors.New("peers offer WebRTC connections again and again")
 	errRTCGone  = errors.New("the WebRTC connection has ended; only the peer can offer another one")
 )
 
 func openWebRTC(cfg WebRTCConfig) (*WebRTC, error) {
 	t := &WebRTC{
-		onIP: newOnIP(""), local: cfg.Local,
+		onIP: newOnIP(""), local: cfg.Local, now: time.Now,
 		pending: map[*rtcEnd]struct{}{}, ready: map[Peer]*rtcWire{}, names: map[string]*rtcWire{},
 	}
 	for _, text := range cfg.ICE {
@@ -144,9 +152,13 @@ func (t *WebRTC) begin(name string, opened func(*rtcWire)) (*rtcEnd, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for x := range t.pending {
-		if name != "" && x.name == name { // its peer begins anew
-			x.closeLocked()
+		if name == "" || x.name != name {
+			continue
 		}
+		if !t.repeats.Spend(t.now(), repeatsMost, repeatsEvery) {
+			return nil, errRTCOften
+		}
+		x.closeLocked() // its peer begins anew
 	}
 	switch {
 	case t.ctx.Err() != nil:

@@ -202,6 +202,36 @@ func TestWebRTCOffersOfOne(t *testing.T) {
 	}
 }
 
+// Each offer has us send many packets to addresses that the peer chooses.
+func TestWebRTCRepeatedOffersAreBounded(t *testing.T) {
+	x, y := rtcTransport(t), rtcTransport(t)
+	now := time.Now()
+	y.now = func() time.Time { return now }
+	o, err := x.Offer(t.Context(), accept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(name string) error {
+		_, err := y.Answer(t.Context(), name, o.SDP, accept)
+		return err
+	}
+	for range 1 + repeatsMost {
+		if err := answer("one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := answer("one"); !errors.Is(err, errRTCOften) {
+		t.Errorf("one more offer of the same peer: %v", err)
+	}
+	if err := answer("another"); err != nil {
+		t.Errorf("an offer of another peer: %v", err)
+	}
+	now = now.Add(repeatsEvery)
+	if err := answer("one"); err != nil {
+		t.Errorf("a while later: %v", err)
+	}
+}
+
 // What is said about this host, and whom a stranger can have us contact.
 func TestFilterSDP(t *testing.T) {
 	const host = "a=candidate:1 1 udp 2130706431 192.168.1.7 5000 typ host"
