@@ -44,10 +44,9 @@ const (
 // Handler serves the files of a node. If private is true, it serves private torrents (BEP 27), too:
 // everybody who knows the info hash can read them.
 func Handler(n *node.Node, private bool) http.Handler {
+	h := &handler{node: n, private: private, listing: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+Prefix+"{hash}/{path...}", func(w http.ResponseWriter, r *http.Request) {
-		serve(n, private, w, r)
-	})
+	mux.HandleFunc("GET "+Prefix+"{hash}/{path...}", h.serve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > 0 || len(r.TransferEncoding) > 0 { // nobody waits for its body
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
@@ -58,10 +57,16 @@ func Handler(n *node.Node, private bool) http.Handler {
 	})
 }
 
+type handler struct {
+	node    *node.Node
+	private bool
+	listing chan struct{} // has room for one long listing at a time
+}
+
 // serve answers one request.
-func serve(n *node.Node, private bool, w http.ResponseWriter, r *http.Request) {
-	t, err := n.Torrent(strings.ToLower(r.PathValue("hash")))
-	if err != nil || t.Source().IsPrivate() && !private { // nobody learns that it is there
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
+	t, err := h.node.Torrent(strings.ToLower(r.PathValue("hash")))
+	if err != nil || t.Source().IsPrivate() && !h.private { // nobody learns that it is there
 		http.Error(w, "There is no such torrent here.", http.StatusNotFound)
 		return
 	}
@@ -82,7 +87,7 @@ func serve(n *node.Node, private bool, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	list(src, name, w)
+	h.list(src, name, w, r)
 }
 
 // serveFile answers with one file. It never changes, so the info hash and its number are its tag.

@@ -3,6 +3,7 @@ package files
 import (
 	"cmp"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,7 +12,9 @@ import (
 	"braid/client"
 )
 
-// maxEntries bounds a listing. A crafted torrent has a quarter of a million files.
+// maxEntries bounds a listing. A crafted torrent has a quarter of a million files. Listings of
+// torrents with more files than maxEntries are made one after the other: each takes up to 70 MB of
+// memory for a moment.
 const maxEntries = 10_000
 
 // entry is a file or directory of a listing.
@@ -41,51 +44,58 @@ var page = template.Must(template.New("").Parse(`<!DOCTYPE html>
 `))
 
 // list answers with the files of a directory; an empty name is the torrent itself.
-func list(src client.Source, name string, w http.ResponseWriter) {
+func (h *handler) list(src client.Source, name string, w http.ResponseWriter, r *http.Request) {
 	dir := strings.TrimSuffix(name, "/")
-	entries := entriesOf(src, dir)
+	l := listing{Title: cmp.Or(dir, src.Name), Up: dir != ""}
+	if len(src.Layout.Files) > maxEntries {
+		select {
+		case h.listing <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		l.Entries, l.More = entriesOf(src, dir)
+		<-h.listing
+	} else {
+		l.Entries, l.More = entriesOf(src, dir)
+	}
 	switch {
-	case len(entries) == 0 && dir != "":
+	case len(l.Entries) == 0 && dir != "":
 		http.Error(w, "The torrent has no such file.", http.StatusNotFound)
 		return
 	case name != "" && dir == name: // so that links in it lead below it
 		parts := strings.Split(dir, "/")
-		w.Header().Set("Location", (&url.URL{Path: "./" + parts[len(parts)-1] + "/"}).String())
+		w.Header().Set("Location", linkTo(parts[len(parts)-1]+"/"))
 		w.WriteHeader(http.StatusMovedPermanently)
 		return
-	}
-	l := listing{Title: cmp.Or(dir, src.Name), Up: dir != "", Entries: entries}
-	if l.More = len(entries) - maxEntries; l.More > 0 {
-		l.Entries = entries[:maxEntries]
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = page.Execute(w, l) // the client has gone
 }
 
-// entriesOf returns what is directly in a directory, in the order of names.
-func entriesOf(src client.Source, dir string) (out []entry) {
+func linkTo(name string) string { return (&url.URL{Path: "./" + name}).String() }
+
+// entriesOf returns what is directly in a directory, in the order of names, and the number of
+// entries that are left out.
+func entriesOf(src client.Source, dir string) (out []entry, more int) {
 	below := dir + "/"
 	if dir == "" {
 		below = ""
 	}
-	at := map[string]int{}
+	sizes := map[string]int64{}
 	for _, f := range src.Layout.Files {
 		rest, ok := strings.CutPrefix(f.Path, below)
 		if !ok {
 			continue
 		}
-		name, _, deeper := strings.Cut(rest, "/")
-		if deeper {
-			name += "/"
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			rest = rest[:i+1]
 		}
-		i, seen := at[name]
-		if !seen {
-			i = len(out)
-			at[name] = i
-			out = append(out, entry{Name: name, Link: (&url.URL{Path: "./" + name}).String()})
-		}
-		out[i].Bytes += f.Length
+		sizes[rest] += f.Length
 	}
-	slices.SortFunc(out, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
-	return out
+	names := slices.Sorted(maps.Keys(sizes))
+	shown := names[:min(len(names), maxEntries)]
+	for _, name := range shown {
+		out = append(out, entry{Name: name, Link: linkTo(name), Bytes: sizes[name]})
+	}
+	return out, len(names) - len(shown)
 }
