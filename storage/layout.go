@@ -21,6 +21,9 @@ import (
 // MaxFiles bounds the files of a torrent, padding included. A million take a gigabyte of memory.
 const MaxFiles = 1 << 18
 
+// maxDirs bounds its directories. Each takes 4 KiB of the disk, even for files without a byte.
+const maxDirs = MaxFiles
+
 // Bounds of torrents. They are far above every honest torrent. A crafted one could otherwise take
 // all memory, or have names that the file system refuses in the middle of a download.
 const (
@@ -175,12 +178,15 @@ func newLayout(info *metainfo.Info) (Layout, error) {
 }
 
 // refuseConflicts returns an error if a file would have the path of another file or of a directory,
-// also while it is incomplete.
+// also while it is incomplete, and if there are too many directories.
 func refuseConflicts(files []File) error {
 	kinds := map[string]bool{} // path: it is a directory
-	for _, f := range files {
+	for i, f := range files {
 		if err := claim(kinds, f.Path); err != nil {
 			return err
+		}
+		if len(kinds)-(i+1) > maxDirs {
+			return fmt.Errorf("more than the %d directories that are accepted", maxDirs)
 		}
 	}
 	for _, f := range files {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -17,11 +18,17 @@ func TestLayoutBounds(t *testing.T) {
 		}
 		return out
 	}
+	var deep []string
+	for i := range maxDirs/32 + 1 {
+		deep = append(deep, fmt.Sprint(i)+strings.Repeat("/d", 32))
+	}
+	dirs := metainfo.Info{Name: "a", PieceLength: 1 << 20, Files: files(deep...), Pieces: make([]byte, 20)}
 	for _, c := range []struct {
 		name string
 		info metainfo.Info
 		want string
 	}{
+		{"directories", dirs, "directories that are accepted"},
 		{"one byte", metainfo.Info{Name: "a", PieceLength: 1, Length: 1, Pieces: make([]byte, 20)}, ""},
 		{"no files", metainfo.Info{Name: "a", PieceLength: 1}, ""},
 		{"piece length 0", metainfo.Info{Name: "a", Length: 1, Pieces: make([]byte, 20)}, "piece length"},
