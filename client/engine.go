@@ -98,7 +98,8 @@ func (t anacrolixTorrent) Bytes() (have, missing int64) {
 	if t.Info() == nil {
 		return 0, 0
 	}
-	return t.BytesCompleted(), t.BytesMissing()
+	missing = t.BytesMissing() // the engine goes over all missing pieces
+	return t.Length() - missing, missing
 }
 
 func (t anacrolixTorrent) SetPriority(piece int, p torrent.PiecePriority) {

@@ -27,6 +27,9 @@ type loop struct {
 	still   atomic.Pointer[Progress]
 	readers readers
 
+	checking   bool // as isChecking has last found
+	checkAgain time.Time
+
 	verifying sync.Mutex // held while options.Verified is called
 
 	describer describer
@@ -317,6 +320,16 @@ func (l *loop) countPayload(p *Progress) {
 	p.Wasted = max(0, st.BytesReadData.Int64()-useful)
 }
 
+// isChecking tells whether files are being checked. It finds out sparingly: the engine goes over
+// all pieces with its lock held, and user interfaces ask every second.
+func (l *loop) isChecking() bool {
+	if now := time.Now(); !now.Before(l.checkAgain) {
+		l.checking = isHashing(l.torrent)
+		l.checkAgain = sparingly(now)
+	}
+	return l.checking
+}
+
 func (l *loop) progress() Progress {
 	st := l.torrent.Stats()
 	p := Progress{
@@ -336,7 +349,7 @@ func (l *loop) progress() Progress {
 			p.Have, p.Done = l.want.have(l.torrent)
 		}
 		p.Phase = Downloading
-		if !l.isDone && st.BytesReadData.Int64() == 0 && isHashing(l.torrent) {
+		if !l.isDone && st.BytesReadData.Int64() == 0 && l.isChecking() {
 			p.Phase = Checking
 			p.Checked = st.BytesHashed.Int64()
 		}

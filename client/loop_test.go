@@ -507,6 +507,25 @@ func TestCheckupOfManyPieces(t *testing.T) {
 	})
 }
 
+// So does asking for the progress every second.
+func TestProgressOfManyPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transferWithoutPeers(t, smallTorrent(t), Options{Selection: Selection{Sequential: true}})
+		fake := tr.torrent.(*fakeTorrent)
+		fake.mu.Lock()
+		fake.slow = time.Second
+		fake.mu.Unlock()
+		for begin := time.Now(); time.Since(begin) < 20*time.Minute; time.Sleep(time.Second) {
+			tr.Progress()
+		}
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		if n := fake.runs; n > 240 { // those of the checkup included
+			t.Errorf("%d looks of a second each in 20 minutes", n)
+		}
+	})
+}
+
 // countedSeed is a connection to a seed. The number of its pieces must be enough: to copy them takes
 // long, and while the number of pieces in the torrent is not known, the engine says that a seed has
 // four billion.
