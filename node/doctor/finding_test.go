@@ -192,8 +192,8 @@ func TestCoresOf(t *testing.T) {
 	if err != nil {
 		t.Skipf("no source of scionproto: %v", err)
 	}
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "certs"), 0o700); err != nil {
+	dir := filepath.Join(t.TempDir(), "[a-b]") // no pattern
+	if err := os.MkdirAll(filepath.Join(dir, "certs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ISD1-B1-S1.trc", "ISD1-B1-S2.trc"} {

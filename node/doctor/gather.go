@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -166,14 +167,15 @@ func files(configDir, below, ending string) (names []string, texts [][]byte) {
 	if configDir == "" {
 		return nil, nil
 	}
-	found, _ := filepath.Glob(filepath.Join(configDir, below, "*"+ending))
+	in := os.DirFS(filepath.Join(configDir, below))
+	found, _ := fs.Glob(in, "*"+ending)
 	for _, name := range found[:min(len(found), maxFiles)] {
-		info, err := os.Stat(name)
+		info, err := fs.Stat(in, name)
 		if err != nil || info.Size() > maxFile || !info.Mode().IsRegular() {
 			continue
 		}
-		if b, err := os.ReadFile(name); err == nil {
-			names, texts = append(names, filepath.Base(name)), append(texts, b)
+		if b, err := fs.ReadFile(in, name); err == nil {
+			names, texts = append(names, name), append(texts, b)
 		}
 	}
 	return names, texts
