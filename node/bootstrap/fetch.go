@@ -32,9 +32,9 @@ const (
 	maxList     = 256 << 10
 	maxTRC      = 1 << 20
 	maxTRCs     = 64 // in the list; there are a few ISDs today
-	// A user waits for a server: for fetchPatience at most, and for dialPatience if the server does
-	// not accept the connection.
-	fetchPatience, dialPatience = 10 * time.Second, 2 * time.Second
+	// A user waits for a server: for fetchPatience at most, for answerPatience if it does not begin
+	// to answer a request, and for dialPatience if it does not accept the connection.
+	fetchPatience, answerPatience, dialPatience = 10 * time.Second, 4 * time.Second, 2 * time.Second
 )
 
 // Offer is what a server says.
@@ -247,6 +247,7 @@ var plain = &http.Client{
 	Transport: &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: dialPatience}).DialContext,
 		DisableKeepAlives:      true,
+		ResponseHeaderTimeout:  answerPatience,
 		MaxResponseHeaderBytes: 64 << 10,
 	},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

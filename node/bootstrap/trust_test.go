@@ -242,6 +242,20 @@ func TestSilentControlService(t *testing.T) {
 	}
 }
 
+// A server that accepts the connection and says nothing costs less than one that answers slowly.
+func TestSpeechlessServer(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	_, err = Fetch(t.Context(), silent.Addr().String(), nil)
+	if err == nil || !strings.Contains(err.Error(), "awaiting response headers") {
+		t.Errorf("given up at the end of all patience: %v", err)
+	}
+}
+
 // What is kept is found again, and a damaged TRC is not passed over.
 func TestKeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scion [old]") // which is no pattern
