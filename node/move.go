@@ -231,6 +231,10 @@ func (t *Torrent) Verify() error {
 	case state == Removed, state == Moving:
 		return fmt.Errorf("verify torrent %s: it is %s", o.title(), state)
 	case (state == Paused || state == Served) && !o.Source.IsMagnet():
+		t.mu.Lock()
+		t.unverified = true
+		t.mu.Unlock()
+		t.save() // if this process ends, the next one verifies the data
 		t.node.background(t.verifyStopped)
 	default:
 		t.node.background(func() { t.restart(func(o *Options) { o.Storage.Recheck = true }) })
@@ -280,15 +284,16 @@ func (t *Torrent) verifyStopped() {
 	t.complete = t.complete && r.Complete()
 	t.mu.Unlock()
 	t.logger().Info("verified", "complete", r.Complete(), "seconds", time.Since(began).Seconds())
-	t.save()
 }
 
 // endVerify lets a torrent continue as before, unless it was resumed meanwhile.
 func (t *Torrent) endVerify(before State) {
 	t.mu.Lock()
 	t.abort, t.verifying, t.last.Checked = nil, false, 0
+	t.unverified = t.unverified && t.node.ctx.Err() != nil
 	t.mu.Unlock()
 	t.goOn(before)
+	t.save()
 	t.changed("changed")
 }
 

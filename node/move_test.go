@@ -579,6 +579,33 @@ func TestMovesTwice(t *testing.T) {
 	}
 }
 
+// A check that a process has not ended is made by the next one.
+func TestCheckAfterKill(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1000)
+	n := openService(t, state, data)
+	for range startsAtOnce {
+		n.checks <- struct{}{}
+	}
+	x := add(t, n, Options{Source: src, Paused: true}) // and verify it
+	eventually(t, "the check", func() bool { return x.Status().Verifying })
+	killed := filepath.Join(t.TempDir(), "state")
+	if err := os.CopyFS(killed, os.DirFS(state)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for what, state := range map[string]string{"killed": killed, "closed": state} {
+		x := torrent(t, openService(t, state, data), src)
+		eventually(t, "the check after the process was "+what, func() bool {
+			s := x.Status()
+			return s.State == Paused && s.Have == 1000 && !x.saved().Verify
+		})
+	}
+}
+
 // Few torrents are checked at a time. One that waits for its check can be paused.
 func TestChecksAtOnce(t *testing.T) {
 	t.Parallel()

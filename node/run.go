@@ -160,7 +160,7 @@ func (t *Torrent) begin(r *run) {
 		t.ended = make(chan struct{})
 	}
 	t.run, t.state, t.started = r, Running, r.began
-	t.options.Paused, t.failed, t.reason = false, nil, ""
+	t.options.Paused, t.failed, t.reason, t.unverified = false, nil, "", false
 	if !t.options.Source.IsMagnet() { // otherwise the check is due later: see describe
 		t.options.Storage.Recheck = false
 	}

@@ -426,6 +426,7 @@ func TestRestartSavesNothing(t *testing.T) {
 	x := add(t, n, Options{Source: create(t, data, "file", 1<<20), Labels: []string{"a"}})
 	y := add(t, n, Options{Source: createMany(t, data, "set"), Paused: true, Goal: Goal{Ratio: 2}})
 	wait(t, "the data", x.Done())
+	eventually(t, "the check", func() bool { return !y.saved().Verify })
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}

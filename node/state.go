@@ -53,6 +53,7 @@ type saved struct {
 	NextMove  *move         `json:"next_move,omitempty"` // it has not begun
 	MoveTo    string        `json:"move_to,omitempty"`   // its data is being copied there
 	Leaving   string        `json:"leaving,omitempty"`   // where old data must be deleted
+	Verify    bool          `json:"verify,omitempty"`    // it does not run, and must be verified
 }
 
 func (n *Node) stateFile(infoHash, ext string) string { return filepath.Join(n.state, infoHash+ext) }
@@ -138,6 +139,7 @@ func (t *Torrent) saved() saved {
 		NextMove:  t.nextMove,
 		MoveTo:    t.moveTo,
 		Leaving:   t.leaving,
+		Verify:    t.unverified,
 	}
 }
 
@@ -185,10 +187,13 @@ func (n *Node) Restore(ctx context.Context) error {
 	var moving []*Torrent
 	for _, t := range all {
 		moves := t.moving
-		if _, err := n.add(ctx, t); err != nil {
+		switch _, err := n.add(ctx, t); {
+		case err != nil:
 			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
-		} else if moves {
+		case moves:
 			moving = append(moving, t)
+		case t.unverified:
+			errs = append(errs, t.Verify())
 		}
 	}
 	// Only now it is known which files the torrents share.
@@ -268,7 +273,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	}
 	t := newTorrent(n, o)
 	t.added, t.completed, t.forced, t.removing = s.Added, s.Completed, s.Forced, s.Removing
-	t.arriving = s.Arriving
+	t.arriving, t.unverified = s.Arriving, s.Verify
 	_, missing := os.Stat(strings.TrimSuffix(name, ".json") + ".torrent")
 	t.kept = missing == nil // otherwise the description may lie with the data, which can move
 	if s.Served != "" {

@@ -109,6 +109,7 @@ type Torrent struct {
 	removing   bool               // it is being removed with its data
 	arriving   bool               // it is complete, and must move to the directory for complete data
 	verifying  bool               // it is Starting only because its data is being verified
+	unverified bool               // it does not run, and a check of its data has not ended
 	nextMove   *move              // it is wanted and has not begun; nil: none
 	moveTo     string             // its data is being copied there; empty: it is not
 	leaving    string             // where old data must be deleted; empty: nowhere
