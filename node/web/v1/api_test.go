@@ -11,6 +11,7 @@ import (
 	"mime/multipart"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -737,5 +738,25 @@ func TestEventsEndWithThePassword(t *testing.T) {
 	var status *v1.StatusError
 	if !errors.As(err, &status) || status.Status != http.StatusUnauthorized || len(got) != 1 {
 		t.Errorf("after %q: %v", got, err)
+	}
+}
+
+// The error of another program's server is a sentence, and no page.
+func TestOtherServer(t *testing.T) {
+	t.Parallel()
+	for page, want := range map[string]string{
+		"<!DOCTYPE HTML>\n<html>": "the server answers 404 Not Found; is it a braid daemon?",
+		"no such file\n":          "no such file",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(page))
+		}))
+		c := v1.NewClient(s.URL, "")
+		if _, err := c.List(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		c.Close()
+		s.Close()
 	}
 }

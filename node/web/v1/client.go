@@ -98,14 +98,17 @@ func (c *Client) ask(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// errorOf reads an answer that is an error: a Problem, or a text that a proxy has sent.
+// errorOf reads an answer that is an error: a Problem, or what another program has sent: a text or
+// a page.
 func errorOf(r *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10))
 	var p Problem
-	if json.Unmarshal(b, &p) != nil {
-		p.Error = strings.TrimSpace(string(b))
+	text := strings.TrimSpace(string(b))
+	if json.Unmarshal(b, &p) != nil && !strings.HasPrefix(text, "<") {
+		p.Error = text
 	}
-	return &StatusError{r.StatusCode, cmp.Or(p.Error, r.Status)}
+	otherwise := "the server answers " + r.Status + "; is it a braid daemon?"
+	return &StatusError{r.StatusCode, cmp.Or(p.Error, otherwise)}
 }
 
 // call sends a request and reads the answer.
