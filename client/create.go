@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,7 +81,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 		return Created{}, err
 	}
 	info := metainfo.Info{Name: opts.Name, Source: opts.Source}
-	total, err := collect(ctx, root, &info, opts)
+	total, stamp, err := collect(ctx, root, &info, opts)
 	if err != nil {
 		return Created{}, err
 	}
@@ -116,6 +117,10 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if info.Pieces, err = storage.Hash(ctx, layout, filepath.Dir(real), progress); err != nil {
 		return Created{}, err
 	}
+	opts.Skipped = nil // the first call of collect has reported them
+	if _, now, err := collect(ctx, root, &metainfo.Info{}, opts); err != nil || now != stamp {
+		return Created{}, errors.Join(err, ErrChanging)
+	}
 	mi := metainfo.MetaInfo{CreatedBy: "braid", Comment: opts.Comment, UrlList: opts.WebSeeds}
 	if mi.InfoBytes, err = bencode.Marshal(info); err != nil {
 		return Created{}, err
@@ -134,34 +139,44 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	return Created{Torrent: b, Source: s}, err
 }
 
-// collect lists the regular files below root in order, and adds up their sizes.
+// ErrChanging is in errors about files of which no torrent could be made because they change.
+var ErrChanging = errors.New("files have changed while they were hashed")
+
+// collect lists the regular files below root in order, and adds up their sizes. The stamp is a hash
+// of their names, sizes and modification times.
 func collect(
 	ctx context.Context, root string, info *metainfo.Info, opts CreateOptions,
-) (total int64, err error) {
+) (total int64, stamp string, err error) {
 	st, err := os.Stat(root)
 	if err != nil {
-		return 0, err
+		return 0, "", err
+	}
+	h := sha256.New()
+	add := func(rel string, st fs.FileInfo) {
+		fmt.Fprintf(h, "%q %d %d\n", rel, st.Size(), st.ModTime().UnixNano())
+		total += st.Size()
 	}
 	if st.Mode().IsRegular() {
-		info.Length = st.Size()
-		return st.Size(), nil
+		add("", st)
+		info.Length = total
+		return total, string(h.Sum(nil)), nil
 	}
 	if !st.IsDir() {
-		return 0, errors.New("neither a file nor a directory")
+		return 0, "", errors.New("neither a file nor a directory")
 	}
 	if l, err := os.Lstat(root); err == nil && !l.IsDir() {
-		return 0, errors.New("a symbolic link to a directory; name the directory itself")
+		return 0, "", errors.New("a symbolic link to a directory; name the directory itself")
 	}
 	err = EachFile(ctx, root, opts, func(rel string, st fs.FileInfo) {
 		info.Files = append(info.Files, metainfo.FileInfo{
 			Length: st.Size(), Path: strings.Split(filepath.ToSlash(rel), "/"),
 		})
-		total += st.Size()
+		add(rel, st)
 	})
 	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int {
 		return slices.Compare(a.Path, b.Path)
 	})
-	return total, err
+	return total, string(h.Sum(nil)), err
 }
 
 // EachFile calls visit for each regular file of which Create makes a torrent, with its path below

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The info hashes are those that mktorrent 1.1 and transmission-create 3.00 give to the same data:
@@ -61,6 +62,33 @@ func TestCreateLikeOthers(t *testing.T) {
 	}
 	if s := makeTorrent(t, root+"-file", CreateOptions{}).Source; s.Info.Name != filepath.Base(root)+"-file" {
 		t.Errorf("a link to a file gives %q", s.Info.Name)
+	}
+}
+
+// No torrent is made of data that changes while it is hashed.
+func TestCreateWhileChanging(t *testing.T) {
+	for what, change := range map[string]func(file string) error{
+		"more data": func(file string) error { return os.WriteFile(file, make([]byte, 2000), 0o600) },
+		"other data": func(file string) error {
+			return errors.Join(os.WriteFile(file, make([]byte, 1000), 0o600), os.Chtimes(file, time.Time{}, time.Unix(1, 0)))
+		},
+		"another file": func(file string) error { return os.WriteFile(file+"2", nil, 0o600) },
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "file")
+		for root, isChange := range map[string]bool{file: what != "another file", dir: true} {
+			if err := errors.Join(os.RemoveAll(file+"2"), os.WriteFile(file, make([]byte, 1000), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Create(t.Context(), root, CreateOptions{Progress: func(int64, int64) {
+				if err := change(file); err != nil {
+					t.Error(err)
+				}
+			}})
+			if errors.Is(err, ErrChanging) != isChange {
+				t.Errorf("%s, and a torrent of %s: %v", what, root, err)
+			}
+		}
 	}
 }
 

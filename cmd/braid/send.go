@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -129,16 +128,13 @@ func openSender(t *task) (s *sender, err error) {
 	return s, nil
 }
 
-var errChanging = errors.New("files have changed while they were hashed: wait until they are " +
-	"complete, leave them out with --exclude, or use --watch")
-
 // torrent returns the torrent of the files. It hashes them unless they are the same as last time.
 func (s *sender) torrent(ctx context.Context) (client.Source, error) {
-	began, err := s.files.Stamp(ctx)
+	stamp, err := s.files.Stamp(ctx)
 	if err != nil {
 		return client.Source{}, err
 	}
-	stamp := began + fmt.Sprintf(" %q", s.files.Exclude)
+	stamp += fmt.Sprintf(" %q", s.files.Exclude)
 	if src, ok := s.stash.Source(stamp); ok && !s.Bool("recheck") {
 		return src, nil
 	}
@@ -151,9 +147,6 @@ func (s *sender) torrent(ctx context.Context) (client.Source, error) {
 	stop()
 	if err != nil {
 		return client.Source{}, err
-	}
-	if ended, err := s.files.Stamp(ctx); err != nil || ended != began {
-		return client.Source{}, errors.Join(err, errChanging)
 	}
 	s.stash.Stamp, s.stash.Torrent = stamp, c.Torrent
 	return c.Source, s.stash.Save()

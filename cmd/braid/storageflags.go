@@ -58,7 +58,7 @@ func (f *flags) storage() node.Storage {
 	}
 }
 
-// storageAdvice adds the flag that helps to an error of the storage.
+// storageAdvice adds the flag that helps to an error about files.
 func storageAdvice(err error) error {
 	switch {
 	case errors.Is(err, storage.ErrDotName):
@@ -66,6 +66,9 @@ func storageAdvice(err error) error {
 	case errors.Is(err, storage.ErrReplaceable):
 		return fmt.Errorf("%w (--rename renames it, --overwrite replaces files; "+
 			"or use another directory)", err)
+	case errors.Is(err, client.ErrChanging):
+		return fmt.Errorf("%w: wait until they are complete, or leave them out with --exclude; "+
+			"braid send --watch waits for them", err)
 	case errors.Is(err, storage.ErrInTheWay):
 		return fmt.Errorf("%w (--rename renames it; or use another directory)", err)
 	}
