@@ -60,6 +60,9 @@ func createCommand() *cli.Command {
 
 func create(ctx context.Context, t *task) error {
 	root := t.Args().First()
+	if root == "" { // as a variable of a script that is not set
+		return usageErrorf("the path is empty: name a file or directory, or . for this one")
+	}
 	opts := client.CreateOptions{
 		WebSeeds:    t.StringSlice("web-seed"),
 		Comment:     t.String("comment"),

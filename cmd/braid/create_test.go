@@ -58,6 +58,7 @@ func TestCreateAndInfo(t *testing.T) {
 	want(2, "", "--exclude", "create", "set", "--exclude", "/")
 	want(2, "", "want a power of two from 16 KiB", "create", "set", "--piece-length", "300KiB")
 	want(2, "", `name "a/b"`, "create", "set", "--name", "a/b")
+	want(2, "", "the path is empty", "create", "")
 	want(1, "", "no data", "create", "set", "--exclude", "a*", "--exclude", "b*")
 	large := filepath.Join(dir, "large") // hashing it takes an hour
 	if err := errors.Join(os.WriteFile(large, nil, 0o644), os.Truncate(large, 1<<40)); err != nil {
