@@ -355,7 +355,7 @@ func CheckReplace(name string) error {
 // newFile makes the temporary file that replaces a file. It replaces regular files only: root could
 // replace /dev/null. The umask of the user holds.
 func newFile(name string, mode os.FileMode) (*os.File, error) {
-	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() && !st.IsDir() {
+	if st, err := os.Stat(name); err == nil && !st.Mode().IsRegular() {
 		return nil, errors.New("not a regular file")
 	}
 	temporary := filepath.Join(filepath.Dir(name), ".braid-"+rand.Text())

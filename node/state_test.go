@@ -20,6 +20,9 @@ func TestReplaceFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{socket, link, dir} {
+		if CheckReplace(name) == nil {
+			t.Errorf("%s could be replaced", name)
+		}
 		before, _ := os.Lstat(name)
 		err := ReplaceFile(name, nil, false)
 		if after, _ := os.Lstat(name); err == nil || !os.SameFile(before, after) {

@@ -66,7 +66,7 @@ func TestCreateAndInfo(t *testing.T) {
 	}
 	want(1, "", "braid: write none/t.torrent: no such file or directory\n", "create", "large", "-o", "none/t.torrent")
 	want(1, "", "braid: write none/t.torrent: no such file or directory\n", "create", "set", "-o", "none/t.torrent")
-	want(1, "", "braid: write set: file exists\n", "create", "set", "-o", "set")
+	want(1, "", "braid: write set: not a regular file\n", "create", "large", "-o", "set")
 	// The torrent replaces no file of its own data. It may replace an older torrent.
 	want(2, "", "set/a belongs to the data", "create", "set", "-o", "set/a")
 	want(2, "", "set/a belongs to the data", "create", "set/a", "-o", "set/a")
