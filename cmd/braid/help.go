@@ -212,6 +212,9 @@ func unknownCommand(c *cli.Command, name string) error {
 	for _, sub := range c.VisibleCommands() {
 		known = append(known, sub.Name)
 	}
+	for _, f := range c.VisibleFlags() {
+		known = append(known, dashed(f.Names()[0]))
+	}
 	within := strings.TrimPrefix(c.FullName()+" ", c.Root().Name+" ")
 	return usageErrorf("unknown command %q%s; see %s --help",
 		within+name, didYouMean(name, known, within), c.FullName())

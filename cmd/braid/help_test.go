@@ -39,6 +39,7 @@ func TestHelp(t *testing.T) {
 func TestMistypedCommandLines(t *testing.T) {
 	dir := t.TempDir()
 	for args, want := range map[string]string{
+		"version":                        `unknown command "version" (did you mean --version?); see braid --help`,
 		"downlaod x":                     `unknown command "downlaod" (did you mean download?); see braid --help`,
 		"down":                           `unknown command "down" (did you mean download?); see braid --help`,
 		"testbed lnk":                    `unknown command "testbed lnk" (did you mean testbed link?); see braid testbed --help`,
