@@ -236,8 +236,11 @@ func each(what string, do torrentAction) action {
 				continue
 			}
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w",
-					cmp.Or(t.Name, t.InfoHash), explain(cmd, err)))
+				title := cmp.Or(t.Name, t.InfoHash)
+				if err = explain(cmd, err); !strings.Contains(err.Error(), "torrent "+title) {
+					err = fmt.Errorf("%s: %w", title, err) // most errors of the daemon name it
+				}
+				errs = append(errs, err)
 				continue
 			}
 			object := map[string]any{"event": what, "info_hash": t.InfoHash, "torrent": t.Name}

@@ -133,6 +133,9 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("resume --all says %s", said)
 	}
 	d.does(t, "pause", "other")
+	if code, _, said := ends(t, dir, "pause", "other", "--api", "unix:"+socketIn(dir)); code != exitFailed || strings.Count(said, "other") != 1 {
+		t.Errorf("pause of a paused torrent: exit code %d: %s", code, said)
+	}
 	d.does(t, "pause", "file")
 	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != exitFailed || !strings.Contains(said, "another braid daemon") {
 		t.Errorf("a second daemon: exit code %d: %s", code, said)
