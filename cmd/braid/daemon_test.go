@@ -137,6 +137,9 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("pause of a paused torrent: exit code %d: %s", code, said)
 	}
 	d.does(t, "pause", "file")
+	if code, _, said := ends(t, dir, "add", "http://127.0.0.1:1/x.torrent", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "refused") {
+		t.Errorf("add the torrent of a server that is away: exit code %d: %s", code, said)
+	}
 	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != exitFailed || !strings.Contains(said, "another braid daemon") {
 		t.Errorf("a second daemon: exit code %d: %s", code, said)
 	}

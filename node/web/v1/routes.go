@@ -15,7 +15,8 @@ const Prefix = "/api/v1"
 const about = `braid's own interface, over its unix socket or HTTP. A torrent is named by its info hash. Every
 error is an object with one key, error, a sentence for people; 400 says that the request is wrong,
 401 that a password is needed, 404 that there is no such torrent, 409 that the torrent is in the
-wrong state, 413 that the body is too large. Unknown keys of a request are an error.
+wrong state, 413 that the body is too large, 502 that the server of a .torrent file does not send
+one. Unknown keys of a request are an error.
 
 GET /events is a stream of server-sent events. Each has an id, an event and one line of data in
 JSON. The first is "snapshot" (Snapshot). Then come "torrents" (TorrentsChanged) and "totals"

@@ -461,6 +461,9 @@ func (in AddTorrent) open(ctx context.Context) (client.Source, error) {
 		src, err = client.ParseTorrent(in.Torrent)
 	case slices.Contains([]string{"magnet", "http", "https"}, scheme):
 		src, err = client.OpenSource(ctx, in.Source)
+		if err != nil && scheme != "magnet" {
+			return src, fault{http.StatusBadGateway, err}
+		}
 	default:
 		err = errors.New("source: want a magnet link, or an http or https URL; send the content of a file as torrent")
 	}
