@@ -35,8 +35,8 @@ func daemonCommand() *cli.Command {
 			"only this user can open)"),
 		listFlag("allow-host", "answer browsers that use the name `HOST`, or *.HOST for all names "+
 			"below it; IP addresses and localhost need no permission (repeatable)"),
-		stringFlag("directory", "", "keep data in `DIR` unless a torrent names another one; kept "+
-			"as a setting (default: downloads in the directory of --state)", "o"),
+		stringFlag("directory", "", "keep data in `DIR` unless a torrent names another one "+
+			"(default: downloads in the directory of --state)", "o"),
 		boolFlag("json", "print one JSON object when the daemon is ready"),
 		debugFlag(),
 	}
@@ -46,7 +46,8 @@ func daemonCommand() *cli.Command {
 		Description: "Runs until it is ended. The next start resumes its torrents, even after " +
 			"kill -9. SIGTERM and Ctrl-C end it cleanly; a second one ends it at once. SIGHUP " +
 			"reads the password again. Under systemd it reports when it is ready (Type=notify) " +
-			"and answers the watchdog.\n\n" + exitCodes,
+			"and answers the watchdog. --directory, --pex, --lsd, the limits and the path policy " +
+			"change its settings, which it keeps.\n\n" + exitCodes,
 		Flags: slices.Concat(own, filesFlags(),
 			withoutFlags(nodeFlags(), "interactive", "tracker", "no-trackers")),
 		ArgValidator: arguments(0, 0, "braid daemon takes no torrents: "+
@@ -155,7 +156,14 @@ func (t *task) service(state string) node.Config {
 	}
 	dir, err := filepath.Abs(cmp.Or(t.String("directory"), filepath.Join(state, "downloads")))
 	t.note(err)
-	cfg.Settings.Dir = dir
+	cfg.Settings.Dir, cfg.Settings.Rates = dir, node.RatesOf(cfg.Client.Limits)
+	cfg.Settings.Policy = node.Policy{
+		Sequence:   t.String("sequence"),
+		ACL:        t.acl(),
+		Preference: t.String("preference"),
+		MaxLatency: t.Duration("max-latency"),
+		MinMTU:     t.Int("min-mtu"),
+	}
 	return cfg
 }
 
@@ -165,21 +173,45 @@ func (t *task) openService(ctx context.Context, cfg node.Config) (*node.Node, er
 		return nil, listenError(err)
 	}
 	t.atEnd(n.Close)
-	if t.IsSet("directory") || t.IsSet("pex") || t.IsSet("lsd") {
+	set := t.settingFlags(cfg.Settings)
+	if len(set) > 0 {
 		err = n.Change(func(s *node.Settings) error {
-			if t.IsSet("directory") {
-				s.Dir = cfg.Settings.Dir
-			}
-			if t.IsSet("pex") {
-				s.NoPEX = cfg.Settings.NoPEX
-			}
-			if t.IsSet("lsd") {
-				s.LSD = cfg.Settings.LSD
+			for _, apply := range set {
+				apply(s)
 			}
 			return nil
 		})
 	}
 	return n, err
+}
+
+// settingFlags returns a function for each given flag that changes a setting. own has the values of
+// the flags.
+func (f *flags) settingFlags(own node.Settings) (set []func(*node.Settings)) {
+	for name, apply := range map[string]func(*node.Settings){
+		"directory": func(s *node.Settings) { s.Dir = own.Dir },
+		"pex":       func(s *node.Settings) { s.NoPEX = own.NoPEX },
+		"lsd":       func(s *node.Settings) { s.LSD = own.LSD },
+		"upload-rate": func(s *node.Settings) {
+			s.Rates.Upload, s.Rates.UploadOff = own.Rates.Upload, false
+		},
+		"download-rate": func(s *node.Settings) {
+			s.Rates.Download, s.Rates.DownloadOff = own.Rates.Download, false
+		},
+		"rate-limit": func(s *node.Settings) { // it does not end with the schedule
+			s.Rates.Paths, s.Alternative.Rates.Paths = own.Rates.Paths, own.Rates.Paths
+		},
+		"sequence":    func(s *node.Settings) { s.Policy.Sequence = own.Policy.Sequence },
+		"acl":         func(s *node.Settings) { s.Policy.ACL = own.Policy.ACL },
+		"preference":  func(s *node.Settings) { s.Policy.Preference = own.Policy.Preference },
+		"max-latency": func(s *node.Settings) { s.Policy.MaxLatency = own.Policy.MaxLatency },
+		"min-mtu":     func(s *node.Settings) { s.Policy.MinMTU = own.Policy.MinMTU },
+	} {
+		if f.IsSet(name) {
+			set = append(set, apply)
+		}
+	}
+	return set
 }
 
 // checkAPI is an error unless a daemon can answer at such an address.

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"braid/node"
 	"braid/node/event"
 	v1 "braid/node/web/v1"
 )
@@ -284,6 +286,34 @@ func TestDaemonPassword(t *testing.T) {
 	set.Stdin = strings.NewReader("mine\n")
 	if out, err := set.CombinedOutput(); err == nil || !strings.Contains(string(out), "unix socket") {
 		t.Errorf("a password over TCP: %v: %s", err, out)
+	}
+}
+
+// Flags change the settings that an earlier daemon has kept. Without them the settings stay.
+func TestDaemonFlags(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	settings := func(args ...string) (s node.Settings) {
+		d := startDaemon(t, dir, args...)
+		if err := d.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(d.Wait(), node.ReadJSON(filepath.Join(dir, "state", "settings.json"), &s)); err != nil {
+			t.Fatalf("%v: %s", err, d.said)
+		}
+		return s
+	}
+	settings("--directory", "data", "--download-rate", "20mbit")
+	settings("--upload-rate", "10mbit", "--rate-limit", "1-ff00:0:110#2=50mbit", "--acl", "- 1-ff00:0:112", "--acl", "+", "--min-mtu", "1400")
+	paths := []node.PathRate{{Pattern: "1-ff00:0:110#2", Rate: 50e6}}
+	want := node.Settings{
+		Dir:         filepath.Join(dir, "data"),
+		Rates:       node.Rates{Upload: 10e6, Download: 20e6, Paths: paths},
+		Alternative: node.Alternative{Rates: node.Rates{Paths: paths}},
+		Policy:      node.Policy{ACL: "- 1-ff00:0:112 +", MinMTU: 1400},
+	}
+	if got := settings(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

@@ -46,7 +46,7 @@ func (f *flags) policy() pathsel.Policy {
 		MaxLatency: f.Duration("max-latency"), MinMTU: f.Int("min-mtu"),
 	}
 	var err error
-	if p.ACL, err = pathsel.ParseACL(strings.Join(f.StringSlice("acl"), " ")); err != nil {
+	if p.ACL, err = pathsel.ParseACL(f.acl()); err != nil {
 		f.wrong("--acl: %w; such as '- 1-ff00:0:110#2, +'", err)
 	}
 	canAsk := term.IsTerminal(int(os.Stdin.Fd())) && stderr(f.Command).isTerminal()
@@ -54,6 +54,9 @@ func (f *flags) policy() pathsel.Policy {
 		"--interactive: there is no terminal to ask on; choose paths with --sequence or --acl")
 	return p
 }
+
+// acl joins the values of --acl.
+func (f *flags) acl() string { return strings.Join(f.StringSlice("acl"), " ") }
 
 // questions asks the user at a terminal.
 type questions struct {
