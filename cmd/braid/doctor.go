@@ -77,7 +77,7 @@ func runDoctor(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	if doctor.Failed(findings) {
-		return fmt.Errorf("something is wrong: see the lines that begin with %q", doctor.Fail)
+		return errors.New("something is wrong: see the checks that have failed")
 	}
 	return nil
 }

@@ -145,7 +145,8 @@ func checkSetup(f Facts, all *findings) {
 	case errors.Is(f.OpenErr, fs.ErrNotExist),
 		strings.Contains(f.OpenErr.Error(), "no such file"):
 		all.add(check, Fail, "there is no "+from, why,
-			"ask your AS for its bootstrap server, or name the directory with --config-dir")
+			"run braid bootstrap, ask your AS for its bootstrap server, or name the directory "+
+				"with --config-dir")
 	default:
 		all.add(check, Fail, f.OpenErr.Error(), why,
 			"repair "+from+", or fetch it from your AS again")
