@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -122,7 +123,8 @@ func (n *Node) saveCounters() error {
 func (n *Node) loadCounters() {
 	var s savedCounters
 	if err := n.read(countersFile, &s); err != nil {
-		n.log.Error("the counters of all torrents begin at 0: they cannot be read", "error", err)
+		n.log.Error("the counters of all torrents begin at 0: they cannot be read",
+			"file", filepath.Join(n.state, countersFile), "error", err)
 	}
 	maps.DeleteFunc(s.Torrents, func(infoHash string, c counters) bool {
 		_, err := os.Stat(n.stateFile(infoHash, ".json"))
