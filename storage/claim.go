@@ -347,10 +347,10 @@ func (o obstacle) what() string {
 		return "a directory"
 	case !o.mode.IsRegular():
 		return "not a regular file"
-	case isProtected(o.mode):
-		return "a write-protected file that is not of this torrent"
 	case o.unread != nil:
 		return fmt.Sprintf("a file that cannot be checked: %v", o.unread)
+	case isProtected(o.mode):
+		return "a write-protected file that is not of this torrent"
 	}
 	return "a file that is not of this torrent: no piece of it is right"
 }

@@ -49,16 +49,18 @@ func TestUnreadableFile(t *testing.T) {
 	}
 
 	// A download does not call it, or its neighbour, somebody else's.
-	if err := os.Chmod(filepath.Join(dir, l.Files[0].Path), 0o200); err != nil {
-		t.Fatal(err)
-	}
 	s, err = Open(KindFile, dir, slog.New(slog.DiscardHandler), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	err = Claim(t.Context(), s, l, metainfo.Hash{8}, nil)
-	if err == nil || strings.Count(err.Error(), "cannot be checked: ") != 2 || !strings.Contains(err.Error(), "permission denied") || errors.Is(err, ErrReplaceable) {
-		t.Error(err)
+	for _, mode := range []os.FileMode{0, 0o200} {
+		if err := os.Chmod(filepath.Join(dir, l.Files[0].Path), mode); err != nil {
+			t.Fatal(err)
+		}
+		err = Claim(t.Context(), s, l, metainfo.Hash{8}, nil)
+		if err == nil || strings.Count(err.Error(), "cannot be checked: ") != 2 || !strings.Contains(err.Error(), "permission denied") || errors.Is(err, ErrReplaceable) {
+			t.Errorf("mode %v: %v", mode, err)
+		}
 	}
 }
