@@ -70,7 +70,13 @@ func complete(ctx context.Context, c *cli.Command) {
 	if len(args) > 0 && takesValue(c, args[len(args)-1]) {
 		return
 	}
+	var written strings.Builder
+	root, out := c.Root(), stdout(c)
+	root.Writer = &written
 	cli.DefaultCompleteWithFlags(ctx, c)
+	root.Writer = out
+	// Backquotes mark the value of a flag for the help.
+	_, _ = out.Write([]byte(strings.ReplaceAll(written.String(), "`", ""))) // the printer keeps the error
 }
 
 // takesValue tells whether the word is the full name of a flag that needs a value.

@@ -66,6 +66,14 @@ done`
 	}
 }
 
+// What braid suggests has no marks for the help in it.
+func TestSuggestions(t *testing.T) {
+	const want = "--exclude:leave out torrents whose title matches GLOB (repeatable)\n"
+	if out := must(t, t.TempDir(), "mirror", "--excl", "--generate-shell-completion"); out != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
 // The scripts for the other shells are ones that these shells can read, and do not make a shell
 // evaluate what is typed.
 func TestCompletionScripts(t *testing.T) {
