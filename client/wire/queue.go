@@ -17,6 +17,9 @@ type queue struct {
 const (
 	// leastGiven is the least window: 0.2 s of 20 Mbit/s.
 	leastGiven = 32
+	// mostGiven is the largest window: twice as much as the engine reads ahead of what it sends. With
+	// more, blocks come so far out of order that the peer cannot join them before it writes them.
+	mostGiven = 128
 	// maxServing is how many requests may wait for an answer. The engine accepts 1024 from a peer
 	// and rejects more. The rejects wait, too, and a peer may ask again while it cancels.
 	maxServing = 2048
@@ -127,7 +130,7 @@ func (p pace) answers(now time.Time) pace {
 }
 
 // window is how far a request may be behind the oldest one that the engine has.
-func (p pace) window() int { return min(max(leastGiven, 2*max(p.count, p.before)), maxServing) }
+func (p pace) window() int { return min(max(leastGiven, 2*max(p.count, p.before)), mostGiven) }
 
 // asksLocked decides what happens to a request of the peer.
 func (f *Filter) asksLocked(b block) verdict {
