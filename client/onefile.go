@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -50,8 +51,11 @@ func (s *oneFile) OpenTorrent(
 			return inner(p)
 		}
 		x := hashedPiece{inner(p), s, p.Index()}
-		if own, ok := x.PieceImpl.(engine.SelfHashing); ok {
+		switch own := x.PieceImpl.(type) {
+		case engine.SelfHashing:
 			return selfHashedPiece{x, own}
+		case io.WriterTo:
+			return writtenPiece{x, own}
 		}
 		return x
 	}
@@ -71,6 +75,12 @@ type selfHashedPiece struct {
 	own engine.SelfHashing
 }
 
+// writtenPiece is a hashedPiece that the store writes to the engine's hash.
+type writtenPiece struct {
+	hashedPiece
+	own io.WriterTo
+}
+
 func (p hashedPiece) ReadAt(b []byte, off int64) (int, error) {
 	n, err := p.PieceImpl.ReadAt(b, off)
 	p.read(err)
@@ -87,6 +97,12 @@ func (p selfHashedPiece) SelfHash() (metainfo.Hash, error) {
 	sum, err := p.own.SelfHash()
 	p.read(err)
 	return sum, err
+}
+
+func (p writtenPiece) WriteTo(hash io.Writer) (int64, error) {
+	n, err := p.own.WriteTo(hash)
+	p.read(err)
+	return n, err
 }
 
 // read notes whether the store could read the piece. The engine takes a piece that it cannot read

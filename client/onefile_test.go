@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -101,10 +102,23 @@ type unreadablePiece struct {
 }
 
 func (p unreadablePiece) ReadAt(b []byte, off int64) (int, error) {
-	if _, again := p.failed.LoadOrStore(p.index, nil); !again {
+	if p.isFirst() {
 		return 0, syscall.ENOSPC
 	}
 	return p.PieceImpl.ReadAt(b, off)
+}
+
+// WriteTo is how the engine reads a piece to hash it.
+func (p unreadablePiece) WriteTo(w io.Writer) (int64, error) {
+	if p.isFirst() {
+		return 0, syscall.ENOSPC
+	}
+	return p.PieceImpl.(io.WriterTo).WriteTo(w)
+}
+
+func (p unreadablePiece) isFirst() bool {
+	_, again := p.failed.LoadOrStore(p.index, nil)
+	return !again
 }
 
 // A piece that the disk could not read is fetched again, and nobody is suspected or asked for less

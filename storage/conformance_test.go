@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -89,11 +90,30 @@ func writePiece(tor engine.TorrentImpl, info *metainfo.Info, data []byte, p int)
 			return fmt.Errorf("write piece %d: %d, %w", p, n, err)
 		}
 	}
-	got := make([]byte, len(want))
-	if _, err := impl.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
-		return fmt.Errorf("piece %d reads differently: %w", p, err)
+	read := func() error {
+		got := make([]byte, len(want))
+		if _, err := impl.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
+			return fmt.Errorf("piece %d reads differently: %w", p, err)
+		}
+		return nil
 	}
-	return impl.MarkComplete()
+	hash := func() error {
+		var got bytes.Buffer
+		n, err := impl.(io.WriterTo).WriteTo(&got)
+		if err != nil || n != mp.Length() || !bytes.Equal(got.Bytes(), want) {
+			return fmt.Errorf("%d bytes of piece %d are written differently: %w", n, p, err)
+		}
+		return nil
+	}
+	if p%2 == 0 { // each must wait until the blocks are written
+		read, hash = hash, read
+	}
+	for _, do := range []func() error{read, hash, impl.MarkComplete} {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pieces are written by several writers at once while others are read; they are there after a

@@ -26,6 +26,9 @@ import (
 // are much larger than its data.
 const hashPart = 256 << 10
 
+// hashBuffers has buffers for single pieces.
+var hashBuffers = sync.Pool{New: func() any { return new([hashPart]byte) }}
+
 // partsOf reads a piece part by part; what do gets is valid until it returns.
 func partsOf(l Layout, data place, piece int, buf []byte, do func(b []byte, off int64) error) error {
 	off, n := l.PieceRange(piece)

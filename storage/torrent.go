@@ -20,7 +20,7 @@ import (
 //
 //  1. WriteAt puts the block into the write buffer, in memory.                    (concurrent calls)
 //  2. The write buffer writes it into its place, with its neighbours.             (one goroutine)
-//  3. ReadAt, with which the engine hashes a piece, waits for the piece's blocks. (concurrent calls)
+//  3. WriteTo, with which the engine hashes a piece, waits for its blocks.        (concurrent calls)
 //  4. MarkComplete notes that a piece is right.                                   (concurrent calls)
 //  5. Every few seconds new data is synced. Then the pieces, and the blocks of
 //     incomplete pieces, that are on disk are recorded.                           (one goroutine)
@@ -224,16 +224,41 @@ type piece struct {
 }
 
 func (p piece) ReadAt(b []byte, off int64) (int, error) {
-	t := p.torrent
-	if t.writer != nil {
-		if err := t.writer.flushPiece(p.index); err != nil {
-			return 0, err
-		}
+	if err := p.flush(); err != nil {
+		return 0, err
 	}
-	if err := t.place.read(b, p.off+off); err != nil {
+	if err := p.torrent.place.read(b, p.off+off); err != nil {
 		return 0, p.unreadable(err)
 	}
 	return len(b), nil
+}
+
+// WriteTo writes the piece to a hash, which never fails. The engine alone would call ReadAt for
+// each 32 KiB.
+func (p piece) WriteTo(w io.Writer) (n int64, err error) {
+	if err := p.flush(); err != nil {
+		return 0, err
+	}
+	buf := hashBuffers.Get().(*[hashPart]byte)
+	defer hashBuffers.Put(buf)
+	t := p.torrent
+	err = partsOf(t.layout, t.place, p.index, buf[:], func(b []byte, _ int64) error {
+		k, err := w.Write(b)
+		n += int64(k)
+		return err
+	})
+	if err != nil {
+		return n, p.unreadable(err)
+	}
+	return n, nil
+}
+
+// flush waits until the blocks of the piece are written to its place.
+func (p piece) flush() error {
+	if w := p.torrent.writer; w != nil {
+		return w.flushPiece(p.index)
+	}
+	return nil
 }
 
 // tooManyOpen tells whether an error says that too many files are open, which says nothing of the
