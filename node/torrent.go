@@ -56,7 +56,10 @@ type Options struct {
 }
 
 func (o Options) title() string {
-	return cmp.Or(o.Name, o.Source.Name, o.Source.InfoHash.HexString())
+	if name := cmp.Or(o.Name, o.Source.Name); name != "" {
+		return name
+	}
+	return o.Source.InfoHash.HexString()
 }
 
 // WebSeedURLs returns the URLs of the web seeds that the torrent or the user has named.
@@ -131,7 +134,7 @@ type Torrent struct {
 	kept   bool              // its .torrent file is saved
 	onDisk [sha256.Size]byte // sum of its HASH.json
 
-	deciding atomic.Bool // decide is starting or stopping it
+	deciding atomic.Bool // carryOut is starting or stopping it
 }
 
 func newTorrent(n *Node, o Options) *Torrent {
