@@ -9,7 +9,7 @@ import (
 )
 
 // The regular work of a node: one goroutine looks at all torrents once a second, and at the queue
-// immediately after poke. So idle torrents need no timers of their own.
+// soon after poke. So idle torrents need no timers of their own.
 
 const (
 	// saveEvery bounds how much of the counters a killed process loses.
@@ -23,10 +23,12 @@ const (
 	leastSleep = 30 * time.Second
 )
 
-// poke makes beat look at the queue now.
-func (n *Node) poke() {
+// poke makes beat look at the queue now, or soon if it has just done so.
+func (n *Node) poke() { signal(n.wake) }
+
+func signal(c chan<- struct{}) {
 	select {
-	case n.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -100,11 +102,21 @@ func (n *Node) beat() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	saved, ahead := time.Now(), lead(n.opened)
+	wake, rested := n.wake, (<-chan time.Time)(nil)
+	var decided []decision // and not carried out yet
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-n.wake:
+		case <-wake:
+			began := time.Now()
+			decided = n.conduct()
+			// Thousands of torrents that start poke thousands of times. So the looks take at most a
+			// twentieth of the time.
+			wake, rested = nil, time.After(19*time.Since(began))
+		case <-rested:
+			wake, rested = n.wake, nil
+		case <-n.room:
 		case <-tick.C:
 			n.applyRates(time.Now())
 			n.announceMoves()
@@ -114,8 +126,9 @@ func (n *Node) beat() {
 			for _, t := range n.Torrents() {
 				t.beat(time.Now())
 			}
+			decided = n.conduct()
 		}
-		n.conduct()
+		decided = n.carryOut(decided)
 		if time.Since(saved) >= saveEvery {
 			if err := n.saveCounters(); err != nil {
 				n.log.Warn("the counters cannot be saved", "error", err)
@@ -189,10 +202,16 @@ func (r *run) tellHungry(hungry bool) {
 	}
 }
 
-// conduct starts and stops the torrents of a service according to the queue.
-func (n *Node) conduct() {
+// decision says that a torrent must start, or stop.
+type decision struct {
+	torrent *Torrent
+	start   bool
+}
+
+// conduct decides which torrents of a service start and stop, according to the queue.
+func (n *Node) conduct() (out []decision) {
 	if !n.service {
-		return
+		return nil
 	}
 	q := n.Settings().Queue
 	now := time.Now()
@@ -205,33 +224,39 @@ func (n *Node) conduct() {
 	}
 	for i, run := range q.plan(turns) {
 		if run != turns[i].running {
-			n.decide(all[i], run)
+			out = append(out, decision{all[i], run})
 		}
 	}
+	return out
 }
 
-// decide starts or stops a torrent in the background. If too many starts and stops are under way,
-// it does nothing, and a later look tries again.
-func (n *Node) decide(t *Torrent, run bool) {
-	if !t.deciding.CompareAndSwap(false, true) {
-		return
-	}
-	select {
-	case n.starts <- struct{}{}:
-	default:
-		t.deciding.Store(false)
-		return
-	}
-	n.background(func() {
-		defer n.poke()
-		defer func() { <-n.starts }()
-		defer t.deciding.Store(false)
-		if run {
-			t.takeTurn()
-		} else {
-			t.loseTurn()
+// carryOut starts and stops torrents in the background, and returns the decisions for which there
+// is no room yet.
+func (n *Node) carryOut(all []decision) []decision {
+	for i, d := range all {
+		t := d.torrent
+		if !t.deciding.CompareAndSwap(false, true) {
+			continue
 		}
-	})
+		select {
+		case n.starts <- struct{}{}:
+		default:
+			t.deciding.Store(false)
+			return all[i:]
+		}
+		n.background(func() {
+			defer n.poke()
+			defer signal(n.room)
+			defer func() { <-n.starts }()
+			defer t.deciding.Store(false)
+			if d.start {
+				t.takeTurn()
+			} else {
+				t.loseTurn()
+			}
+		})
+	}
+	return nil
 }
 
 // turn is how the queue sees the torrent; false: the torrent does not want to run.

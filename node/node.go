@@ -95,6 +95,7 @@ type Node struct {
 	limiter  *client.Limiter                      // nil: limits do not change
 	chosen   map[pathsel.IA][]pathsel.Fingerprint // paths that the user has chosen
 	wake     chan struct{}                        // see poke
+	room     chan struct{}                        // a start or stop of the queue has ended
 	starts   chan struct{}                        // a semaphore: see startsAtOnce
 	checks   chan struct{}                        // one for checks of torrents that do not run
 	workers  sync.WaitGroup
@@ -140,6 +141,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		stream:  stream{all: map[*Subscription]struct{}{}},
 		byHash:  map[metainfo.Hash]*Torrent{},
 		wake:    make(chan struct{}, 1),
+		room:    make(chan struct{}, 1),
 		starts:  make(chan struct{}, startsAtOnce),
 		checks:  make(chan struct{}, startsAtOnce),
 		opened:  time.Now(),

@@ -125,3 +125,37 @@ func TestOrderIsKept(t *testing.T) {
 		}
 	}
 }
+
+// Decisions for which there is no room wait for it, without another look at the queue.
+func TestDecisionsWaitForRoom(t *testing.T) {
+	n := &Node{
+		ctx:    t.Context(),
+		starts: make(chan struct{}, 1),
+		wake:   make(chan struct{}, 1),
+		room:   make(chan struct{}, 1),
+	}
+	var all []decision
+	for range 3 {
+		x := newTorrent(n, Options{Paused: true}) // a start does nothing
+		all = append(all, decision{x, true})
+	}
+	all[0].torrent.op.Lock()
+	rest := n.carryOut(all)
+	if len(rest) != 2 || rest[0] != all[1] {
+		t.Errorf("%d decisions are left, want the last 2", len(rest))
+	}
+	if again := n.carryOut(rest); len(again) != 2 {
+		t.Errorf("%d decisions are left while there is no room, want 2", len(again))
+	}
+	all[0].torrent.op.Unlock()
+	for len(rest) > 0 {
+		<-n.room
+		rest = n.carryOut(rest)
+	}
+	n.workers.Wait()
+	for i, d := range all {
+		if d.torrent.deciding.Load() {
+			t.Errorf("decision %d was not carried out", i)
+		}
+	}
+}
