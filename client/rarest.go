@@ -101,18 +101,20 @@ func (r *rarest) choose(missing []missingPiece, count int) (raise, lower []int) 
 type rarestView struct {
 	pieces      int
 	pieceLength int64
-	leechers    bool    // not every peer has all pieces
-	rate        float64 // at which data comes, in bytes a second
-	outstanding int     // requests that are not answered yet
-	states      torrent.PieceStateRuns
-	has         []iter.Seq[uint32] // the pieces of each connected peer, copied when they are read
+	leechers    bool                   // not every peer has all pieces
+	rate        float64                // at which data comes, in bytes a second
+	outstanding int                    // requests that are not answered yet
+	states      torrent.PieceStateRuns // nil if there is no swarm
+	has         []iter.Seq[uint32]     // the pieces of each connected peer, copied when they are read
 }
+
+// isSwarm tells whether rare pieces are requested first: some peer lacks pieces, or did.
+func (r *rarest) isSwarm(leechers bool) bool { return leechers || len(r.first) > 0 }
 
 // plan returns the pieces that are requested first from now on, and those that no longer are.
 func (r *rarest) plan(v rarestView) (raise, lower []int) {
 	r.turns, r.grace = 1+v.pieces*(len(v.has)+rarestState)/rarestWork, stealGrace
-	r.swarm = v.leechers || len(r.first) > 0
-	if !r.swarm {
+	if r.swarm = r.isSwarm(v.leechers); !r.swarm {
 		return nil, nil // seeds have everything, and data in order is easier to store
 	}
 	peers := make([]int, v.pieces)
@@ -150,10 +152,7 @@ type rarestFirst struct {
 }
 
 func (f *rarestFirst) view() rarestView {
-	v := rarestView{
-		pieces: len(f.want.pieces), pieceLength: f.want.layout.PieceLength,
-		states: f.torrent.PieceStateRuns(),
-	}
+	v := rarestView{pieces: len(f.want.pieces), pieceLength: f.want.layout.PieceLength}
 	for _, rows := range f.peers.connectedPeers() {
 		for _, r := range rows {
 			v.rate += r.in.rate / 8
@@ -162,6 +161,9 @@ func (f *rarestFirst) view() rarestView {
 		conn := rows[0].link.gauge.Load().conn
 		v.leechers = v.leechers || conn.Stats().RemotePieceCount < v.pieces
 		v.has = append(v.has, func(yield func(uint32) bool) { conn.Pieces().Iterate(yield) })
+	}
+	if f.memory.isSwarm(v.leechers) { // it goes over all pieces
+		v.states = f.torrent.PieceStateRuns()
 	}
 	return v
 }

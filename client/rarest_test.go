@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/anacrolix/torrent"
+
+	"braid/storage"
 )
 
 func missingOf(peers ...int) []missingPiece {
@@ -53,6 +55,20 @@ func TestRarestByChance(t *testing.T) {
 	slices.Sort(b)
 	if slices.Equal(a, b) || a[9] == 9 {
 		t.Errorf("%v and %v", a, b)
+	}
+}
+
+// Without leechers the engine is not asked for the states of all pieces.
+func TestSeedsMakeNoSwarm(t *testing.T) {
+	fake := &fakeTorrent{have: make([]bool, 3)}
+	w := &want{pieces: make([]Priority, 3), layout: storage.Layout{PieceLength: 1}, plain: true}
+	f := rarestFirst{core: &core{torrent: fake, want: w}}
+	if f.choose(); fake.runs != 0 {
+		t.Errorf("%d looks at all pieces", fake.runs)
+	}
+	f.memory.first[0] = true // some peer lacked pieces
+	if f.choose(); fake.runs != 1 {
+		t.Errorf("%d looks at all pieces in a swarm, want 1", fake.runs)
 	}
 }
 
