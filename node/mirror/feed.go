@@ -2,19 +2,15 @@ package mirror
 
 import (
 	"bytes"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path"
-	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/anacrolix/torrent/metainfo"
-	"github.com/mmcdole/gofeed"
 	"golang.org/x/net/html"
-	"golang.org/x/net/html/charset"
 )
 
 // Offer is an entry of a source's list: one torrent.
@@ -31,10 +27,10 @@ const (
 	maxOffers = 10_000
 	maxTitle  = 512 // bytes; longer ones are cut
 	maxLink   = 4096
-	// A feed's elements are read by recursion, and its namespaces are copied for each element.
-	maxDepth      = 64
-	maxElements   = 500_000
-	maxNamespaces = 64
+	// maxToken bounds a tag, a comment or a text between them, in bytes. A page ends there, and a
+	// feed is refused.
+	maxToken = 4 << 20
+	maxDepth = 64 // of elements in a feed
 )
 
 // parseList reads a feed (RSS or Atom) or, if isPage is true, perhaps a web page. base is its URL.
@@ -44,83 +40,15 @@ func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error)
 		return nil, fmt.Errorf("the list has %d bytes, want at most %d", len(b), maxList)
 	}
 	l := list{base: base, seen: map[string]bool{}}
-	// Some servers call their feeds web pages.
-	if isPage && gofeed.DetectFeedType(bytes.NewReader(b)) == gofeed.FeedTypeUnknown {
+	err = l.feed(b)
+	if isPage && errors.Is(err, errNoFeed) { // some servers call their feeds web pages
 		l.page(b)
 		return l.offers, nil
 	}
-	b = clean(b)
-	if err := checkXML(b); err != nil {
-		return nil, fmt.Errorf("read the feed: %w", err)
-	}
-	feed, err := gofeed.NewParser().Parse(bytes.NewReader(b))
 	if err != nil {
 		return nil, fmt.Errorf("read the feed: %w", err)
 	}
-	for _, item := range feed.Items {
-		l.item(item)
-	}
 	return l.offers, nil
-}
-
-// encodingOf finds the encoding that an XML document declares.
-var encodingOf = regexp.MustCompile(`^\s*<\?xml[^>]*encoding=["']([^"']+)`).FindSubmatch
-
-// badReference finds references to characters that XML does not allow, such as &#x0B; and &#31;.
-var badReference = regexp.MustCompile(
-	`(?i)&#(x0*([0-8bcef]|1[0-9a-f]|fff[ef])|0*([0-8]|1[124-9]|2\d|3[01]|6553[45]));`)
-
-// clean replaces characters in UTF-8 that XML does not allow, and references to them. Titles have
-// them where somebody has cut or pasted them, and the parser would refuse the whole feed.
-func clean(b []byte) []byte {
-	b = badReference.ReplaceAll(b, []byte(" "))
-	if m := encodingOf(b); m != nil && !bytes.EqualFold(m[1], []byte("utf-8")) {
-		return b
-	}
-	return bytes.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
-			return ' '
-		}
-		return r
-	}, b)
-}
-
-// checkXML refuses documents that would take the feed parser too much time or stack.
-func checkXML(b []byte) error {
-	if t := bytes.TrimLeft(b, "\x00\xfe\xff\xef\xbb\xbf \t\r\n"); len(t) == 0 || t[0] != '<' {
-		return errors.New("it is neither RSS nor Atom")
-	}
-	d := xml.NewDecoder(bytes.NewReader(b))
-	d.Strict, d.CharsetReader = false, charset.NewReaderLabel
-	elements := 0
-	var spaces []int // for each open element: the namespaces that it and those around it declare
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			declared := 0
-			if len(spaces) > 0 {
-				declared = spaces[len(spaces)-1]
-			}
-			for _, a := range t.Attr {
-				if a.Name.Space == "xmlns" || a.Name.Local == "xmlns" {
-					declared++
-				}
-			}
-			spaces = append(spaces, declared)
-			if elements++; len(spaces) > maxDepth || elements > maxElements || declared > maxNamespaces {
-				return errors.New("it has too many elements, levels or namespaces")
-			}
-		case xml.EndElement:
-			spaces = spaces[:max(0, len(spaces)-1)]
-		}
-	}
 }
 
 // list collects offers.
@@ -131,58 +59,25 @@ type list struct {
 }
 
 // item adds the torrents of an item of a feed: its enclosures or, without any, its links.
-func (l *list) item(item *gofeed.Item) {
-	title := strings.TrimSpace(item.Title)
-	found := extensions(item)
+func (l *list) item(x item) {
 	before := len(l.offers)
-	for _, e := range item.Enclosures {
-		kind, _, _ := strings.Cut(e.Type, ";")
-		named := strings.EqualFold(strings.TrimSpace(kind), "application/x-bittorrent")
-		if named || isTorrent(e.URL) {
-			l.add(title, e.URL, "")
-		}
+	for _, e := range x.enclosures {
+		l.add(x.title, e, "")
 	}
 	if n := len(l.offers) - before; n > 0 {
 		if n == 1 {
-			l.offers[before].Hash = found.hash
+			l.offers[before].Hash = x.hash
 		}
 		return
 	}
-	for _, link := range append(append([]string{found.magnet}, item.Links...), item.Link, item.GUID) {
-		if isTorrent(link) && l.add(title, link, found.hash) {
+	for _, link := range slices.Concat([]string{x.magnet}, x.links, []string{x.id}) {
+		if isTorrent(link) && l.add(x.title, link, x.hash) {
 			return
 		}
 	}
-	if found.hash != "" {
-		l.add(title, "magnet:?xt=urn:btih:"+found.hash+"&dn="+url.QueryEscape(cutText(title)), found.hash)
+	if x.hash != "" {
+		l.add(x.title, "magnet:?xt=urn:btih:"+x.hash+"&dn="+url.QueryEscape(x.title), x.hash)
 	}
-}
-
-// extension has the values of <torrent:...> elements, whatever their prefix is.
-type extension struct{ hash, magnet string }
-
-var isHash = regexp.MustCompile(`^[0-9a-fA-F]{40}$`).MatchString
-
-func extensions(item *gofeed.Item) (e extension) {
-	for _, names := range item.Extensions {
-		for name, all := range names {
-			for _, x := range all {
-				value := strings.TrimSpace(x.Value)
-				switch {
-				case strings.EqualFold(name, "infohash") && isHash(value):
-					e.hash = strings.ToLower(value)
-				case strings.EqualFold(name, "magneturi"):
-					e.magnet = value
-				}
-				for _, c := range x.Children["infoHash"] { // of an element <torrent>
-					if isHash(strings.TrimSpace(c.Value)) {
-						e.hash = strings.ToLower(strings.TrimSpace(c.Value))
-					}
-				}
-			}
-		}
-	}
-	return e
 }
 
 // isTorrent tells whether a link looks like one to a torrent.
@@ -200,7 +95,9 @@ func isMagnet(link string) bool {
 
 // page adds the links of a web page to torrents.
 func (l *list) page(b []byte) {
-	for z := html.NewTokenizer(bytes.NewReader(b)); ; {
+	z := html.NewTokenizer(bytes.NewReader(b))
+	z.SetMaxBuf(maxToken)
+	for {
 		switch z.Next() {
 		case html.ErrorToken:
 			return

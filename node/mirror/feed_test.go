@@ -1,7 +1,9 @@
 package mirror
 
 import (
+	"fmt"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -49,6 +51,16 @@ func TestParseList(t *testing.T) {
 			"caf\ufffd https://example.org/list/a.torrent \n"},
 		"Windows": {"<?xml version=\"1.0\" encoding=\"windows-1252\"?><rss><channel><item><title>caf\xe9</title><link>a.torrent</link></item></channel></rss>", false,
 			"café https://example.org/list/a.torrent \n"},
+		"foreign elements": {"<rss xmlns:media='u'><channel><image><title>x</title><link>x.torrent</link></image><item><media:title>y</media:title>" +
+			"<description><p>a<br>b<a href='z.torrent'><div><div><title>z</title></div></div></description><title>o<i>n</i>e</title>" +
+			"<source><title>w</title></source><guid>w.torrent</guid><link>a.torrent</link></item></channel></rss>", false,
+			"one https://example.org/list/a.torrent \n"},
+		"prefixes": {"<atom:feed><atom:entry><atom:title>one</atom:title><atom:link rel='related' href='b.torrent'/><atom:link href='a.torrent'/>" +
+			"<t><x:infoHash>" + hash + "</x:infoHash></t></atom:entry></atom:feed>", false,
+			"one https://example.org/list/a.torrent " + hash + "\n"},
+		"parameters": {"<rdf:RDF><item><title>one</title><link><![CDATA[a.torrent?a=1&copy=2&amp;lt;=3]]></link></item>" +
+			"<item><title>two</title><link>b.torrent?a=1&copy=2&amp;lt=3</link></item></rdf:RDF>", false,
+			"one https://example.org/list/a.torrent?a=1&copy=2&amp;lt;=3 \ntwo https://example.org/list/b.torrent?a=1&copy=2&lt=3 \n"},
 		"feed as a page": {"\n" + rssFeed[:strings.Index(rssFeed, "<item><title>zwei")] + "</channel></rss>", true,
 			"one https://example.org/get?id=1 " + hash + "\n"},
 	} {
@@ -63,21 +75,20 @@ func TestParseList(t *testing.T) {
 	}
 }
 
-// Documents that would keep a parser busy, or use up its stack, are refused.
+// Documents that have no whole list, or would use up memory, are refused.
 func TestParseListRefuses(t *testing.T) {
-	spaces := &strings.Builder{}
-	for i := range 100 {
-		spaces.WriteString(` xmlns:n` + strings.Repeat("x", i) + `="u"`)
-	}
 	for name, text := range map[string]string{
-		"deep":       "<rss><channel><item>" + strings.Repeat("<a:b>", 1000) + strings.Repeat("</a:b>", 1000) + "</item></channel></rss>",
-		"long":       "<rss><channel>" + strings.Repeat("<a/>", maxElements) + "</channel></rss>",
-		"large":      "<rss>" + strings.Repeat(" ", maxList) + "</rss>",
-		"namespaces": "<rss" + spaces.String() + "></rss>",
-		"JSON":       `{"version":"https://jsonfeed.org/version/1","items":[]}`,
-		"empty":      "",
-		"HTML":       "<html></html>",
-		"cut off":    "<rss><channel>",
+		"attributes": "<rss><channel/>x<a" + strings.Repeat(" a", maxToken/2) + "/></rss>",
+		"attributes in another encoding": "<?xml version='1.0' encoding='windows-1252'?><rss" +
+			strings.Repeat(" a", maxToken/2) + "><channel></channel></rss>",
+		"deep":     "<rss><channel><item>" + strings.Repeat("<a:b>", 1000) + strings.Repeat("</a:b>", 1000) + "</item></channel></rss>",
+		"large":    "<rss>" + strings.Repeat(" ", maxList) + "</rss>",
+		"encoding": "<?xml version='1.0' encoding='of mine'?><rss></rss>",
+		"JSON":     `{"version":"https://jsonfeed.org/version/1","items":[]}`,
+		"empty":    "",
+		"HTML":     "<html></html>",
+		"cut off":  "<rss><channel>",
+		"no end":   "<rss><channel><item><link>a.torrent</link><item><link>b.torrent</link></item></channel></rss>",
 	} {
 		if offers, err := parseList([]byte(text), &url.URL{}, false); err == nil {
 			t.Errorf("%s: accepted, with %d offers", name, len(offers))
@@ -86,6 +97,64 @@ func TestParseListRefuses(t *testing.T) {
 	many := "<rss><channel>" + strings.Repeat("<item><link>magnet:?x"+"</link></item>", 3) + "</channel></rss>"
 	if offers, err := parseList([]byte(many), &url.URL{}, false); err != nil || len(offers) != 1 {
 		t.Errorf("%d offers, %v", len(offers), err)
+	}
+}
+
+// Crafted documents take no more memory than others. Each of these cost the parser of a library
+// gigabytes, or a time that grows with the square of the length.
+func TestParseListCosts(t *testing.T) {
+	spaces := &strings.Builder{}
+	for i := range 1000 {
+		spaces.WriteString(` xmlns:n` + strings.Repeat("x", i) + `="u"`)
+	}
+	for name, text := range map[string]string{
+		"attributes": "<rss><channel/>x<a" + strings.Repeat(" a", 100_000) + "/></rss>",
+		"items":      "<rss><channel>" + strings.Repeat("<item/>", 100_000) + "</channel></rss>",
+		"parts": "<rss xmlns:x='u'><channel><item><x:a>" + strings.Repeat("a", maxToken/2) +
+			strings.Repeat("<!---->a", 100_000) + "</x:a></item></channel></rss>",
+		"long":       "<rss><channel>" + strings.Repeat("<a/>", 100_000) + "</channel></rss>",
+		"namespaces": "<rss" + spaces.String() + ">" + strings.Repeat("<a/>", 100_000) + "</rss>",
+		"open":       "<rss>" + strings.Repeat("<a/></b>", 100_000) + "</rss>",
+		"titles":     "<rss><item><title>" + strings.Repeat("a<b/>&amp;", 100_000) + "</title></item></rss>",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := parseList([]byte(text), &url.URL{}, false)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; err != nil || used > 100*uint64(len(text)) {
+			t.Errorf("%s: %v; %d bytes took %d of memory", name, err, len(text), used)
+		}
+	}
+}
+
+// A page ends at a tag that would take too much memory.
+func TestParseListBoundsTagsOfPages(t *testing.T) {
+	page := "<a href=a.torrent><a" + strings.Repeat(" a", maxToken/2) + "><a href=b.torrent>"
+	offers, err := parseList([]byte(page), &url.URL{Scheme: "http", Host: "h"}, true)
+	if err != nil || len(offers) != 1 {
+		t.Errorf("%d offers, %v", len(offers), err)
+	}
+}
+
+// The HTML in an entry is not parsed: each of its short tags can stand for hundreds of elements.
+func TestParseListLeavesHTML(t *testing.T) {
+	html := "&lt;p>"
+	for i := range 100 {
+		html += fmt.Sprintf("&lt;b a=%d>", i)
+	}
+	html += strings.Repeat("&lt;p>x", 5000)
+	text := `<feed xmlns="http://www.w3.org/2005/Atom" xml:base = "https://example.org/">` +
+		`<entry><content type="html" xml:base="https://example.org/">` + html +
+		`</content><title>xml:base</title><link href="https://example.org/a.torrent"/></entry></feed>`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	offers, err := parseList([]byte(text), &url.URL{}, false)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(offers) != 1 || offers[0].Title != "xml:base" {
+		t.Errorf("%v, %v", offers, err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 20<<20 {
+		t.Errorf("%d bytes of text took %d MiB", len(text), used>>20)
 	}
 }
 
