@@ -105,7 +105,7 @@ type rarestView struct {
 	rate        float64                // at which data comes, in bytes a second
 	outstanding int                    // requests that are not answered yet
 	states      torrent.PieceStateRuns // nil if there is no swarm
-	has         []iter.Seq[uint32]     // the pieces of each connected peer, copied when they are read
+	has         []iter.Seq[uint32]     // the pieces of each peer, copied when they are read
 }
 
 // isSwarm tells whether rare pieces are requested first: some peer lacks pieces, or did.

@@ -108,15 +108,16 @@ func (t *Torrent) openStore(ctx context.Context, o Options) (*sharedStore, error
 	src := o.Source
 	if o.Storage.Complete && o.Storage.Recheck {
 		if ok, err := IsComplete(ctx, src, o.Storage, o.Checking); err != nil || !ok {
-			return nil, errors.Join(fmt.Errorf("verify %s: its data is not complete", src.Name), err)
+			err = errors.Join(fmt.Errorf("verify %s: its data is not complete", src.Name), err)
+			return nil, err
 		}
 	}
 	if err := t.refuseGone(); err != nil {
 		return nil, err
 	}
 	store, err := t.node.stores.open(o, t.setAside, t.node.log)
-	if err != nil || o.Storage.Complete || src.IsMagnet() { // the transfer claims those of a magnet link
-		return store, err
+	if err != nil || o.Storage.Complete || src.IsMagnet() {
+		return store, err // the transfer claims the files of a magnet link
 	}
 	if err := storage.Claim(ctx, store.Store, src.Layout, src.InfoHash, o.Checking); err != nil {
 		return store, fmt.Errorf("download %s: %w", src.Name, err)

@@ -239,7 +239,8 @@ func (n *Node) restoredAll() (all, removing []*Torrent, err error) {
 		}
 		if c, ok := known[t.InfoHash()]; ok {
 			if s, p := c.Shape, &t.last; s != (shape{}) {
-				p.Total, p.Have, p.Missing, p.Pieces, p.Done = s.Total, s.Have, s.Missing, s.Pieces, s.Done
+				p.Total, p.Have, p.Missing = s.Total, s.Have, s.Missing
+				p.Pieces, p.Done = s.Pieces, s.Done
 			}
 			t.past, t.past.Shape = c, shape{}
 		}

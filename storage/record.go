@@ -508,7 +508,8 @@ func KeepTorrent(st Store, hash metainfo.Hash, torrent []byte) error {
 	if s == nil {
 		return nil
 	}
-	if err := durable.Replace(s.options.system, s.root, KeptTorrent("", hash), torrent); err != nil {
+	name := KeptTorrent("", hash)
+	if err := durable.Replace(s.options.system, s.root, name, torrent); err != nil {
 		return fmt.Errorf("keep what is in the magnet link: %w", err)
 	}
 	return nil

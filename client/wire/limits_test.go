@@ -337,7 +337,7 @@ func TestLimitsThatChange(t *testing.T) {
 	})
 }
 
-// Connections that wait for their turns at a low rate do not wait any more once the rate is changed.
+// Connections that wait for their turns at a low rate stop waiting when the rate is changed.
 func TestChangedLimitHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(Limits{Upload: MinRate})

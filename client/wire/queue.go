@@ -17,8 +17,9 @@ type queue struct {
 const (
 	// leastGiven is the least window: 0.2 s of 20 Mbit/s.
 	leastGiven = 32
-	// mostGiven is the largest window: twice as much as the engine reads ahead of what it sends. With
-	// more, blocks come so far out of order that the peer cannot join them before it writes them.
+	// mostGiven is the largest window: twice as much as the engine reads ahead of what it sends.
+	// With more, blocks come so far out of order that the peer cannot join them before it writes
+	// them.
 	mostGiven = 128
 	// maxServing is how many requests may wait for an answer. The engine accepts 1024 from a peer
 	// and rejects more. The rejects wait, too, and a peer may ask again while it cancels.

@@ -129,7 +129,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// The window grows with the answers, up to a bound, and then more requests go to the engine at once.
+// The window grows with the answers, up to a bound, and then more requests go to the engine.
 func TestQueueOfFastEngine(t *testing.T) {
 	q := newQueue()
 	for _, b := range numbered(0, maxServing) {

@@ -76,7 +76,8 @@ func complete(ctx context.Context, c *cli.Command) {
 	cli.DefaultCompleteWithFlags(ctx, c)
 	root.Writer = out
 	// Backquotes mark the value of a flag for the help.
-	_, _ = out.Write([]byte(strings.ReplaceAll(written.String(), "`", ""))) // the printer keeps the error
+	text := strings.ReplaceAll(written.String(), "`", "")
+	_, _ = out.Write([]byte(text)) // the printer keeps the error
 }
 
 // takesValue tells whether the word is the full name of a flag that needs a value.

@@ -28,7 +28,8 @@ const infoHash, magnetURI = "infohash", "magneturi"
 var errNoFeed = errors.New("it is neither RSS nor Atom")
 
 // feed adds the torrents of a feed. Feeds of many sites are not well-formed, and a feed may be
-// crafted. So a tokenizer for HTML reads it, which accepts everything and keeps one token in memory.
+// crafted. So a tokenizer for HTML reads it, which accepts everything and keeps one token in
+// memory.
 func (l *list) feed(b []byte) error {
 	in, err := decoded(b)
 	if err != nil {

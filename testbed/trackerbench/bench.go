@@ -109,7 +109,8 @@ func (b Bench) startOpentracker(ctx context.Context) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &running{p, map[string]string{"http-close": at, "udp": at, "udp-apart": at}}, p.Listens(ctx, addr)
+	addrs := map[string]string{"http-close": at, "udp": at, "udp-apart": at}
+	return &running{p, addrs}, p.Listens(ctx, addr)
 }
 
 // generate runs the job in a process of its own.

@@ -103,9 +103,10 @@ func pathsOf(mtu int) string {
 func withAria2(ctx context.Context, p bench.Payload, out string) (*bench.Process, []string, error) {
 	command := func(dir string, at netip.AddrPort, args ...string) []string {
 		return append([]string{
-			aria2, "--no-conf", "--dir=" + dir, fmt.Sprint("--listen-port=", at.Port()), "--interface=127.0.0.1",
-			"--enable-dht=false", "--enable-dht6=false", "--bt-enable-lpd=false", "--enable-peer-exchange=false",
-			"--allow-overwrite=true", "--file-allocation=none", "--summary-interval=0", "--console-log-level=error",
+			aria2, "--no-conf", "--dir=" + dir, fmt.Sprint("--listen-port=", at.Port()),
+			"--interface=127.0.0.1", "--enable-dht=false", "--enable-dht6=false",
+			"--bt-enable-lpd=false", "--enable-peer-exchange=false", "--allow-overwrite=true",
+			"--file-allocation=none", "--summary-interval=0", "--console-log-level=error",
 		}, args...)
 	}
 	addr, err := bench.FreeAddr()
