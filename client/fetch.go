@@ -53,8 +53,8 @@ func isURL(name string) bool {
 // Fetch is a GET of a .torrent file or of a list of them, bounded in time and size.
 type Fetch struct {
 	URL string // http or https; with SCION also scion
-	// Cookies, in the form NAME=VALUE; NAME=VALUE, go to the first host only. Many private trackers
-	// demand them.
+	// Cookies have the form NAME=VALUE; NAME=VALUE. Many private trackers demand them. Only the
+	// first host gets them, and not those to which it redirects.
 	Cookies string
 	// From is the scope of the host that has named the URL; zero: the user has. No nearer host is
 	// contacted: otherwise a stranger could send requests of ours into our own network.

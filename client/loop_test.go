@@ -486,15 +486,21 @@ func TestSeedDoesNotLookAtPieces(t *testing.T) {
 	})
 }
 
+// transferWithSlowEngine returns a transfer whose engine needs a second to look at all pieces. The
+// pieces are in order, so that only the tested code looks at all of them.
+func transferWithSlowEngine(t *testing.T) (*Transfer, *fakeTorrent) {
+	tr := transferWithoutPeers(t, smallTorrent(t), Options{Selection: Selection{Sequential: true}})
+	fake := tr.torrent.(*fakeTorrent)
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	fake.slow = time.Second
+	return tr, fake
+}
+
 // Looking for the cause of a stall takes a small part of the time, however many pieces there are.
 func TestCheckupOfManyPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// In order, so that only the checkup looks at all pieces.
-		tr := transferWithoutPeers(t, smallTorrent(t), Options{Selection: Selection{Sequential: true}})
-		fake := tr.torrent.(*fakeTorrent)
-		fake.mu.Lock()
-		fake.slow = time.Second
-		fake.mu.Unlock()
+		tr, fake := transferWithSlowEngine(t)
 		time.Sleep(20 * time.Minute)
 		if p := tr.Progress(); p.Cause == nil || p.Cause.Kind != NobodyThere {
 			t.Errorf("cause %+v", p.Cause)
@@ -507,16 +513,13 @@ func TestCheckupOfManyPieces(t *testing.T) {
 	})
 }
 
-// So does asking for the progress every second.
+// To ask for the progress every second takes a small part of the time, too.
 func TestProgressOfManyPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := transferWithoutPeers(t, smallTorrent(t), Options{Selection: Selection{Sequential: true}})
-		fake := tr.torrent.(*fakeTorrent)
-		fake.mu.Lock()
-		fake.slow = time.Second
-		fake.mu.Unlock()
-		for begin := time.Now(); time.Since(begin) < 20*time.Minute; time.Sleep(time.Second) {
+		tr, fake := transferWithSlowEngine(t)
+		for range 20 * 60 {
 			tr.Progress()
+			time.Sleep(time.Second)
 		}
 		fake.mu.Lock()
 		defer fake.mu.Unlock()

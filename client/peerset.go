@@ -298,8 +298,8 @@ func (s *peerSet) trim() {
 	})
 }
 
-// maxUnlisted is how many paths of a peer are kept once they are no longer listed: they may be back
-// soon, and belong to the final report. Without a limit, they would fill the memory over the years.
+// maxUnlisted bounds the paths of a peer that are kept although lookups no longer list them. They
+// may come back soon, and belong to the final report. Without a limit, they would fill the memory.
 const maxUnlisted = 64
 
 // trim forgets the oldest unlisted paths, which are the last ones.

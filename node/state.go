@@ -40,7 +40,7 @@ type saved struct {
 	Magnet    string        `json:"magnet"`
 	HTTPSeeds []string      `json:"http_seeds,omitempty"` // web seeds that Magnet cannot have
 	Nodes     []string      `json:"nodes,omitempty"`      // of a DHT
-	Renaming  storage.Names `json:"renaming,omitempty"`   // a rename is under way, to these names
+	Renaming  storage.Names `json:"renaming,omitempty"`   // the new names of files
 	Comment   string        `json:"comment,omitempty"`
 	Creator   string        `json:"creator,omitempty"`
 	Created   time.Time     `json:"created,omitzero"`
@@ -53,7 +53,7 @@ type saved struct {
 	NextMove  *move         `json:"next_move,omitempty"` // it has not begun
 	MoveTo    string        `json:"move_to,omitempty"`   // its data is being copied there
 	Leaving   string        `json:"leaving,omitempty"`   // where old data must be deleted
-	Verify    bool          `json:"verify,omitempty"`    // it does not run, and must be verified
+	Verify    bool          `json:"verify,omitempty"`    // its check has not ended
 }
 
 func (n *Node) stateFile(infoHash, ext string) string { return filepath.Join(n.state, infoHash+ext) }

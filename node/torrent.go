@@ -112,11 +112,11 @@ type Torrent struct {
 	removing   bool               // it is being removed with its data
 	arriving   bool               // it is complete, and must move to the directory for complete data
 	verifying  bool               // it is Starting only because its data is being verified
-	unverified bool               // it does not run, and a check of its data has not ended
+	unverified bool               // it is stopped, and the check of its data has not ended
 	nextMove   *move              // it is wanted and has not begun; nil: none
 	moveTo     string             // its data is being copied there; empty: it is not
 	leaving    string             // where old data must be deleted; empty: nowhere
-	renaming   storage.Names      // a rename is under way, to these names; nil: none
+	renaming   storage.Names      // the new names, while files are being renamed; else nil
 	run        *run               // nil: it does not run
 	abort      context.CancelFunc // cancels a start, move or check; nil: none is under way
 	last       client.Progress    // of the last run, without its connections

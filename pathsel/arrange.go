@@ -51,8 +51,8 @@ func sharesOf(of map[PeerID]float64) shares {
 	return s
 }
 
-// arrange moves from phase to phase: it measures, tries an arrangement, and keeps it or gives it
-// up.
+// arrange goes from one phase to the next. It measures, tries an arrangement, and then keeps it or
+// gives it up.
 func (m *UploadMemory) arrange(now time.Time, active []Upload) {
 	var peers []PeerID
 	for _, u := range active {
@@ -111,8 +111,8 @@ func (m *UploadMemory) arrange(now time.Time, active []Upload) {
 	}
 }
 
-// maxArranged is the number of peers beyond which links are no longer divided, since nearly all
-// links would be shared anyway.
+// maxArranged is the largest number of peers among which links are divided. With more peers, nearly
+// all links would be shared anyway.
 const maxArranged = 32
 
 func (m *UploadMemory) enter(p phase, now time.Time, barred map[string]bool) {

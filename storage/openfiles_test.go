@@ -48,8 +48,8 @@ func TestTooManyOpenFiles(t *testing.T) {
 	closeStore(t, s, tor)
 }
 
-// If too many files are open, a check ends with that error. No file is called wrong, or somebody
-// else's.
+// If too many files are open, a check ends with that error. It does not say of any file that its
+// data is wrong, or that it belongs to somebody else.
 func TestCheckTooManyOpenFiles(t *testing.T) {
 	sizes := make([]int64, 200)
 	for i := range sizes {

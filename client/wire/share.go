@@ -17,10 +17,10 @@ import (
 // addresses.
 //
 // Each sharer has a count of the bytes that it got, and the sharer with the least count is served
-// next. The count stands still while a sharer wants nothing. So that it cannot catch up afterwards
-// at the cost of the others, its next claim raises its count to that of the sharer that was served
-// last, less a small credit. Without the credit, sharers with many connections would gain, since a
-// single connection pauses between any two of its writes.
+// next. The count stands still while a sharer wants nothing. This must not let it catch up at the
+// cost of the others: its next claim raises its count to that of the sharer that was served last,
+// minus a small credit. A single connection pauses between its writes; without the credit, sharers
+// with many connections would gain from that.
 type share struct {
 	rate   float64 // bytes a second
 	burst  float64 // bytes that may be sent at once after a pause

@@ -81,8 +81,8 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 	return errors.Join(err, printObjects(stdout(c), summaries...))
 }
 
-// namedScenarios returns the scenarios that the command line names, as --variant, --smoke and
-// --scale change them. With --list and without a name it returns all that come with braid.
+// namedScenarios returns the scenarios that the command line names. --variant, --smoke and --scale
+// have changed them. With --list, no name means all scenarios that come with braid.
 func namedScenarios(c *cli.Command) (all []scenario.Scenario, err error) {
 	names := c.Args().Slice()
 	if c.Bool("list") && len(names) == 0 {

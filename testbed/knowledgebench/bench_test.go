@@ -57,8 +57,8 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// The median of an even number of values is between the two in the middle, and nine of ten values
-// are at most the 90th percentile.
+// Of an even number of values, the median is the mean of the two in the middle. The 90th percentile
+// of ten values is the ninth.
 func TestRow(t *testing.T) {
 	var of []sample
 	for n := range 10 {

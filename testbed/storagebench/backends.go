@@ -40,8 +40,8 @@ type Result struct {
 	Usage            // of writing and reading
 }
 
-// Cases returns all cases. Each has as many whole pieces as fit into that many bytes, and at least
-// one piece. Cases to be compared are next to each other.
+// Cases returns all cases. A case has only whole pieces: at least one, and otherwise no more than
+// fit into the given number of bytes. Cases to be compared are next to each other.
 func Cases(bytes int64) (out []Case) {
 	for _, piece := range []int64{256 << 10, 1 << 20, 4 << 20, 16 << 20} {
 		for _, order := range []string{"sequential", "random"} {
