@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -81,7 +82,12 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 		return Created{}, err
 	}
 	info := metainfo.Info{Name: opts.Name, Source: opts.Source}
-	total, stamp, err := collect(ctx, root, &info, opts)
+	real, err := filepath.EvalSymlinks(root) // the root may be a link to a file
+	if err != nil {
+		return Created{}, err
+	}
+	before, _ := Stamp(ctx, real, opts) // collect fails for the same reasons, and says more
+	total, err := collect(ctx, root, &info, opts)
 	if err != nil {
 		return Created{}, err
 	}
@@ -100,10 +106,6 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if _, err := storage.NewLayout(&info); err != nil {
 		return Created{}, err
 	}
-	real, err := filepath.EvalSymlinks(root) // storage does not follow a link out of the directory
-	if err != nil {
-		return Created{}, err
-	}
 	onDisk := info
 	onDisk.Name = filepath.Base(real)
 	layout, err := storage.NewLayout(&onDisk)
@@ -117,8 +119,7 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if info.Pieces, err = storage.Hash(ctx, layout, filepath.Dir(real), progress); err != nil {
 		return Created{}, err
 	}
-	opts.Skipped = nil // the first call of collect has reported them
-	if _, now, err := collect(ctx, root, &metainfo.Info{}, opts); err != nil || now != stamp {
+	if after, err := Stamp(ctx, real, opts); err != nil || after != before {
 		return Created{}, errors.Join(err, ErrChanging)
 	}
 	mi := metainfo.MetaInfo{CreatedBy: "braid", Comment: opts.Comment, UrlList: opts.WebSeeds}
@@ -142,41 +143,49 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 // ErrChanging is in errors about files of which no torrent could be made because they change.
 var ErrChanging = errors.New("files have changed while they were hashed")
 
-// collect lists the regular files below root in order, and adds up their sizes. The stamp is a hash
-// of their names, sizes and modification times.
+// Stamp is a hash of the names, sizes, modification times and permissions of the files of which
+// Create makes a torrent. The torrent changes only if the stamp changes. Permissions are part of it:
+// a file may become readable.
+func Stamp(ctx context.Context, root string, opts CreateOptions) (string, error) {
+	h := sha256.New()
+	opts.Skipped = nil
+	err := EachFile(ctx, root, opts, func(rel string, st fs.FileInfo) {
+		fmt.Fprintf(h, "%q %d %d %v\n", rel, st.Size(), st.ModTime().UnixNano(), st.Mode())
+	})
+	if err != nil {
+		return "", fmt.Errorf("look at the files: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// collect lists the regular files below root in order, and adds up their sizes.
 func collect(
 	ctx context.Context, root string, info *metainfo.Info, opts CreateOptions,
-) (total int64, stamp string, err error) {
+) (total int64, err error) {
 	st, err := os.Stat(root)
 	if err != nil {
-		return 0, "", err
-	}
-	h := sha256.New()
-	add := func(rel string, st fs.FileInfo) {
-		fmt.Fprintf(h, "%q %d %d\n", rel, st.Size(), st.ModTime().UnixNano())
-		total += st.Size()
+		return 0, err
 	}
 	if st.Mode().IsRegular() {
-		add("", st)
-		info.Length = total
-		return total, string(h.Sum(nil)), nil
+		info.Length = st.Size()
+		return st.Size(), nil
 	}
 	if !st.IsDir() {
-		return 0, "", errors.New("neither a file nor a directory")
+		return 0, errors.New("neither a file nor a directory")
 	}
 	if l, err := os.Lstat(root); err == nil && !l.IsDir() {
-		return 0, "", errors.New("a symbolic link to a directory; name the directory itself")
+		return 0, errors.New("a symbolic link to a directory; name the directory itself")
 	}
 	err = EachFile(ctx, root, opts, func(rel string, st fs.FileInfo) {
 		info.Files = append(info.Files, metainfo.FileInfo{
 			Length: st.Size(), Path: strings.Split(filepath.ToSlash(rel), "/"),
 		})
-		add(rel, st)
+		total += st.Size()
 	})
 	slices.SortFunc(info.Files, func(a, b metainfo.FileInfo) int {
 		return slices.Compare(a.Path, b.Path)
 	})
-	return total, string(h.Sum(nil)), err
+	return total, err
 }
 
 // EachFile calls visit for each regular file of which Create makes a torrent, with its path below

@@ -76,7 +76,12 @@ func TestCreateWhileChanging(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "file")
-		for root, isChange := range map[string]bool{file: what != "another file", dir: true} {
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(file, link); err != nil {
+			t.Fatal(err)
+		}
+		inFile := what != "another file"
+		for root, isChange := range map[string]bool{file: inFile, link: inFile, dir: true} {
 			if err := errors.Join(os.RemoveAll(file+"2"), os.WriteFile(file, make([]byte, 1000), 0o600)); err != nil {
 				t.Fatal(err)
 			}

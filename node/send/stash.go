@@ -90,21 +90,10 @@ func isBelow(path, dir string) bool {
 	return path == dir || isRoot || strings.HasPrefix(path, dir+string(filepath.Separator))
 }
 
-// Stamp is a hash of the names, sizes, modification times and permissions of the files. The torrent
-// changes only if the stamp changes. Permissions are part of it: a file may become readable. Other
-// files below Root are not, since one that changes all the time would prevent every publication.
+// Stamp is client.Stamp of the files. Other files below Root are not part of it, since one that
+// changes all the time would prevent every publication.
 func (f Files) Stamp(ctx context.Context) (string, error) {
-	h := sha256.New()
-	err := client.EachFile(ctx, f.Root, client.CreateOptions{
-		Only:    f.Only,
-		Exclude: f.Exclude,
-	}, func(rel string, st fs.FileInfo) {
-		fmt.Fprintf(h, "%q %d %d %v\n", rel, st.Size(), st.ModTime().UnixNano(), st.Mode())
-	})
-	if err != nil {
-		return "", fmt.Errorf("look at the files: %w", err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return client.Stamp(ctx, f.Root, client.CreateOptions{Only: f.Only, Exclude: f.Exclude})
 }
 
 // rest is how long files must not change before they are published. While a file is being written,
