@@ -4,16 +4,22 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/anacrolix/torrent"
 	"github.com/anacrolix/torrent/metainfo"
 	pp "github.com/anacrolix/torrent/peer_protocol"
 )
 
-// callbacks says which callback of the engine goes where: to the gauge of the connection, and to
-// the transfer of its torrent. The engine holds its lock while it calls them, except
-// CompletedHandshake, so they must not wait.
-func (c *common) callbacks() torrent.Callbacks {
+// callbacks are called by the engine, for the gauge of a connection or the transfer of its torrent.
+// The engine holds its lock meanwhile, except in CompletedHandshake, so they must not wait.
+//
+// They are not methods of common: then the compiler would compile the engine's generic types again
+// in each package that uses Session, which takes six seconds (TestEngineStaysInside).
+type callbacks struct{ *common }
+
+// list says which callback of the engine goes where.
+func (c callbacks) list() torrent.Callbacks {
 	type event = torrent.PeerRequestEvent
 	return torrent.Callbacks{
 		CompletedHandshake:           c.handshaken,
@@ -21,8 +27,8 @@ func (c *common) callbacks() torrent.Callbacks {
 		ReadExtendedHandshake:        c.extendedHandshake,
 		PeerConnReadExtensionMessage: []func(torrent.PeerConnReadExtensionMessageEvent){c.extended},
 		ReadMessage:                  c.message,
-		SentRequest:                  []func(event){func(e event) { c.gauges.count(e.Peer, 1) }},
-		DeletedRequest:               []func(event){func(e event) { c.gauges.count(e.Peer, -1) }},
+		SentRequest:                  []func(event){func(e event) { c.count(e.Peer, 1) }},
+		DeletedRequest:               []func(event){func(e event) { c.count(e.Peer, -1) }},
 		ReceivedUsefulData:           []func(torrent.ReceivedUsefulDataEvent){c.usefulBlock},
 		PeerClosed:                   []func(*torrent.Peer){c.connClosed},
 	}
@@ -37,7 +43,7 @@ func (c *common) transfer(hash metainfo.Hash) *Transfer {
 
 // handshaken is called when both sides have named a torrent. Until then, nobody knows for which
 // torrent an accepted connection is.
-func (c *common) handshaken(p *torrent.PeerConn, hash metainfo.Hash) {
+func (c callbacks) handshaken(p *torrent.PeerConn, hash metainfo.Hash) {
 	t := c.transfer(hash)
 	at, _ := p.RemoteAddr.(engineAddr)
 	l := c.offers.linkAt(at)
@@ -68,7 +74,7 @@ func (c *common) handshaken(p *torrent.PeerConn, hash metainfo.Hash) {
 }
 
 // connAdded makes the gauge of a connection, and chooses the extensions that it offers to the peer.
-func (c *common) connAdded(p *torrent.PeerConn) {
+func (c callbacks) connAdded(p *torrent.PeerConn) {
 	if c.cfg.MaxRequests > 0 {
 		p.PeerMaxRequests = c.cfg.MaxRequests
 	}
@@ -87,7 +93,7 @@ func (c *common) connAdded(p *torrent.PeerConn) {
 	}
 }
 
-func (c *common) connClosed(p *torrent.Peer) {
+func (c callbacks) connClosed(p *torrent.Peer) {
 	c.gauges.byPeer.Delete(p)
 	if conn, ok := p.TryAsPeerConn(); ok && p.Torrent() != nil {
 		if t, f := c.fetchingOf(conn); f != nil {
@@ -97,7 +103,7 @@ func (c *common) connClosed(p *torrent.Peer) {
 }
 
 // fetchingOf is the transfer of the torrent, with the fetch of its description; nil: it is known.
-func (c *common) fetchingOf(p *torrent.PeerConn) (*Transfer, *metadata) {
+func (c callbacks) fetchingOf(p *torrent.PeerConn) (*Transfer, *metadata) {
 	t := c.transfer(p.Torrent().InfoHash())
 	if t == nil {
 		return nil, nil
@@ -108,14 +114,14 @@ func (c *common) fetchingOf(p *torrent.PeerConn) (*Transfer, *metadata) {
 // extendedHandshake reads a peer's extended handshake (BEP 10). Its reqq is the number of
 // outstanding requests that the peer accepts. The engine sees one less, since Transmission before
 // 4.0 rejects the last of them, ten seconds later.
-func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) {
+func (c callbacks) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeMessage) {
 	if m.Reqq > 1 {
 		m.Reqq--
 	}
 	if c.cfg.MaxRequests > 0 {
 		m.Reqq = min(cmp.Or(m.Reqq, c.cfg.MaxRequests), c.cfg.MaxRequests)
 	}
-	x := c.gauges.of(&p.Peer)
+	x := c.gauge(&p.Peer)
 	if x != nil {
 		x.greeted(m)
 	}
@@ -129,13 +135,13 @@ func (c *common) extendedHandshake(p *torrent.PeerConn, m *pp.ExtendedHandshakeM
 
 // extended takes a message of an extension (BEP 10), which comes under the number that
 // exchanger.extensions has given it.
-func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
+func (c callbacks) extended(e torrent.PeerConnReadExtensionMessageEvent) {
 	p, n := e.PeerConn, int(e.ExtensionNumber)
 	if n == metadataExtension {
 		c.extendedMetadata(p, e.Payload)
 		return
 	}
-	t, x := c.transfer(p.Torrent().InfoHash()), c.gauges.of(&p.Peer)
+	t, x := c.transfer(p.Torrent().InfoHash()), c.gauge(&p.Peer)
 	isPEX := metadataExtension < n && n <= metadataExtension+int(pexKinds)
 	if isPEX && len(e.Payload) <= maxPEX && t != nil && x != nil {
 		payload := slices.Clone(e.Payload)
@@ -146,7 +152,7 @@ func (c *common) extended(e torrent.PeerConnReadExtensionMessageEvent) {
 // extendedMetadata takes a message of the metadata extension (BEP 9). Once the engine has the
 // description, it gets the requests of peers. It never gets pieces, even late ones: it would drop
 // their senders, since it has not asked for them.
-func (c *common) extendedMetadata(p *torrent.PeerConn, payload []byte) {
+func (c callbacks) extendedMetadata(p *torrent.PeerConn, payload []byte) {
 	x, data, err := parseMetadata(payload)
 	if t, f := c.fetchingOf(p); f != nil {
 		if err == nil {
@@ -163,8 +169,25 @@ func (c *common) extendedMetadata(p *torrent.PeerConn, payload []byte) {
 	}
 }
 
-func (c *common) message(p *torrent.PeerConn, m *pp.Message) {
-	x := c.gauges.of(&p.Peer)
+// count counts a request that was sent (1), or answered or taken back (-1). The engine calls it
+// with its lock held, so count may also set the engine's grace. There is only one for all torrents,
+// but the engine usually goes on with requests of the same torrent.
+func (c callbacks) count(p *torrent.Peer, n int64) {
+	*c.gauges.grace = stealGrace
+	if x := c.gauge(p); x != nil {
+		*c.gauges.grace = max(stealGrace, time.Duration(x.grace.Load()))
+		x.counts(n, time.Now())
+	}
+}
+
+func (c callbacks) gauge(p *torrent.Peer) *gauge {
+	x, _ := c.gauges.byPeer.Load(p)
+	found, _ := x.(*gauge)
+	return found
+}
+
+func (c callbacks) message(p *torrent.PeerConn, m *pp.Message) {
+	x := c.gauge(&p.Peer)
 	if m.Keepalive || x == nil {
 		return
 	}
@@ -184,8 +207,8 @@ func (c *common) message(p *torrent.PeerConn, m *pp.Message) {
 	}
 }
 
-func (c *common) usefulBlock(e torrent.ReceivedUsefulDataEvent) {
-	x, t := c.gauges.of(e.Peer), c.transfer(e.Peer.Torrent().InfoHash())
+func (c callbacks) usefulBlock(e torrent.ReceivedUsefulDataEvent) {
+	x, t := c.gauge(e.Peer), c.transfer(e.Peer.Torrent().InfoHash())
 	if x != nil && t != nil {
 		m := e.Message
 		t.blame.received(int(m.Index), int(m.Begin), len(m.Piece), suspectOf(x.link.Origin()))

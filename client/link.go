@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/anacrolix/torrent"
 	pp "github.com/anacrolix/torrent/peer_protocol"
 
 	"braid/client/wire"
@@ -91,23 +90,6 @@ const stealGrace = 300 * time.Millisecond
 type gauges struct {
 	byPeer sync.Map       // *torrent.Peer to *gauge
 	grace  *time.Duration // the engine's StealRequestGrace, which it reads with its lock held
-}
-
-// count counts a request that was sent (1), or answered or taken back (-1). The engine calls it
-// with its lock held, so count may also set the engine's grace. There is only one for all torrents,
-// but the engine usually goes on with requests of the same torrent.
-func (g *gauges) count(p *torrent.Peer, n int64) {
-	*g.grace = stealGrace
-	if x := g.of(p); x != nil {
-		*g.grace = max(stealGrace, time.Duration(x.grace.Load()))
-		x.counts(n, time.Now())
-	}
-}
-
-func (g *gauges) of(p *torrent.Peer) *gauge {
-	x, _ := g.byPeer.Load(p)
-	found, _ := x.(*gauge)
-	return found
 }
 
 func (x *gauge) greeted(m *pp.ExtendedHandshakeMessage) {

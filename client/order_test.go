@@ -29,10 +29,8 @@ var fileOrder = strings.Fields(`
 	create.go selection.go strategy.go engine.go fetch.go source.go webseed.go hybrid.go peer.go bounded.go
 `)
 
-// A dependency between two files counts once: file A uses a name, a method or a field that file B
-// declares. It points upward if B stands before A in fileOrder. Test files do not count.
-func TestFilesDependDownward(t *testing.T) {
-	t.Parallel()
+// checkTypes reads the files of this package except its tests.
+func checkTypes(t *testing.T) (set *token.FileSet, pkg *types.Package, info types.Info) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +40,7 @@ func TestFilesDependDownward(t *testing.T) {
 		path, file, _ := strings.Cut(lines.Text(), " ")
 		export[path] = file
 	}
-	set := token.NewFileSet()
+	set = token.NewFileSet()
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -61,13 +59,20 @@ func TestFilesDependDownward(t *testing.T) {
 		}
 		files = append(files, f)
 	}
-	info := types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
+	info = types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
 	open := func(path string) (io.ReadCloser, error) { return os.Open(export[path]) }
 	conf := types.Config{Importer: importer.ForCompiler(set, "gc", open)}
-	pkg, err := conf.Check("braid/client", set, files, &info)
-	if err != nil {
+	if pkg, err = conf.Check("braid/client", set, files, &info); err != nil {
 		t.Fatal(err)
 	}
+	return set, pkg, info
+}
+
+// A dependency between two files counts once: file A uses a name, a method or a field that file B
+// declares. It points upward if B stands before A in fileOrder. Test files do not count.
+func TestFilesDependDownward(t *testing.T) {
+	t.Parallel()
+	set, pkg, info := checkTypes(t)
 	deps, upward := map[string]bool{}, map[string]string{}
 	for id, obj := range info.Uses {
 		if obj.Pkg() != pkg || !obj.Pos().IsValid() {
@@ -83,8 +88,66 @@ func TestFilesDependDownward(t *testing.T) {
 			upward[pair] = fmt.Sprintf("%s for example uses %s", pair, obj.Name())
 		}
 	}
-	t.Logf("%d dependencies between %d files, %d of them upward", len(deps), len(files), len(upward))
+	t.Logf("%d dependencies between %d files, %d of them upward", len(deps), len(fileOrder), len(upward))
 	for _, example := range upward {
 		t.Errorf("points upward: %s", example)
+	}
+}
+
+// From an exported type, no field and no method may lead to the engine's large types, not even an
+// unexported one. The compiler reads all of them, and compiles the generic types behind them again
+// in each package that uses the type.
+func TestEngineStaysInside(t *testing.T) {
+	t.Parallel()
+	_, pkg, _ := checkTypes(t)
+	large := []string{"Client", "Torrent", "Peer", "PeerConn"}
+	seen := map[types.Type]bool{}
+	var walk func(at types.Type, way string)
+	walk = func(at types.Type, way string) {
+		if at = types.Unalias(at); seen[at] {
+			return
+		}
+		seen[at] = true
+		switch at := at.(type) {
+		case *types.Named:
+			name := at.Obj()
+			if name.Pkg() != nil && name.Pkg().Path() == "github.com/anacrolix/torrent" && slices.Contains(large, name.Name()) {
+				t.Errorf("%s leads to the engine's %s", way, name.Name())
+			}
+			if name.Pkg() != pkg {
+				return
+			}
+			for m := range at.Methods() {
+				walk(m.Signature(), way+"."+m.Name())
+			}
+			walk(at.Underlying(), way)
+		case *types.Struct:
+			for f := range at.Fields() {
+				walk(f.Type(), way+"."+f.Name())
+			}
+		case *types.Interface:
+			for m := range at.Methods() {
+				walk(m.Signature(), way+"."+m.Name())
+			}
+		case *types.Signature:
+			for _, vars := range []*types.Tuple{at.Params(), at.Results()} {
+				for v := range vars.Variables() {
+					walk(v.Type(), way)
+				}
+			}
+		case *types.Map:
+			walk(at.Key(), way)
+			walk(at.Elem(), way)
+		case interface{ Elem() types.Type }: // pointers, slices, arrays, channels
+			walk(at.Elem(), way)
+		}
+	}
+	for _, name := range pkg.Scope().Names() {
+		if o := pkg.Scope().Lookup(name); o.Exported() {
+			walk(o.Type(), name)
+		}
+	}
+	if len(seen) < 100 {
+		t.Fatalf("only %d types were looked at", len(seen))
 	}
 }

@@ -104,13 +104,13 @@ func TestRequestGrace(t *testing.T) {
 	}
 
 	var config torrent.ClientConfig
-	g := gauges{grace: &config.StealRequestGrace}
+	c := callbacks{&common{gauges: gauges{grace: &config.StealRequestGrace}}}
 	swarm, other := &torrent.Peer{}, &torrent.Peer{}
 	x := &gauge{}
 	x.grace.Store(int64(time.Second))
-	g.byPeer.Store(swarm, x)
+	c.gauges.byPeer.Store(swarm, x)
 	for p, want := range map[*torrent.Peer]time.Duration{swarm: time.Second, other: stealGrace} {
-		if g.count(p, 1); config.StealRequestGrace != want {
+		if c.count(p, 1); config.StealRequestGrace != want {
 			t.Errorf("grace %v, want %v", config.StealRequestGrace, want)
 		}
 	}

@@ -186,7 +186,7 @@ func newSession(cfg Config, log *slog.Logger, transports []Transport) (*Session,
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.inbound = newInbound(s.Listening())
 	c := engineConfig(log)
-	c.Callbacks = s.callbacks()
+	c.Callbacks = callbacks{&s.common}.list()
 	s.gauges.grace = &c.StealRequestGrace
 	client, err := torrent.NewClient(c)
 	if err != nil {
