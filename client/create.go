@@ -22,7 +22,10 @@ import (
 
 // CreateOptions are the options of Create. The zero value will do.
 type CreateOptions struct {
-	PieceLength int64      // bytes, a power of two; 0: chosen from the size
+	PieceLength int64 // bytes, a power of two; 0: chosen from the size
+	// ShortPieces also allows pieces of any length below 16 KiB, the most that a peer requests at a
+	// time (BEP 3). Peers then request a piece at a time. Such torrents are for studies.
+	ShortPieces bool
 	Trackers    [][]string // tiers of announce URLs (BEP 12)
 	WebSeeds    []string   // URLs of servers with the same data (BEP 19)
 	Comment     string
@@ -46,7 +49,9 @@ type CreateOptions struct {
 // Check returns an error if no torrent can have these options.
 func (o CreateOptions) Check() error {
 	p := cmp.Or(o.PieceLength, minPieceLength)
-	if p < minPieceLength || p > maxPieceLength || p&(p-1) != 0 {
+	isUsual := p >= minPieceLength && p <= maxPieceLength && p&(p-1) == 0
+	isShort := o.ShortPieces && p > 0 && p < minPieceLength
+	if !isUsual && !isShort {
 		return fmt.Errorf("piece length %d: want a power of two from 16 KiB to 64 MiB", p)
 	}
 	sample := metainfo.Info{

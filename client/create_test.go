@@ -65,6 +65,19 @@ func TestCreateLikeOthers(t *testing.T) {
 	}
 }
 
+// Pieces shorter than a block are for those who ask for them.
+func TestShortPieces(t *testing.T) {
+	for _, tt := range []struct {
+		length       int64
+		usual, short bool
+	}{{0, true, true}, {16 << 10, true, true}, {20_000, false, false}, {8 << 10, false, true}, {1000, false, true}, {-1, false, false}} {
+		usual, short := CreateOptions{PieceLength: tt.length}, CreateOptions{PieceLength: tt.length, ShortPieces: true}
+		if (usual.Check() == nil) != tt.usual || (short.Check() == nil) != tt.short {
+			t.Errorf("%d bytes: %v; with short pieces %v", tt.length, usual.Check(), short.Check())
+		}
+	}
+}
+
 // No torrent is made of data that changes while it is hashed.
 func TestCreateWhileChanging(t *testing.T) {
 	for what, change := range map[string]func(file string) error{

@@ -1,19 +1,16 @@
 package scenario
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/anacrolix/torrent/bencode"
 	"github.com/anacrolix/torrent/metainfo"
 
 	"braid/client"
@@ -189,11 +186,7 @@ func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	}
 	d := &dataset{dir: dir}
 	for _, path := range paths {
-		o := client.CreateOptions{PieceLength: int64(s.Pieces)}
-		small := s.Pieces > 0 && s.Pieces < blockLength
-		if small {
-			o.PieceLength = 0
-		}
+		o := client.CreateOptions{PieceLength: int64(s.Pieces), ShortPieces: true}
 		if key.tracked {
 			o.Trackers = [][]string{{trackerURL}}
 		}
@@ -201,14 +194,8 @@ func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 		if err != nil {
 			return nil, err
 		}
-		infoHash := c.Source.InfoHash
-		if small {
-			if c.Torrent, infoHash, err = withSmallPieces(c.Torrent, path, int64(s.Pieces)); err != nil {
-				return nil, err
-			}
-		}
 		if len(d.torrents) == 0 {
-			d.infoHash = infoHash
+			d.infoHash = c.Source.InfoHash
 		}
 		torrent := path + ".torrent"
 		if err := os.WriteFile(torrent, c.Torrent, 0o644); err != nil {
@@ -218,32 +205,6 @@ func (h *fixtures) dataset(ctx context.Context, s Scenario) (*dataset, error) {
 	}
 	h.datasets[key] = d
 	return d, nil
-}
-
-// blockLength is the most that a peer requests at a time (BEP 3).
-const blockLength = 16 << 10
-
-// withSmallPieces returns the torrent of a file with pieces that are shorter than a block, and its
-// info hash. Peers then request a piece at a time. Such torrents are for studies; braid create
-// refuses to make them.
-func withSmallPieces(torrent []byte, file string, length int64) ([]byte, metainfo.Hash, error) {
-	m, err := metainfo.Load(bytes.NewReader(torrent))
-	if err != nil {
-		return nil, metainfo.Hash{}, err
-	}
-	info, err := m.UnmarshalInfo()
-	if err != nil {
-		return nil, metainfo.Hash{}, err
-	}
-	info.PieceLength = length
-	if err := info.GeneratePieces(func(metainfo.FileInfo) (io.ReadCloser, error) { return os.Open(file) }); err != nil {
-		return nil, metainfo.Hash{}, err
-	}
-	if m.InfoBytes, err = bencode.Marshal(info); err != nil {
-		return nil, metainfo.Hash{}, err
-	}
-	b, err := bencode.Marshal(m)
-	return b, m.HashInfoBytes(), err
 }
 
 // dataSeed returns the seed of a file's bytes.
