@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -36,21 +37,30 @@ func (c LinkChange) Concerns(end pathsel.Interface) bool {
 	return c.Direction != "in" && end == c.Interface || c.Direction != "out" && end != c.Interface
 }
 
+// each calls do for each property that the change sets, with the property of a configuration. Both
+// have the same name.
+func (c *LinkChange) each(of *linkemu.Config, do func(change, property reflect.Value)) {
+	change, config := reflect.ValueOf(c).Elem(), reflect.ValueOf(of).Elem()
+	for i := range change.NumField() {
+		if f := change.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			do(f, config.FieldByName(change.Type().Field(i).Name))
+		}
+	}
+}
+
 // Apply applies the change to a configuration.
 func (c LinkChange) Apply(to *linkemu.Config) {
-	set(&to.Rate, c.Rate)
-	set(&to.Delay, c.Delay)
-	set(&to.Jitter, c.Jitter)
-	set(&to.Loss, c.Loss)
-	set(&to.Police, c.Police)
-	set(&to.MTU, c.MTU)
-	set(&to.TooBig, c.TooBig)
-	set(&to.Down, c.Down)
 	if c.QueueBytes != nil || c.QueueTime != nil {
 		to.QueueBytes, to.QueueTime = 0, 0
-		set(&to.QueueBytes, c.QueueBytes)
-		set(&to.QueueTime, c.QueueTime)
 	}
+	c.each(to, func(change, property reflect.Value) { property.Set(change.Elem()) })
+}
+
+// Undo returns the change that gives the properties that c sets the values that they have in a
+// configuration.
+func (c LinkChange) Undo(to linkemu.Config) LinkChange {
+	c.each(&to, func(change, property reflect.Value) { change.Set(property.Addr()) })
+	return c
 }
 
 // String says in a few words what a link becomes.
@@ -75,34 +85,6 @@ func (c LinkChange) String() string {
 	add(to.TooBig, "too-big")
 	add(c.Direction == "in" || c.Direction == "out", "("+c.Direction+")")
 	return strings.Join(s, " ")
-}
-
-func set[T any](to *T, v *T) {
-	if v != nil {
-		*to = *v
-	}
-}
-
-// Undo returns the change that gives the properties that c sets the values that they have in a
-// configuration.
-func (c LinkChange) Undo(to linkemu.Config) LinkChange {
-	restore(&c.Rate, to.Rate)
-	restore(&c.Delay, to.Delay)
-	restore(&c.Jitter, to.Jitter)
-	restore(&c.Loss, to.Loss)
-	restore(&c.QueueBytes, to.QueueBytes)
-	restore(&c.QueueTime, to.QueueTime)
-	restore(&c.Police, to.Police)
-	restore(&c.MTU, to.MTU)
-	restore(&c.TooBig, to.TooBig)
-	restore(&c.Down, to.Down)
-	return c
-}
-
-func restore[T any](p **T, to T) {
-	if *p != nil {
-		*p = &to
-	}
 }
 
 // Set reads a property of the link as people write it in topologies, scenarios and commands: queue,
