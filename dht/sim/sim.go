@@ -4,13 +4,14 @@ package sim
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/anacrolix/generics/heap"
 
 	"braid/dht"
 	"braid/pathsel"
@@ -82,21 +83,9 @@ type event struct {
 	do   func()
 }
 
-// queue is a heap: the earliest event is the first one.
-type queue []*event
-
-func (q queue) Len() int      { return len(q) }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q queue) Less(i, j int) bool {
-	return cmp.Or(q[i].at.Compare(q[j].at), cmp.Compare(q[i].seq, q[j].seq)) < 0
-}
-func (q *queue) Push(e any) { *q = append(*q, e.(*event)) }
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	return e
+// before tells whether the event comes before another one.
+func (e *event) before(o *event) bool {
+	return cmp.Or(e.at.Compare(o.at), cmp.Compare(e.seq, o.seq)) < 0
 }
 
 type network struct {
@@ -104,7 +93,8 @@ type network struct {
 	rand    *rand.Rand
 	now     time.Time
 	seq     uint64
-	queue   queue
+	queue   []*event
+	events  heap.Interface[*event] // the queue: the earliest event is the first one
 	nodes   []*node
 	live    []int32 // honest nodes that run
 	targets []dht.ID
@@ -138,6 +128,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), now: time.Unix(1_000_000_000, 0),
 		keep: map[int32]bool{}, searches: map[searcher]*outcome{},
 	}
+	w.events = heap.InterfaceForSlice(&w.queue, (*event).before)
 	for range cfg.Torrents {
 		w.targets = append(w.targets, w.randomID())
 	}
@@ -146,7 +137,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		if steps%10_000 == 0 && ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
-		e := heap.Pop(&w.queue).(*event)
+		e := heap.Pop(w.events)
 		if w.now = e.at; e.do != nil {
 			e.do()
 		} else {
@@ -204,7 +195,7 @@ func (w *network) at(t time.Time, do func()) { w.push(event{at: t, do: do}) }
 func (w *network) push(e event) {
 	w.seq++
 	e.seq = w.seq
-	heap.Push(&w.queue, &e)
+	heap.Push(w.events, &e)
 }
 
 // attackerAS is the AS of all attackers; honest nodes have those behind it.
