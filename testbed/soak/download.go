@@ -184,12 +184,8 @@ func (t torrent) onDisk(s storage.Stored, piece int) error {
 		return nil
 	}
 	from, n := s.Layout.PieceRange(piece)
-	for _, f := range s.Layout.Files {
-		begin, end := max(from, f.Offset), min(from+n, f.Offset+f.Length)
-		if begin >= end {
-			continue
-		}
-		name := filepath.Join(s.Dir, filepath.FromSlash(f.Path))
+	return s.Layout.Span(from, int(n), func(i int, at int64, begin, end int) error {
+		name := filepath.Join(s.Dir, filepath.FromSlash(s.Layout.Files[i].Path))
 		file, err := os.Open(name + ".part")
 		if errors.Is(err, os.ErrNotExist) {
 			file, err = os.Open(name) // it is complete
@@ -197,14 +193,14 @@ func (t torrent) onDisk(s storage.Stored, piece int) error {
 		if err != nil {
 			return fmt.Errorf("piece %d was announced as verified: %w", piece, err)
 		}
+		defer file.Close()
 		b := make([]byte, end-begin)
-		_, err = file.ReadAt(b, begin-f.Offset)
-		file.Close()
-		if err != nil || !bytes.Equal(b, t.content[begin:end]) {
+		_, err = file.ReadAt(b, at)
+		if err != nil || !bytes.Equal(b, t.content[from:][begin:end]) {
 			return fmt.Errorf("piece %d was announced as verified, but differs in %s: %v", piece, name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // compare compares every piece and, of files, every byte.
