@@ -48,8 +48,11 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 		}
 		data = filepath.Join(string(bytes.TrimSpace(root)), "src")
 	}
-	if c.IsSet("size") && c.Int64("size") == 0 {
-		return usageErrorf("--size 0: want a size such as 20MB")
+	f := &flags{Command: c}
+	f.want(!f.IsSet("size") || f.Int64("size") > 0, "--size 0: want a size such as 20MB")
+	router := f.router()
+	if f.err != nil {
+		return fmt.Errorf("demo: %w", f.err)
 	}
 	work, err := os.MkdirTemp("", "braid-demo-")
 	if err != nil {
@@ -57,10 +60,6 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 	}
 	defer os.RemoveAll(work)
 	show := demoDisplay{out: stderr(c)}
-	router, err := routerCommand(c)
-	if err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
 	result, err := demo.Run(ctx, demo.Options{
 		Topology: topology,
 		Data:     data,

@@ -46,31 +46,26 @@ func routerOfFlag() cli.Flag {
 		"interface (repeatable; the last match counts)")
 }
 
-// routerCommand reads routerFlags. It returns nil for the stock router.
-func routerCommand(c *cli.Command) ([]string, error) {
-	if c.IsSet("router-cmd") {
-		if c.IsSet("router") {
-			return nil, usageErrorf("--router and --router-cmd exclude each other")
-		}
-		command := strings.Fields(c.String("router-cmd"))
-		if len(command) == 0 {
-			return nil, usageErrorf("--router-cmd: want a program")
-		}
-		// Routers run in other directories, those of their configuration.
-		program, err := exec.LookPath(command[0])
-		if err == nil {
-			command[0], err = filepath.Abs(program)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--router-cmd: %w", err)
-		}
-		return command, nil
+// router reads routerFlags. It returns nil for the stock router.
+func (f *flags) router() []string {
+	if !f.IsSet("router-cmd") {
+		return read(f, "router", routerNamed)
 	}
-	command, err := routerNamed(c.String("router"))
+	f.want(!f.IsSet("router"), "--router and --router-cmd exclude each other")
+	command := strings.Fields(f.String("router-cmd"))
+	if len(command) == 0 {
+		f.wrong("--router-cmd: want a program")
+		return nil
+	}
+	// Routers run in other directories, those of their configuration.
+	program, err := exec.LookPath(command[0])
+	if err == nil {
+		command[0], err = filepath.Abs(program)
+	}
 	if err != nil {
-		return nil, usageErrorf("--router: %w", err)
+		f.note(fmt.Errorf("--router-cmd: %w", err))
 	}
-	return command, nil
+	return command
 }
 
 func routerNamed(name string) ([]string, error) {
@@ -84,14 +79,10 @@ func routerNamed(name string) ([]string, error) {
 }
 
 // routersOf reads --router-of.
-func routersOf(c *cli.Command) ([]testbed.RouterOf, error) {
-	var all []testbed.RouterOf
-	for _, s := range c.StringSlice("router-of") {
+func (f *flags) routersOf() (all []testbed.RouterOf) {
+	for _, s := range f.StringSlice("router-of") {
 		place, name, ok := strings.Cut(s, "=")
-		if !ok {
-			return nil, usageErrorf(
-				"--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
-		}
+		f.want(ok, "--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
 		var of testbed.RouterOf
 		var err error
 		if strings.Contains(place, "#") {
@@ -102,12 +93,10 @@ func routersOf(c *cli.Command) ([]testbed.RouterOf, error) {
 		if err == nil {
 			of.Command, err = routerNamed(name)
 		}
-		if err != nil {
-			return nil, usageErrorf("--router-of %q: %w", s, err)
-		}
+		f.want(err == nil, "--router-of %q: %w", s, err)
 		all = append(all, of)
 	}
-	return all, nil
+	return all
 }
 
 // fastRouter is the command of the fast router: this program.

@@ -35,9 +35,12 @@ func TestRouterCommand(t *testing.T) {
 		{[]string{"--router", "fast", "--router-cmd", "/bin/sh"}, nil, "exclude each other"},
 	} {
 		var got []string
-		cmd := &cli.Command{Flags: routerFlags(), Action: func(_ context.Context, c *cli.Command) (err error) {
-			got, err = routerCommand(c)
-			return err
+		cmd := &cli.Command{Flags: routerFlags(), Action: func(_ context.Context, c *cli.Command) error {
+			f := &flags{Command: c}
+			if command := f.router(); f.err == nil {
+				got = command
+			}
+			return f.err
 		}}
 		err := cmd.Run(t.Context(), append([]string{"test"}, tt.args...))
 		if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
@@ -52,7 +55,8 @@ func TestRouterCommand(t *testing.T) {
 func TestRoutersOf(t *testing.T) {
 	parse := func(args ...string) (all []testbed.RouterOf, err error) {
 		cmd := &cli.Command{Flags: []cli.Flag{routerOfFlag()}, Action: func(_ context.Context, c *cli.Command) error {
-			all, err = routersOf(c)
+			f := &flags{Command: c}
+			all, err = f.routersOf(), f.err
 			return nil
 		}}
 		if e := cmd.Run(t.Context(), append([]string{"test"}, args...)); e != nil {

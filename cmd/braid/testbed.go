@@ -100,23 +100,18 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	f := &flags{Command: c}
 	opts := testbed.Options{
 		Topology: topology, Dir: c.String("dir"), SCIONBin: c.String("scion-bin"),
+		RouterCommand: f.router(), RoutersOf: f.routersOf(), BFD: read(f, "bfd", testbed.ParseBFD),
 		PathLifetime: c.Duration("path-lifetime"), Timeout: c.Duration("timeout"),
 	}
-	if opts.RouterCommand, err = routerCommand(c); err != nil {
-		return fmt.Errorf("testbed up: %w", err)
-	}
-	if opts.RoutersOf, err = routersOf(c); err != nil {
-		return fmt.Errorf("testbed up: %w", err)
-	}
-	if opts.BFD, err = testbed.ParseBFD(c.String("bfd")); err != nil {
-		return usageErrorf("--bfd %w", err)
-	}
 	if s := c.String("subnet"); s != "" {
-		if opts.Subnet, err = netip.ParsePrefix(s); err != nil {
-			return usageErrorf("--subnet %q: want a prefix such as 127.77.0.0/24", s)
-		}
+		opts.Subnet, err = netip.ParsePrefix(s)
+		f.want(err == nil, "--subnet %q: want a prefix such as 127.77.0.0/24", s)
+	}
+	if f.err != nil {
+		return fmt.Errorf("testbed up: %w", f.err)
 	}
 	show := &upProgress{
 		out: stderr(c), quiet: c.Bool("quiet"), name: topology.Name, started: time.Now(),

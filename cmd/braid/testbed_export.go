@@ -36,13 +36,15 @@ func testbedExport(ctx context.Context, c *cli.Command) error {
 	if !c.Bool("containerlab") {
 		return usageErrorf("say for what: --containerlab")
 	}
+	f := &flags{Command: c}
 	o := testbed.ContainerlabOptions{
 		Braid: ownPath(), Dir: c.String("output"), SCIONBin: c.String("scion-bin"),
+		BFD: read(f, "bfd", testbed.ParseBFD),
+	}
+	if f.err != nil {
+		return f.err
 	}
 	var err error
-	if o.BFD, err = testbed.ParseBFD(c.String("bfd")); err != nil {
-		return usageErrorf("--bfd %w", err)
-	}
 	if o.Topology, err = testbed.LoadTopology(c.Args().First()); err != nil {
 		return err
 	}
