@@ -501,9 +501,7 @@ func FuzzSamples(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := record.Measures(); err != nil {
-			t.Log(err)
-		}
+		record.Measures()
 		c := newCourse(record, res, "x")
 		for _, fig := range []figure.Figure{c.ratesFigure(), c.timelineFigure(), c.networkFigure(), c.cpuFigure()} {
 			var b bytes.Buffer

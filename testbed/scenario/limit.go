@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -16,7 +15,7 @@ import (
 // together; NaN if there is no limit, because no link of some route has a rate. It solves a linear
 // programme with a rate for each route and a bound for each link. For one leecher the result is the
 // maximum flow over its paths, unless acknowledgements fill a link.
-func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float64, error) {
+func mostPayload(routes []route, capacity map[pathsel.Interface]float64) float64 {
 	var open []route
 	isDown := func(l pathsel.Interface) bool { return capacity[l] <= 0 }
 	for _, r := range routes {
@@ -24,24 +23,20 @@ func mostPayload(routes []route, capacity map[pathsel.Interface]float64) (float6
 			continue
 		}
 		if !r.hasLimit(capacity) {
-			return math.NaN(), nil
+			return math.NaN()
 		}
 		open = append(open, r)
 	}
 	if len(open) == 0 {
-		return 0, nil
+		return 0
 	}
 	bounds := boundsOf(open, capacity)
-	x, err := maximise(slices.Repeat([]float64{1}, len(open)), len(bounds.rates), bounds.fill)
-	if err != nil {
-		return 0, fmt.Errorf("compute the limit of %d paths over %d links: %w",
-			len(open), len(bounds.rates), err)
-	}
+	x := maximise(slices.Repeat([]float64{1}, len(open)), len(bounds.rates), bounds.fill)
 	var sum float64
 	for _, v := range x[:len(open)] {
 		sum += v
 	}
-	return sum * mega, nil
+	return sum * mega
 }
 
 // hasLimit tells whether a link of the route has a rate.
@@ -109,7 +104,7 @@ func (r *Record) present(t float64) (there []*Leecher) {
 
 // carriesAll returns how much payload, in bits per second, the links could carry at a time to the
 // leechers and bulk flows that are there; NaN if there is no limit.
-func (r *Record) carriesAll(t float64) (float64, error) {
+func (r *Record) carriesAll(t float64) float64 {
 	var bulk []route
 	for _, f := range r.Flows {
 		if f.Kind == Bulk && f.Start <= t && t < f.End {
@@ -121,7 +116,7 @@ func (r *Record) carriesAll(t float64) (float64, error) {
 
 // carries returns the same for some leechers, and over more routes. Datagrams at a constant rate
 // have their rate reserved.
-func (r *Record) carries(t float64, leechers []*Leecher, more ...route) (float64, error) {
+func (r *Record) carries(t float64, leechers []*Leecher, more ...route) float64 {
 	routes := more
 	for _, l := range leechers {
 		routes = append(routes, l.routes...)
@@ -146,24 +141,24 @@ type LimitStep struct {
 
 // limit returns the limit over the time of the run. It is nil if leechers download from each other,
 // since it is about data from seeds, and if some path has no link with a rate.
-func (r *Record) limit() ([]LimitStep, error) {
+func (r *Record) limit() []LimitStep {
 	if r.feed {
-		return nil, nil
+		return nil
 	}
 	var steps []LimitStep
 	for _, t := range r.moments(r.began(), r.End) {
-		v, err := r.carriesAll(t)
-		if err != nil || math.IsNaN(v) {
-			return nil, err
+		v := r.carriesAll(t)
+		if math.IsNaN(v) {
+			return nil
 		}
 		if n := len(steps); t < r.End && (n == 0 || steps[n-1].MbitS != v/1e6) {
 			steps = append(steps, LimitStep{t, v / 1e6})
 		}
 	}
 	if !slices.ContainsFunc(steps, func(s LimitStep) bool { return s.MbitS > 0 }) {
-		return nil, nil // datagrams only, which have a rate of their own
+		return nil // datagrams only, which have a rate of their own
 	}
-	return steps, nil
+	return steps
 }
 
 // began returns when the first leecher started; 0 if there is traffic only.
@@ -181,26 +176,22 @@ func (r *Record) began() float64 {
 // leecher and for equal leechers.
 // It is infinite if the links never could, and NaN without a limit, without leechers, if leechers
 // download from each other, or if a bulk flow competes.
-func (r *Record) leastTime() (t float64, err error) {
+func (r *Record) leastTime() (t float64) {
 	if r.feed || slices.ContainsFunc(r.Flows, func(f *Flow) bool { return f.Kind == Bulk }) {
-		return math.NaN(), nil
+		return math.NaN()
 	}
 	groups := [][]*Leecher{r.Leechers}
 	for _, l := range r.Leechers {
 		groups = append(groups, []*Leecher{l})
 	}
 	for _, g := range groups {
-		done, err := r.carried(g)
-		if err != nil {
-			return 0, err
-		}
-		t = max(t, done-r.began()) // NaN stays NaN
+		t = max(t, r.carried(g)-r.began()) // NaN stays NaN
 	}
-	return t, nil
+	return t
 }
 
 // carried returns when the links could have carried what some leechers got, each from its start on.
-func (r *Record) carried(leechers []*Leecher) (done float64, err error) {
+func (r *Record) carried(leechers []*Leecher) (done float64) {
 	var missing float64
 	for _, l := range leechers {
 		missing += 8 * l.Payload.before(r.End)
@@ -208,22 +199,19 @@ func (r *Record) carried(leechers []*Leecher) (done float64, err error) {
 	moments := r.moments(r.began(), r.End)
 	for i, a := range moments {
 		there := slices.DeleteFunc(slices.Clone(leechers), func(l *Leecher) bool { return l.Start > a })
-		rate, err := r.carries(a, there)
-		if err != nil {
-			return 0, err
-		}
+		rate := r.carries(a, there)
 		if i+1 == len(moments) || rate*(moments[i+1]-a) >= missing {
-			return a + missing/rate, nil
+			return a + missing/rate
 		}
 		missing -= rate * (moments[i+1] - a)
 	}
-	return math.NaN(), nil
+	return math.NaN()
 }
 
 // fair returns how much payload, in bits, a flow gets between two times if each link is divided
 // evenly among the flows and leechers that could use it; NaN if no link on its way has a rate.
-func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
-	return r.integrate(from, to, func(t float64) (float64, error) {
+func (r *Record) fair(f *Flow, from, to float64) float64 {
+	return r.integrate(from, to, func(t float64) float64 {
 		capacity := r.capacityAt(t)
 		least := math.Inf(1)
 		for _, link := range f.route.Links {
@@ -242,23 +230,19 @@ func (r *Record) fair(f *Flow, from, to float64) (float64, error) {
 			least = min(least, capacity[link]/float64(max(1, users)))
 		}
 		if math.IsInf(least, 1) {
-			return math.NaN(), nil
+			return math.NaN()
 		}
-		return least * f.route.Share, nil
+		return least * f.route.Share
 	})
 }
 
 // integrate integrates a rate that changes only at moments.
-func (r *Record) integrate(from, to float64, rate func(t float64) (float64, error)) (sum float64, err error) {
+func (r *Record) integrate(from, to float64, rate func(t float64) float64) (sum float64) {
 	moments := r.moments(from, to)
 	for i := 1; i < len(moments); i++ {
-		v, err := rate(moments[i-1])
-		if err != nil {
-			return 0, err
-		}
-		sum += v * (moments[i] - moments[i-1])
+		sum += rate(moments[i-1]) * (moments[i] - moments[i-1])
 	}
-	return sum, nil
+	return sum
 }
 
 // moments returns the times at which links, leechers or flows change, with both ends of the span;

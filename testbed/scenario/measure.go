@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -17,7 +16,7 @@ import (
 type figure struct {
 	over, maybeOver, base, flow bool
 	meaning                     string // with its unit; OVER is the interface, OF the flow
-	of                          func(*Record, Measure) (float64, error)
+	of                          func(*Record, Measure) float64
 }
 
 // figures by name; testbed/scenarios/README.md describes them.
@@ -105,22 +104,18 @@ func rankAlways(name string) int {
 
 // Measures computes all figures of a run. It depends on the record only, so figures can be computed
 // again from a run directory.
-func (r *Record) Measures() (map[string]float64, error) {
-	m, err := r.measure(r.Scenario.Measure)
+func (r *Record) Measures() map[string]float64 {
+	m := r.measure(r.Scenario.Measure)
 	r.addPropagation(m)
 	r.addCPU(m)
-	return m, errors.Join(err, r.addSpread(m))
+	r.addSpread(m)
+	return m
 }
 
 // measure computes the figures of peers, flows and paths.
-func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
+func (r *Record) measure(wanted []Measure) map[string]float64 {
 	m := map[string]float64{}
-	var errs []error
-	put := func(name string, v float64, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("measure %s: %w", name, err))
-			return
-		}
+	put := func(name string, v float64) {
 		// A download that came whole in one moment has no rates; its other figures count.
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
 			m[name] = v
@@ -134,29 +129,24 @@ func (r *Record) measure(wanted []Measure) (map[string]float64, error) {
 		wasted = math.NaN()
 	}
 	took := r.End - r.began()
-	whole, err := efficiencyBetween(r, r.began(), r.End)
-	put("e", whole, err)
-	payload, err := efficiencyBetween(r, 0, r.End)
-	put("e-payload", payload, err)
-	put("seconds", took, nil)
-	least, err := r.leastTime()
-	put("t-star", least, err)
+	put("e", efficiencyBetween(r, r.began(), r.End))
+	put("e-payload", efficiencyBetween(r, 0, r.End))
+	put("seconds", took)
+	put("t-star", r.leastTime())
 	if t, ok := m["t-star"]; ok {
-		put("over-t-star", took/t, nil)
+		put("over-t-star", took/t)
 	}
-	put("wasted", wasted/bytes, nil)
-	put("mbit", bytes*8/1e6/took, nil)
-	longest, err := gap(r, Measure{})
-	put("gap", longest, err)
+	put("wasted", wasted/bytes)
+	put("mbit", bytes*8/1e6/took)
+	put("gap", gap(r, Measure{}))
 	changes, needless := r.changes()
-	put("changes", float64(changes), nil)
-	put("needless", float64(needless)/(r.End/60), nil)
-	put("handshake-rank", r.handshakeRank(), nil)
+	put("changes", float64(changes))
+	put("needless", float64(needless)/(r.End/60))
+	put("handshake-rank", r.handshakeRank())
 	for _, w := range wanted {
-		v, err := figures[w.What].of(r, w)
-		put(w.Name, v, err)
+		put(w.Name, figures[w.What].of(r, w))
 	}
-	return m, errors.Join(errs...)
+	return m
 }
 
 // Payload returns the useful bytes of all leechers. Without leechers it returns those of all flows.
@@ -186,18 +176,18 @@ func (m Measure) leechers(r *Record) []*Leecher {
 }
 
 // first returns the longest time in seconds from a leecher's start to its first useful payload.
-func first(r *Record, m Measure) (float64, error) {
+func first(r *Record, m Measure) float64 {
 	longest := math.Inf(-1)
 	for _, l := range m.leechers(r) {
 		if at := l.firstByte(); !math.IsInf(at, 1) {
 			longest = max(longest, at-l.Start)
 		}
 	}
-	return longest, nil
+	return longest
 }
 
 // gap returns the longest time in seconds in which a leecher got no useful payload.
-func gap(r *Record, m Measure) (float64, error) {
+func gap(r *Record, m Measure) float64 {
 	longest := math.Inf(-1)
 	from, to := m.window(r)
 	for _, l := range m.leechers(r) {
@@ -213,13 +203,13 @@ func gap(r *Record, m Measure) (float64, error) {
 		}
 		longest = max(longest, b-last)
 	}
-	return longest, nil
+	return longest
 }
 
 // rate returns the rate of useful payload, or of all bytes over some paths, in Mbit/s.
-func rate(r *Record, m Measure) (float64, error) {
+func rate(r *Record, m Measure) float64 {
 	from, to := m.window(r)
-	return m.between(r, from, to), nil
+	return m.between(r, from, to)
 }
 
 func (m Measure) between(r *Record, from, to float64) float64 {
@@ -239,39 +229,38 @@ func (m Measure) between(r *Record, from, to float64) float64 {
 }
 
 // ratio returns the rate in the window divided by the rate in the base window.
-func ratio(r *Record, m Measure) (float64, error) {
+func ratio(r *Record, m Measure) float64 {
 	from, to := m.window(r)
 	base := m.between(r, m.Base.From.D().Seconds(), min(m.Base.To.D().Seconds(), r.End))
-	return m.between(r, from, to) / base, nil
+	return m.between(r, from, to) / base
 }
 
 // efficiency returns the payload of leechers and bulk flows, divided by the payload that the links
 // could have carried. For one leecher, it counts the time from its start to its end, and compares
 // with a network that the leecher has to itself.
-func efficiency(r *Record, m Measure) (float64, error) {
+func efficiency(r *Record, m Measure) float64 {
 	from, to := m.window(r)
 	if m.Of == "" || r.feed {
 		return efficiencyBetween(r, from, to)
 	}
 	of := m.leechers(r)
 	if len(of) == 0 {
-		return math.NaN(), nil // it never started
+		return math.NaN() // it never started
 	}
 	l := of[0]
 	if m.From == 0 {
 		from = l.Start // before the first payload of all
 	}
 	from, to = max(from, l.Start), min(to, l.End)
-	limit, err := r.integrate(from, to, func(t float64) (float64, error) { return r.carries(t, []*Leecher{l}) })
-	return (l.Payload.before(to) - l.Payload.before(from)) * 8 / limit, err
+	limit := r.integrate(from, to, func(t float64) float64 { return r.carries(t, []*Leecher{l}) })
+	return (l.Payload.before(to) - l.Payload.before(from)) * 8 / limit
 }
 
 // efficiencyBetween compares with the data that seeds could send, which says nothing of a swarm.
-func efficiencyBetween(r *Record, from, to float64) (float64, error) {
+func efficiencyBetween(r *Record, from, to float64) float64 {
 	if r.feed {
-		return math.NaN(), nil
+		return math.NaN()
 	}
-	limit, err := r.integrate(from, to, r.carriesAll)
 	var got float64
 	for _, l := range r.Leechers {
 		got += l.Payload.before(to) - l.Payload.before(from)
@@ -281,24 +270,24 @@ func efficiencyBetween(r *Record, from, to float64) (float64, error) {
 			got += f.Received.At(to) - f.Received.At(from)
 		}
 	}
-	return got * 8 / limit, err
+	return got * 8 / r.integrate(from, to, r.carriesAll)
 }
 
 // out returns how many seconds after From the first path over an interface was taken out.
-func out(r *Record, m Measure) (float64, error) {
+func out(r *Record, m Measure) float64 {
 	from, to := m.window(r)
 	for _, l := range m.leechers(r) {
 		for _, c := range l.scionChoices() {
 			if c.T >= from && c.T < to && leaves(c.Event) && l.crosses(c.Path, m.Over.Interface) {
-				return c.T - from, nil
+				return c.T - from
 			}
 		}
 	}
-	return math.NaN(), nil
+	return math.NaN()
 }
 
 // back returns how many seconds after From data came over an interface again.
-func back(r *Record, m Measure) (float64, error) {
+func back(r *Record, m Measure) float64 {
 	from, to := m.window(r)
 	first := math.Inf(1)
 	for _, l := range m.leechers(r) {
@@ -310,20 +299,19 @@ func back(r *Record, m Measure) (float64, error) {
 			}
 		}
 	}
-	return first, nil
+	return first
 }
 
 // share returns what a competing flow got, divided by its fair share.
-func share(r *Record, m Measure) (float64, error) {
+func share(r *Record, m Measure) float64 {
 	i := slices.IndexFunc(r.Flows, func(f *Flow) bool { return f.Name == m.Of })
 	if i < 0 {
-		return math.NaN(), nil // its time never came
+		return math.NaN() // its time never came
 	}
 	f := r.Flows[i]
 	from, to := m.window(r)
 	from, to = max(from, f.Start), min(to, f.End)
-	fair, err := r.fair(f, from, to)
-	return (f.Received.At(to) - f.Received.At(from)) * 8 / fair, err
+	return (f.Received.At(to) - f.Received.At(from)) * 8 / r.fair(f, from, to)
 }
 
 // explains is how long, in seconds, a change of a link explains changes of the selection. It covers

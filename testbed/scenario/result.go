@@ -90,9 +90,6 @@ func (a *attempt) result(r *Record, failed failure) (res Result, err error) {
 	for _, l := range r.Leechers {
 		res.Peers = append(res.Peers, PeerResult{l.Name, l.Start, l.End, int64(l.Payload.before(r.End)), l.Complete})
 	}
-	if res.Limit, err = r.limit(); err != nil {
-		return res, err
-	}
-	res.Figures, err = r.Measures()
-	return res, err
+	res.Limit, res.Figures = r.limit(), r.Measures()
+	return res, nil
 }

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -98,9 +97,9 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (v T, err erro
 }
 
 // addSpread adds the figures of a swarm to those of a run: the limit T*, and the time divided by it.
-func (r *Record) addSpread(figures map[string]float64) error {
+func (r *Record) addSpread(figures map[string]float64) {
 	if !r.feed {
-		return nil
+		return
 	}
 	s := r.Scenario
 	seeds, receivers := map[string]bool{}, []string(nil)
@@ -110,15 +109,13 @@ func (r *Record) addSpread(figures map[string]float64) error {
 		}
 	}
 	if len(s.Events)+len(s.Traffic) > 0 || len(receivers) == 0 || s.throttled() {
-		return nil // no one rate holds all the time, or not the links' alone
+		return // no one rate holds all the time, or not the links' alone
 	}
-	rate, err := spreadRate(r.overlay, func(n string) bool { return seeds[n] }, receivers, r.states[0].capacity)
-	if err != nil || !(rate > 0) { // there is no limit, or a link is down from the start
-		return err
+	rate := spreadRate(r.overlay, func(n string) bool { return seeds[n] }, receivers, r.states[0].capacity)
+	if rate > 0 { // else there is no limit, or a link is down from the start
+		figures["t-star"] = float64(s.Torrents) * float64(s.Size) * 8 / rate
+		figures["over-t-star"] = figures["seconds"] / figures["t-star"]
 	}
-	figures["t-star"] = float64(s.Torrents) * float64(s.Size) * 8 / rate
-	figures["over-t-star"] = figures["seconds"] / figures["t-star"]
-	return nil
 }
 
 // throttled tells whether a peer limits its rate.
@@ -127,10 +124,10 @@ func (s Scenario) throttled() bool {
 }
 
 // spreadRate returns the rate R, described above, in bits of payload per second. It returns NaN if
-// some way has no link with a rate.
+// some way has no link with a rate, or if too many cuts matter.
 func spreadRate(
 	ways []overlay, isSeed func(string) bool, receivers []string, capacity map[pathsel.Interface]float64,
-) (float64, error) {
+) float64 {
 	node, n := nodesOf(ways, isSeed, receivers)
 	var arcs []arc
 	var used []route
@@ -138,14 +135,14 @@ func spreadRate(
 		// Seeds need nothing.
 		if x := (arc{node[w.from], node[w.to]}); x.to != 0 && x.from != x.to {
 			if !w.hasLimit(capacity) {
-				return math.NaN(), nil
+				return math.NaN()
 			}
 			arcs, used = append(arcs, x), append(used, w.route)
 		}
 	}
 	receivers = slices.DeleteFunc(slices.Clone(receivers), func(r string) bool { return node[r] == 0 })
 	if len(receivers) == 0 {
-		return math.NaN(), nil
+		return math.NaN()
 	}
 	bounds := boundsOf(used, capacity)
 	// A cut says which nodes are on the seeds' side. The first cuts are the seeds alone, and all
@@ -160,11 +157,7 @@ func spreadRate(
 	}
 	const slack = 1e-6
 	for range 1000 {
-		rate, rates, err := mostWithCuts(arcs, bounds, cuts)
-		if err != nil {
-			return 0, fmt.Errorf("compute the limit of %d ways over %d links: %w",
-				len(arcs), len(bounds.rates), err)
-		}
+		rate, rates := mostWithCuts(arcs, bounds, cuts)
 		between := make([][]float64, n)
 		for i := range between {
 			between[i] = make([]float64, n)
@@ -181,10 +174,10 @@ func spreadRate(
 			}
 		}
 		if len(cuts) == before {
-			return rate * mega, nil
+			return rate * mega
 		}
 	}
-	return 0, errors.New("compute the limit: too many cuts")
+	return math.NaN()
 }
 
 // arc is a way between two nodes; see nodesOf.
@@ -192,14 +185,12 @@ type arc struct{ from, to int }
 
 // mostWithCuts returns the largest R such that rates of the arcs, which it returns too, lead at
 // least R out of each cut within the bounds of the links.
-func mostWithCuts(
-	arcs []arc, bounds linkBounds, cuts [][]bool,
-) (rate float64, rates []float64, err error) {
+func mostWithCuts(arcs []arc, bounds linkBounds, cuts [][]bool) (rate float64, rates []float64) {
 	// Variables are the rates of the arcs and R; rows are links and then cuts.
 	gain := make([]float64, len(arcs)+1)
 	gain[len(arcs)] = 1
 	links := len(bounds.rates)
-	x, err := maximise(gain, links+len(cuts), func(a *mat.Dense, b []float64) {
+	x := maximise(gain, links+len(cuts), func(a *mat.Dense, b []float64) {
 		bounds.fill(a, b)
 		for i, c := range cuts {
 			a.Set(links+i, len(arcs), 1)
@@ -210,10 +201,7 @@ func mostWithCuts(
 			}
 		}
 	})
-	if err != nil {
-		return 0, nil, err
-	}
-	return x[len(arcs)], x[:len(arcs)], nil
+	return x[len(arcs)], x[:len(arcs)]
 }
 
 // nodesOf numbers the peers, below n. All seeds are node 0. Peers that reach each other without a
@@ -246,8 +234,9 @@ func nodesOf(ways []overlay, isSeed func(string) bool, receivers []string) (node
 
 // maximise returns the variables that gain the most within the upper bounds of the rows that fill
 // writes. Equal bounds make a programme degenerate, and the simplex algorithm may fail. Then each
-// bound grows by a different amount, as small as possible and no more than rounding.
-func maximise(gain []float64, rows int, fill func(a *mat.Dense, b []float64)) (x []float64, err error) {
+// bound grows by a different amount, as small as possible and no more than rounding. The variables
+// are NaN if the algorithm still fails: the figures that need them cannot be measured.
+func maximise(gain []float64, rows int, fill func(a *mat.Dense, b []float64)) []float64 {
 	vars := len(gain)
 	for _, more := range []float64{0, 1e-9, 1e-8, 1e-7, 1e-6} {
 		// Each row has a slack, with which the programme starts.
@@ -262,11 +251,11 @@ func maximise(gain []float64, rows int, fill func(a *mat.Dense, b []float64)) (x
 			basis[i] = vars + i
 			b[i] += more * float64(i+1)
 		}
-		if _, x, err = lp.Simplex(cost, a, b, 1e-10, basis); err == nil {
-			return x, nil
+		if _, x, err := lp.Simplex(cost, a, b, 1e-10, basis); err == nil {
+			return x
 		}
 	}
-	return nil, err
+	return slices.Repeat([]float64{math.NaN()}, vars)
 }
 
 // leastCut returns the largest flow from s to t, by shortest augmenting paths (Edmonds and Karp
