@@ -105,10 +105,7 @@ func row(r Row, of []sample) Row {
 // Run simulates all cases and calls result with each row.
 func Run(ctx context.Context, cfg Config, result func(Row)) error {
 	cfg.rounds, cfg.pairs = cmp.Or(cfg.rounds, 3), cmp.Or(cfg.pairs, 4)
-	r, err := readRegions()
-	if err != nil {
-		return err
-	}
+	r := readRegions()
 	var worlds []*world
 	for n := range cfg.Worlds {
 		random := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))

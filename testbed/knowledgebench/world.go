@@ -3,7 +3,6 @@ package knowledgebench
 import (
 	_ "embed"
 	"encoding/csv"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -23,24 +22,21 @@ type regions struct {
 	delay [][]time.Duration
 }
 
-func readRegions() (regions, error) {
+func readRegions() regions {
 	rows, err := csv.NewReader(strings.NewReader(regionDelays)).ReadAll()
 	if err != nil {
-		return regions{}, fmt.Errorf("read the delays between regions: %w", err)
+		panic(err) // the table is ours, and tested
 	}
 	r := regions{names: rows[0][1:]}
 	for _, row := range rows[1:] {
 		var line []time.Duration
 		for _, s := range row[1:] {
-			ms, err := strconv.ParseFloat(s, 64)
-			if err != nil {
-				return regions{}, fmt.Errorf("read the delays between regions: %w", err)
-			}
+			ms, _ := strconv.ParseFloat(s, 64) // a test looks at each
 			line = append(line, time.Duration(ms*float64(time.Millisecond)))
 		}
 		r.delay = append(r.delay, line)
 	}
-	return r, nil
+	return r
 }
 
 // world has an AS in each region and a link between any two of them. The delay of a link is the

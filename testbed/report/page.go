@@ -1,11 +1,11 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -195,21 +195,20 @@ var (
 	asMarkdown = markdown.Must(markdown.New("page").Funcs(functions).Parse(pageMarkdown))
 )
 
-func (p page) html() ([]byte, error) {
-	var b bytes.Buffer
-	if err := asHTML.Execute(&b, p); err != nil {
-		return nil, fmt.Errorf("write the page: %w", err)
-	}
-	return b.Bytes(), nil
-}
+func (p page) html() string { return filledIn(asHTML, "page", p) }
 
 // markdown returns all tables, with links to the figures.
-func (p page) markdown() string { return inMarkdown("page", p) }
+func (p page) markdown() string { return filledIn(asMarkdown, "page", p) }
 
-// inMarkdown writes a page or a table with its template.
-func inMarkdown(name string, v any) string {
+// templates are asHTML or asMarkdown.
+type templates interface {
+	ExecuteTemplate(w io.Writer, name string, values any) error
+}
+
+// filledIn returns a template with the values of a page or a table.
+func filledIn(t templates, name string, values any) string {
 	var b strings.Builder
-	if err := asMarkdown.ExecuteTemplate(&b, name, v); err != nil {
+	if err := t.ExecuteTemplate(&b, name, values); err != nil {
 		panic(err) // the template is ours, and tested
 	}
 	return b.String()
@@ -219,15 +218,11 @@ func inMarkdown(name string, v any) string {
 // parallel.
 func (p page) write(dir string) (m Made, err error) {
 	m = Made{Dir: dir, HTML: filepath.Join(dir, "index.html"), Markdown: filepath.Join(dir, "tables.md")}
-	html, err := p.html()
-	if err != nil {
-		return m, err
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return m, fmt.Errorf("create the report's directory: %w", err)
 	}
-	for name, b := range map[string][]byte{m.HTML: html, m.Markdown: []byte(p.markdown())} {
-		if err := os.WriteFile(name, b, 0o644); err != nil {
+	for name, text := range map[string]string{m.HTML: p.html(), m.Markdown: p.markdown()} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return m, fmt.Errorf("write the report: %w", err)
 		}
 	}

@@ -199,14 +199,11 @@ func TestMissingSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := buildPage(run, Options{})
-	html, err := p.html()
-	if err != nil {
-		t.Fatal(err)
-	}
+	html := p.html()
 	if n := len(p.figures()); n != 3+4 || len(p.missing()) != 1 || !strings.HasPrefix(p.missing()[0], "made, fast, run 1: ") {
 		t.Errorf("%d figures, missing: %q", n, p.missing())
 	}
-	for _, text := range []string{string(html), p.markdown()} {
+	for _, text := range []string{html, p.markdown()} {
 		if strings.Count(text, "Not drawn:") != 1 {
 			t.Errorf("it does not say what is missing: %s", text)
 		}

@@ -32,7 +32,7 @@ func cells(texts ...string) (row []cell) {
 func (t table) Number(i int) bool { return i >= t.Names }
 
 // markdown writes the table for GitHub. Texts are escaped.
-func (t table) markdown() string { return inMarkdown("table", t) }
+func (t table) markdown() string { return filledIn(asMarkdown, "table", t) }
 
 var markup = strings.NewReplacer(
 	"\n", " ", "\r", " ", "<", "&lt;",
