@@ -234,9 +234,6 @@ func (s *Scenario) options() (o testbed.Options, err error) {
 	if len(s.topology.ASes) > manyASes {
 		o.Between = s.ends()
 	}
-	if !slices.Contains(routers, s.Router) {
-		return o, fmt.Errorf("router %q: want stock or fast", s.Router)
-	}
 	if s.BFD != "" {
 		if o.BFD, err = testbed.ParseBFD(s.BFD); err != nil {
 			return o, fmt.Errorf("bfd: %w", err)
