@@ -97,11 +97,7 @@ func testbedEvaluation(c *cli.Command, document string) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return printObjects(stdout(c), made)
-	}
-	_, err = stdout(c).Write([]byte(made.String()))
-	return err
+	return printResult(c, made, "%s", made)
 }
 
 func testbedCompareCommand() *cli.Command {
