@@ -274,41 +274,32 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 	}
 }
 
-func linkChange(c *cli.Command) (testbed.LinkChange, error) {
-	var l testbed.LinkChange
-	if c.NArg() != 1 {
-		return l, usageErrorf("name one interface, such as 1-ff00:0:110#1; " +
-			"see braid testbed link --help")
-	}
-	var err error
-	if l.Interface, err = pathsel.ParseInterface(c.Args().First()); err != nil {
-		return l, usageErrorf("%w", err)
-	}
+func linkChange(c *cli.Command) (l testbed.LinkChange, err error) {
+	f := &flags{Command: c}
+	f.want(c.NArg() == 1, "name one interface, such as 1-ff00:0:110#1; "+
+		"see braid testbed link --help")
+	l.Interface, err = pathsel.ParseInterface(c.Args().First())
+	f.want(err == nil, "%w", err)
 	l.Direction = c.String("direction")
 	given := false
 	var properties []string
-	for _, f := range linkProperties() {
-		name := f.Names()[0]
+	for _, p := range linkProperties() {
+		name := p.Names()[0]
 		properties = append(properties, name)
-		if !c.IsSet(name) {
-			continue
-		}
-		given = true
-		if err := l.Set(name, fmt.Sprint(c.Value(name))); err != nil {
-			return l, usageErrorf("--%s: %w", name, err)
+		if c.IsSet(name) {
+			given = true
+			err := l.Set(name, fmt.Sprint(c.Value(name)))
+			f.want(err == nil, "--%s: %w", name, err)
 		}
 	}
 	up, down := c.Bool("up"), c.Bool("down")
-	if up && down {
-		return l, usageErrorf("--up and --down exclude each other")
-	}
+	f.want(!up || !down, "--up and --down exclude each other")
+	f.want(given || up || down, "nothing to change: give --%s, --down or --up",
+		strings.Join(properties, ", --"))
 	if up || down {
 		l.Down = &down
-	} else if !given {
-		return l, usageErrorf("nothing to change: give --%s, --down or --up",
-			strings.Join(properties, ", --"))
 	}
-	return l, nil
+	return l, f.err
 }
 
 // upProgress shows the progress of a start, in a log each step.
