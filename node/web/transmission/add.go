@@ -30,7 +30,7 @@ func (c *call) torrentAdd() (any, error) {
 	t, err := foreign.Add(c.ctx, c.server.node, o, false)
 	if errors.Is(err, node.ErrExists) {
 		if t, err := c.server.node.Torrent(src.InfoHash.HexString()); err == nil {
-			return c.added("torrent_duplicate", t), nil
+			return c.added("torrent-duplicate", t), nil
 		}
 	}
 	if err == nil && position != nil {
@@ -41,7 +41,7 @@ func (c *call) torrentAdd() (any, error) {
 	}
 	c.server.memory.look(c.server.node.Torrents, time.Now())
 	c.server.memory.keep(t.Number(), off)
-	return c.added("torrent_added", t), nil
+	return c.added("torrent-added", t), nil
 }
 
 // source reads the torrent that a request adds.
@@ -79,6 +79,6 @@ func (c *call) source() (client.Source, error) {
 func (c *call) added(how string, t *node.Torrent) any {
 	fields := torrentFields.pick([]string{"id", "name", "hash_string"})
 	return map[string]any{
-		c.dialect.key(how, kebab): fields.object(c.dialect, c.view(t)),
+		c.dialect.key(how): fields.object(c.dialect, c.view(t)),
 	}
 }

@@ -21,11 +21,12 @@ type reader struct {
 func (r *reader) note(err error) { r.err = cmp.Or(r.err, err) }
 
 func (r *reader) wrong(name, want string) {
-	r.note(fail(invalidParams, "%q must be %s", name, want))
+	r.note(fail(invalidParams, "%q must be %s", canonical(name), want))
 }
 
+// get reads an argument, whose name may be spelled in any style.
 func get[T any](r *reader, name, want string, parse func(json.RawMessage) (T, bool)) *T {
-	raw, ok := r.args[name]
+	raw, ok := r.args[canonical(name)]
 	if !ok {
 		return nil
 	}

@@ -43,162 +43,150 @@ const (
 // torrentFields are the fields of torrent_get, in alphabetical order. docs/rpc.md lists those whose
 // values are fixed, because braid lacks what they describe.
 var torrentFields = table[*view]{
-	{"activity_date", camel, func(v *view) any { return stamp(v.status.LastActive) }},
-	{"added_date", camel, func(v *view) any { return stamp(v.status.Added) }},
-	{"availability", camel, func(v *view) any { return availability(v) }},
-	{"bandwidth_priority", camel, func(v *view) any { return int(v.status.Priority) }},
-	{"bytes_completed", camel, func(v *view) any {
+	{"activityDate", func(v *view) any { return stamp(v.LastActive) }},
+	{"addedDate", func(v *view) any { return stamp(v.Added) }},
+	{"availability", func(v *view) any { return availability(v) }},
+	{"bandwidthPriority", func(v *view) any { return int(v.Priority) }},
+	{"bytesCompleted", func(v *view) any {
 		return mapped(v.files(), func(f node.File) any { return f.Have })
 	}},
-	{"comment", camel, func(v *view) any { return v.status.Source.Comment }},
-	{"corrupt_ever", camel, func(v *view) any {
-		return v.status.Dropped * v.status.Source.Layout.PieceLength
-	}},
-	{"creator", camel, func(v *view) any { return v.status.Source.Creator }},
-	{"date_created", camel, func(v *view) any { return stamp(v.status.Source.Created) }},
-	{"desired_available", camel, func(v *view) any { return desiredAvailable(v) }},
-	{"done_date", camel, func(v *view) any { return stamp(v.status.Completed) }},
-	{"download_dir", camel, func(v *view) any { return v.status.Storage.Dir }},
-	{"download_limit", camel, func(v *view) any { return kilobytes(v.status.Rates.Download) }},
-	{"download_limited", camel, func(v *view) any {
-		return v.status.Rates.Download > 0 && !v.status.Rates.DownloadOff
-	}},
-	{"downloaded_ever", camel, func(v *view) any { return v.status.Fetched }},
-	{"edit_date", camel, func(*view) any { return 0 }},
-	{"error", camel, func(v *view) any { code, _ := v.trouble(); return code }},
-	{"error_string", camel, func(v *view) any { _, text := v.trouble(); return text }},
-	{"eta", camel, func(v *view) any { return v.eta() }},
-	{"eta_idle", camel, func(v *view) any { return v.etaIdle() }},
-	{"file_count", kebab, func(v *view) any { return len(v.status.Source.Layout.Files) }},
-	{"file_stats", camel, func(v *view) any { return fileStats.list(v.dialect, v.files()) }},
-	{"files", camel, func(v *view) any { return fileFields.list(v.dialect, v.files()) }},
-	{"group", camel, func(*view) any { return "" }},
-	{"hash_string", camel, func(v *view) any { return v.status.InfoHash }},
-	{"have_unchecked", camel, func(*view) any { return 0 }},
-	{"have_valid", camel, func(v *view) any { return v.have() }},
-	{"honors_session_limits", camel, func(v *view) any { return !v.status.IgnoreGlobal }},
-	{"id", camel, func(v *view) any { return v.id }},
-	{"is_finished", camel, func(v *view) any { return v.status.State == node.Served }},
-	{"is_private", camel, func(v *view) any { return v.status.Source.IsPrivate() }},
-	{"is_stalled", camel, func(v *view) any { return v.status.Stalled }},
-	{"labels", camel, func(v *view) any { return append([]string{}, v.status.Labels...) }},
-	{"left_until_done", camel, func(v *view) any { return v.status.Total - v.status.Have }},
-	{"magnet_link", camel, func(v *view) any { return v.status.Source.Magnet() }},
-	{"manual_announce_time", camel, func(*view) any { return 0 }},
-	{"max_connected_peers", camel, func(v *view) any { return v.peerLimit() }},
-	{"metadata_percent_complete", camel, func(v *view) any {
-		return float64(foreign.Number(!v.status.Source.IsMagnet()))
+	{"comment", func(v *view) any { return v.Source.Comment }},
+	{"corruptEver", func(v *view) any { return v.Dropped * v.Source.Layout.PieceLength }},
+	{"creator", func(v *view) any { return v.Source.Creator }},
+	{"dateCreated", func(v *view) any { return stamp(v.Source.Created) }},
+	{"desiredAvailable", func(v *view) any { return desiredAvailable(v) }},
+	{"doneDate", func(v *view) any { return stamp(v.Completed) }},
+	{"downloadDir", func(v *view) any { return v.Storage.Dir }},
+	{"downloadLimit", func(v *view) any { return kilobytes(v.Rates.Download) }},
+	{"downloadLimited", func(v *view) any { return v.Rates.Download > 0 && !v.Rates.DownloadOff }},
+	{"downloadedEver", func(v *view) any { return v.Fetched }},
+	{"editDate", func(*view) any { return 0 }},
+	{"error", func(v *view) any { code, _ := v.trouble(); return code }},
+	{"errorString", func(v *view) any { _, text := v.trouble(); return text }},
+	{"eta", func(v *view) any { return v.eta() }},
+	{"etaIdle", func(v *view) any { return v.etaIdle() }},
+	{"file-count", func(v *view) any { return len(v.Source.Layout.Files) }},
+	{"fileStats", func(v *view) any { return fileStats.list(v.dialect, v.files()) }},
+	{"files", func(v *view) any { return fileFields.list(v.dialect, v.files()) }},
+	{"group", func(*view) any { return "" }},
+	{"hashString", func(v *view) any { return v.InfoHash }},
+	{"haveUnchecked", func(*view) any { return 0 }},
+	{"haveValid", func(v *view) any { return v.have() }},
+	{"honorsSessionLimits", func(v *view) any { return !v.IgnoreGlobal }},
+	{"id", func(v *view) any { return v.id }},
+	{"isFinished", func(v *view) any { return v.State == node.Served }},
+	{"isPrivate", func(v *view) any { return v.Source.IsPrivate() }},
+	{"isStalled", func(v *view) any { return v.Stalled }},
+	{"labels", func(v *view) any { return append([]string{}, v.Labels...) }},
+	{"leftUntilDone", func(v *view) any { return v.Total - v.Have }},
+	{"magnetLink", func(v *view) any { return v.Source.Magnet() }},
+	{"manualAnnounceTime", func(*view) any { return 0 }},
+	{"maxConnectedPeers", func(v *view) any { return v.peerLimit() }},
+	{"metadataPercentComplete", func(v *view) any {
+		return float64(foreign.Number(!v.Source.IsMagnet()))
 	}},
 	// Clients look for files of this name.
-	{"name", camel, func(v *view) any { return cmp.Or(v.status.Source.Name, v.status.Name) }},
-	{"peer_limit", kebab, func(v *view) any { return v.peerLimit() }},
-	{"peers", camel, func(v *view) any { return peerFields.list(v.dialect, v.peers()) }},
-	{"peers_connected", camel, func(v *view) any { return v.status.Peers }},
-	{"peers_from", camel, func(v *view) any { return peersFrom.object(v.dialect, v.peers()) }},
-	{"peers_getting_from_us", camel, func(v *view) any { return v.status.Getting }},
-	{"peers_sending_to_us", camel, func(v *view) any { return v.status.Sending }},
-	{"percent_complete", camel, func(v *view) any {
-		return share(v.have(), v.status.Source.Layout.Length)
-	}},
-	{"percent_done", camel, func(v *view) any { return share(v.status.Have, v.status.Total) }},
-	{"piece_count", camel, func(v *view) any { return v.status.Source.Layout.Pieces() }},
-	{"piece_size", camel, func(v *view) any { return v.status.Source.Layout.PieceLength }},
-	{"pieces", camel, func(v *view) any { return bitfield(v) }},
-	{"primary_mime_type", kebab, func(v *view) any { return primaryType(v.files()) }},
-	{"priorities", camel, func(v *view) any {
+	{"name", func(v *view) any { return cmp.Or(v.Source.Name, v.Name) }},
+	{"peer-limit", func(v *view) any { return v.peerLimit() }},
+	{"peers", func(v *view) any { return peerFields.list(v.dialect, v.peers()) }},
+	{"peersConnected", func(v *view) any { return v.Peers }},
+	{"peersFrom", func(v *view) any { return peersFrom.object(v.dialect, v.peers()) }},
+	{"peersGettingFromUs", func(v *view) any { return v.Getting }},
+	{"peersSendingToUs", func(v *view) any { return v.Sending }},
+	{"percentComplete", func(v *view) any { return share(v.have(), v.Source.Layout.Length) }},
+	{"percentDone", func(v *view) any { return share(v.Have, v.Total) }},
+	{"pieceCount", func(v *view) any { return v.Source.Layout.Pieces() }},
+	{"pieceSize", func(v *view) any { return v.Source.Layout.PieceLength }},
+	{"pieces", func(v *view) any { return bitfield(v) }},
+	{"primary-mime-type", func(v *view) any { return primaryType(v.files()) }},
+	{"priorities", func(v *view) any {
 		return mapped(v.files(), func(f node.File) any { return priority(f.Priority) })
 	}},
-	{"queue_position", camel, func(v *view) any { return v.status.QueuePosition }},
-	{"rate_download", camel, func(v *view) any { return int64(v.status.ReadRate / 8) }},
-	{"rate_upload", camel, func(v *view) any { return int64(v.status.WriteRate / 8) }},
-	{"recheck_progress", camel, func(v *view) any { return v.rechecked() }},
-	{"seconds_downloading", camel, func(v *view) any {
-		return foreign.Seconds(v.status.ActiveFor - v.status.SeedingFor)
+	{"queuePosition", func(v *view) any { return v.QueuePosition }},
+	{"rateDownload", func(v *view) any { return int64(v.ReadRate / 8) }},
+	{"rateUpload", func(v *view) any { return int64(v.WriteRate / 8) }},
+	{"recheckProgress", func(v *view) any { return v.rechecked() }},
+	{"secondsDownloading", func(v *view) any {
+		return foreign.Seconds(v.ActiveFor - v.SeedingFor)
 	}},
-	{"seconds_seeding", camel, func(v *view) any { return foreign.Seconds(v.status.SeedingFor) }},
-	{"seed_idle_limit", camel, func(v *view) any { return math.Ceil(v.idle().value) }},
-	{"seed_idle_mode", camel, func(v *view) any { return v.idle().mode }},
-	{"seed_ratio_limit", camel, func(v *view) any { return v.ratio().value }},
-	{"seed_ratio_mode", camel, func(v *view) any { return v.ratio().mode }},
-	{"sequential_download", snake, func(v *view) any { return v.status.Selection.Sequential }},
-	{"sequential_download_from_piece", snake, func(*view) any { return 0 }},
-	{"size_when_done", camel, func(v *view) any { return v.status.Total }},
-	{"start_date", camel, func(v *view) any { return stamp(v.status.Started) }},
-	{"status", camel, func(v *view) any { return v.state() }},
-	{"torrent_file", camel, func(*view) any { return "" }},
-	{"total_size", camel, func(v *view) any { return v.status.Source.Layout.Length }},
-	{"tracker_list", camel, func(v *view) any { return trackerList(v.trackers()) }},
-	{"tracker_stats", camel, func(v *view) any {
-		return trackerStats.list(v.dialect, v.trackers())
-	}},
-	{"trackers", camel, func(v *view) any { return trackerFields.list(v.dialect, v.trackers()) }},
-	{"upload_limit", camel, func(v *view) any { return kilobytes(v.status.Rates.Upload) }},
-	{"upload_limited", camel, func(v *view) any {
-		return v.status.Rates.Upload > 0 && !v.status.Rates.UploadOff
-	}},
-	{"upload_ratio", camel, func(v *view) any { return v.uploadRatio() }},
-	{"uploaded_ever", camel, func(v *view) any { return v.status.Sent }},
-	{"wanted", camel, func(v *view) any {
+	{"secondsSeeding", func(v *view) any { return foreign.Seconds(v.SeedingFor) }},
+	{"seedIdleLimit", func(v *view) any { return math.Ceil(v.idle().value) }},
+	{"seedIdleMode", func(v *view) any { return v.idle().mode }},
+	{"seedRatioLimit", func(v *view) any { return v.ratio().value }},
+	{"seedRatioMode", func(v *view) any { return v.ratio().mode }},
+	{"sequential_download", func(v *view) any { return v.Selection.Sequential }},
+	{"sequential_download_from_piece", func(*view) any { return 0 }},
+	{"sizeWhenDone", func(v *view) any { return v.Total }},
+	{"startDate", func(v *view) any { return stamp(v.Started) }},
+	{"status", func(v *view) any { return v.state() }},
+	{"torrentFile", func(*view) any { return "" }},
+	{"totalSize", func(v *view) any { return v.Source.Layout.Length }},
+	{"trackerList", func(v *view) any { return trackerList(v.trackers()) }},
+	{"trackerStats", func(v *view) any { return trackerStats.list(v.dialect, v.trackers()) }},
+	{"trackers", func(v *view) any { return trackerFields.list(v.dialect, v.trackers()) }},
+	{"uploadLimit", func(v *view) any { return kilobytes(v.Rates.Upload) }},
+	{"uploadLimited", func(v *view) any { return v.Rates.Upload > 0 && !v.Rates.UploadOff }},
+	{"uploadRatio", func(v *view) any { return v.uploadRatio() }},
+	{"uploadedEver", func(v *view) any { return v.Sent }},
+	{"wanted", func(v *view) any {
 		return mapped(v.files(), func(f node.File) any {
 			return foreign.Number(f.Priority != client.Skip)
 		})
 	}},
-	{"webseeds", camel, func(v *view) any {
-		return append([]string{}, v.status.WebSeedURLs()...)
-	}},
-	{"webseeds_sending_to_us", camel, func(*view) any { return 0 }},
+	{"webseeds", func(v *view) any { return append([]string{}, v.WebSeedURLs()...) }},
+	{"webseedsSendingToUs", func(*view) any { return 0 }},
 }
 
 var fileFields = table[node.File]{
-	{"begin_piece", snake, func(f node.File) any { return f.FirstPiece }},
-	{"bytes_completed", camel, func(f node.File) any { return f.Have }},
-	{"end_piece", snake, func(f node.File) any { return f.EndPiece }},
-	{"length", camel, func(f node.File) any { return f.Length }},
-	{"name", camel, func(f node.File) any { return f.Path }},
+	{"begin_piece", func(f node.File) any { return f.FirstPiece }},
+	{"bytesCompleted", func(f node.File) any { return f.Have }},
+	{"end_piece", func(f node.File) any { return f.EndPiece }},
+	{"length", func(f node.File) any { return f.Length }},
+	{"name", func(f node.File) any { return f.Path }},
 }
 
 var fileStats = table[node.File]{
-	{"bytes_completed", camel, func(f node.File) any { return f.Have }},
-	{"priority", camel, func(f node.File) any { return priority(f.Priority) }},
-	{"wanted", camel, func(f node.File) any { return f.Priority != client.Skip }},
+	{"bytesCompleted", func(f node.File) any { return f.Have }},
+	{"priority", func(f node.File) any { return priority(f.Priority) }},
+	{"wanted", func(f node.File) any { return f.Priority != client.Skip }},
 }
 
 var peerFields = table[client.PeerProgress]{
-	{"address", camel, func(p client.PeerProgress) any { return hostOfPeer(p.Peer) }},
-	{"bytes_to_client", snake, func(p client.PeerProgress) any { return p.BytesRead }},
-	{"bytes_to_peer", snake, func(p client.PeerProgress) any { return p.BytesWritten }},
-	{"client_is_choked", camel, func(p client.PeerProgress) any { return p.Choked }},
-	{"client_is_interested", camel, func(p client.PeerProgress) any { return p.Interested }},
-	{"client_name", camel, func(p client.PeerProgress) any { return p.Name }},
-	{"flag_str", camel, func(p client.PeerProgress) any {
+	{"address", func(p client.PeerProgress) any { return hostOfPeer(p.Peer) }},
+	{"bytes_to_client", func(p client.PeerProgress) any { return p.BytesRead }},
+	{"bytes_to_peer", func(p client.PeerProgress) any { return p.BytesWritten }},
+	{"clientIsChoked", func(p client.PeerProgress) any { return p.Choked }},
+	{"clientIsInterested", func(p client.PeerProgress) any { return p.Interested }},
+	{"clientName", func(p client.PeerProgress) any { return p.Name }},
+	{"flagStr", func(p client.PeerProgress) any {
 		return strings.Join(foreign.Flags(p, "DdUuEIHX"), "")
 	}},
-	{"is_downloading_from", camel, func(p client.PeerProgress) any { return p.ReadRate > 0 }},
-	{"is_encrypted", camel, func(p client.PeerProgress) any { return p.Transport != "tcp" }},
-	{"is_incoming", camel, func(p client.PeerProgress) any { return p.Accepted }},
-	{"is_uploading_to", camel, func(p client.PeerProgress) any { return p.WriteRate > 0 }},
-	{"is_utp", camel, func(client.PeerProgress) any { return false }},
-	{"peer_is_choked", camel, func(p client.PeerProgress) any { return p.Held }},
-	{"peer_is_interested", camel, func(p client.PeerProgress) any { return p.PeerInterested }},
-	{"port", camel, func(p client.PeerProgress) any {
+	{"isDownloadingFrom", func(p client.PeerProgress) any { return p.ReadRate > 0 }},
+	{"isEncrypted", func(p client.PeerProgress) any { return p.Transport != "tcp" }},
+	{"isIncoming", func(p client.PeerProgress) any { return p.Accepted }},
+	{"isUploadingTo", func(p client.PeerProgress) any { return p.WriteRate > 0 }},
+	{"isUTP", func(client.PeerProgress) any { return false }},
+	{"peerIsChoked", func(p client.PeerProgress) any { return p.Held }},
+	{"peerIsInterested", func(p client.PeerProgress) any { return p.PeerInterested }},
+	{"port", func(p client.PeerProgress) any {
 		_, port := foreign.SplitPeer(p.Peer)
 		return port
 	}},
-	{"progress", camel, func(p client.PeerProgress) any { return p.Have }},
-	{"rate_to_client", camel, func(p client.PeerProgress) any { return int64(p.ReadRate / 8) }},
-	{"rate_to_peer", camel, func(p client.PeerProgress) any { return int64(p.WriteRate / 8) }},
+	{"progress", func(p client.PeerProgress) any { return p.Have }},
+	{"rateToClient", func(p client.PeerProgress) any { return int64(p.ReadRate / 8) }},
+	{"rateToPeer", func(p client.PeerProgress) any { return int64(p.WriteRate / 8) }},
 }
 
 // peersFrom counts peers by the source of their address. Transmission has no counter for peers that
 // the user or the torrent names, so they count as peers from the cache.
 var peersFrom = table[[]client.PeerProgress]{
-	{"from_cache", camel, from(client.FromUser, client.FromEarlier)},
-	{"from_dht", camel, from(client.FromDHT)},
-	{"from_incoming", camel, from(client.FromItself)},
-	{"from_lpd", camel, from(client.FromLSD)},
-	{"from_ltep", camel, from()},
-	{"from_pex", camel, from(client.FromPEX)},
-	{"from_tracker", camel, from(client.FromTracker)},
+	{"fromCache", from(client.FromUser, client.FromEarlier)},
+	{"fromDht", from(client.FromDHT)},
+	{"fromIncoming", from(client.FromItself)},
+	{"fromLpd", from(client.FromLSD)},
+	{"fromLtep", from()},
+	{"fromPex", from(client.FromPEX)},
+	{"fromTracker", from(client.FromTracker)},
 }
 
 func from(sources ...client.PeerSource) func([]client.PeerProgress) any {
@@ -212,39 +200,39 @@ func from(sources ...client.PeerSource) func([]client.PeerProgress) any {
 }
 
 var trackerFields = table[numberedTracker]{
-	{"announce", camel, func(t numberedTracker) any { return t.URL }},
-	{"id", camel, func(t numberedTracker) any { return t.id }},
-	{"scrape", camel, func(t numberedTracker) any { return scrapeURL(t.URL) }},
-	{"sitename", camel, func(t numberedTracker) any { return siteName(t.URL) }},
-	{"tier", camel, func(t numberedTracker) any { return t.Tier }},
+	{"announce", func(t numberedTracker) any { return t.URL }},
+	{"id", func(t numberedTracker) any { return t.id }},
+	{"scrape", func(t numberedTracker) any { return scrapeURL(t.URL) }},
+	{"sitename", func(t numberedTracker) any { return siteName(t.URL) }},
+	{"tier", func(t numberedTracker) any { return t.Tier }},
 }
 
 // trackerStats has fixed values for scrapes, which braid does not send: it learns the numbers of a
 // swarm when it announces.
 var trackerStats = append(table[numberedTracker]{
-	{"announce_state", camel, func(t numberedTracker) any { return foreign.Number(!t.Last.IsZero()) }},
-	{"download_count", camel, func(numberedTracker) any { return -1 }},
-	{"downloader_count", snake, func(numberedTracker) any { return -1 }},
-	{"has_announced", camel, func(t numberedTracker) any { return !t.Last.IsZero() }},
-	{"has_scraped", camel, func(numberedTracker) any { return false }},
-	{"host", camel, func(t numberedTracker) any { return hostOf(t.URL) }},
-	{"is_backup", camel, func(t numberedTracker) any { return t.backup }},
-	{"last_announce_peer_count", camel, func(t numberedTracker) any { return t.Peers }},
-	{"last_announce_result", camel, func(t numberedTracker) any { return t.result() }},
-	{"last_announce_start_time", camel, func(t numberedTracker) any { return stamp(t.Last) }},
-	{"last_announce_succeeded", camel, func(t numberedTracker) any { return t.Answered }},
-	{"last_announce_time", camel, func(t numberedTracker) any { return stamp(t.Last) }},
-	{"last_announce_timed_out", camel, func(t numberedTracker) any { return t.timedOut() }},
-	{"last_scrape_result", camel, func(numberedTracker) any { return "" }},
-	{"last_scrape_start_time", camel, func(numberedTracker) any { return 0 }},
-	{"last_scrape_succeeded", camel, func(numberedTracker) any { return false }},
-	{"last_scrape_time", camel, func(numberedTracker) any { return 0 }},
-	{"last_scrape_timed_out", camel, func(numberedTracker) any { return false }},
-	{"leecher_count", camel, func(t numberedTracker) any { return t.ifAnswered(t.Leechers) }},
-	{"next_announce_time", camel, func(t numberedTracker) any { return stamp(t.Next) }},
-	{"next_scrape_time", camel, func(numberedTracker) any { return 0 }},
-	{"scrape_state", camel, func(numberedTracker) any { return 0 }},
-	{"seeder_count", camel, func(t numberedTracker) any { return t.ifAnswered(t.Seeds) }},
+	{"announceState", func(t numberedTracker) any { return foreign.Number(!t.Last.IsZero()) }},
+	{"downloadCount", func(numberedTracker) any { return -1 }},
+	{"downloader_count", func(numberedTracker) any { return -1 }},
+	{"hasAnnounced", func(t numberedTracker) any { return !t.Last.IsZero() }},
+	{"hasScraped", func(numberedTracker) any { return false }},
+	{"host", func(t numberedTracker) any { return hostOf(t.URL) }},
+	{"isBackup", func(t numberedTracker) any { return t.backup }},
+	{"lastAnnouncePeerCount", func(t numberedTracker) any { return t.Peers }},
+	{"lastAnnounceResult", func(t numberedTracker) any { return t.result() }},
+	{"lastAnnounceStartTime", func(t numberedTracker) any { return stamp(t.Last) }},
+	{"lastAnnounceSucceeded", func(t numberedTracker) any { return t.Answered }},
+	{"lastAnnounceTime", func(t numberedTracker) any { return stamp(t.Last) }},
+	{"lastAnnounceTimedOut", func(t numberedTracker) any { return t.timedOut() }},
+	{"lastScrapeResult", func(numberedTracker) any { return "" }},
+	{"lastScrapeStartTime", func(numberedTracker) any { return 0 }},
+	{"lastScrapeSucceeded", func(numberedTracker) any { return false }},
+	{"lastScrapeTime", func(numberedTracker) any { return 0 }},
+	{"lastScrapeTimedOut", func(numberedTracker) any { return false }},
+	{"leecherCount", func(t numberedTracker) any { return t.ifAnswered(t.Leechers) }},
+	{"nextAnnounceTime", func(t numberedTracker) any { return stamp(t.Next) }},
+	{"nextScrapeTime", func(numberedTracker) any { return 0 }},
+	{"scrapeState", func(numberedTracker) any { return 0 }},
+	{"seederCount", func(t numberedTracker) any { return t.ifAnswered(t.Seeds) }},
 }, trackerFields...)
 
 func stamp(t time.Time) int64 {
@@ -272,7 +260,7 @@ func share(part, whole int64) float64 {
 // availability returns for each piece how many connected peers have it, or -1 if it is on disk.
 func availability(v *view) []int {
 	p := v.pieces()
-	out := make([]int, v.status.Source.Layout.Pieces())
+	out := make([]int, v.Source.Layout.Pieces())
 	for i := range out {
 		if v.has(i) {
 			out[i] = -1
@@ -285,7 +273,7 @@ func availability(v *view) []int {
 
 // bitfield has a bit for each piece. The first piece is the highest bit of the first byte.
 func bitfield(v *view) string {
-	n := v.status.Source.Layout.Pieces()
+	n := v.Source.Layout.Pieces()
 	b := make([]byte, (n+7)/8)
 	for i := range n {
 		if v.has(i) {
@@ -301,7 +289,7 @@ func (v *view) has(piece int) bool {
 	if state := v.pieces().State; len(state) > 0 {
 		return piece < len(state) && state[piece] == client.PieceRight
 	}
-	return v.status.Total > 0 && v.status.Missing == 0
+	return v.Total > 0 && v.Missing == 0
 }
 
 func desiredAvailable(v *view) int64 {
@@ -309,10 +297,10 @@ func desiredAvailable(v *view) int64 {
 	p := v.pieces()
 	for i, s := range p.State {
 		if s != client.PieceRight && i < len(p.Peers) && p.Peers[i] > 0 {
-			n += v.status.Source.Layout.PieceLength
+			n += v.Source.Layout.PieceLength
 		}
 	}
-	return min(n, v.status.Total-v.status.Have)
+	return min(n, v.Total-v.Have)
 }
 
 func priority(p client.Priority) int {

@@ -10,27 +10,23 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		style style
-		want  string
-	}{
-		{"hash_string", camel, "hashString"},
-		{"last_announce_timed_out", camel, "lastAnnounceTimedOut"},
-		{"is_utp", camel, "isUTP"},
-		{"id", camel, "id"},
-		{"peer_limit", kebab, "peer-limit"},
-		{"sequential_download", snake, "sequential_download"},
+	for classicName, want := range map[string]string{
+		"hashString":           "hash_string",
+		"lastAnnounceTimedOut": "last_announce_timed_out",
+		"isUTP":                "is_utp",
+		"id":                   "id",
+		"peer-limit":           "peer_limit",
+		"sequential_download":  "sequential_download",
 	} {
-		if got := classic.key(c.name, c.style); got != c.want {
-			t.Errorf("classic name of %s: %s, want %s", c.name, got, c.want)
+		if got := classic.key(classicName); got != classicName {
+			t.Errorf("classic name of %s: %s", classicName, got)
 		}
-		if got := jsonrpc.key(c.name, c.style); got != c.name {
-			t.Errorf("JSON-RPC name of %s: %s", c.name, got)
+		if got := jsonrpc.key(classicName); got != want {
+			t.Errorf("JSON-RPC name of %s: %s, want %s", classicName, got, want)
 		}
-		for _, spelled := range []string{c.name, c.want} {
-			if got := canonical(spelled); got != c.name {
-				t.Errorf("canonical(%s) = %s, want %s", spelled, got, c.name)
+		for _, spelled := range []string{classicName, want} {
+			if got := canonical(spelled); got != want {
+				t.Errorf("canonical(%s) = %s, want %s", spelled, got, want)
 			}
 		}
 	}
@@ -39,16 +35,17 @@ func TestNames(t *testing.T) {
 // TestEveryNameIsUnderstood: a client may send any name that it has received.
 func TestEveryNameIsUnderstood(t *testing.T) {
 	for _, f := range torrentFields {
-		if got := canonical(classic.key(f.name, f.style)); got != f.name {
-			t.Errorf("%s comes back as %s", f.name, got)
+		if name := canonical(f.name); canonical(name) != name {
+			t.Errorf("%s comes back as %s", name, canonical(name))
 		}
 	}
 	seen := map[string]bool{}
 	for _, s := range sessionSettings {
-		if got := canonical(classic.key(s.name, s.style)); got != s.name || seen[s.name] {
-			t.Errorf("%s comes back as %s (again: %t)", s.name, got, seen[s.name])
+		name := canonical(s.name)
+		if canonical(name) != name || seen[name] {
+			t.Errorf("%s comes back as %s (again: %t)", name, canonical(name), seen[name])
 		}
-		seen[s.name] = true
+		seen[name] = true
 	}
 }
 

@@ -157,7 +157,7 @@ func (c *call) torrentGet() (any, error) {
 func (c *call) rows(wanted table[*view], all []*node.Torrent) [][]any {
 	var head []any
 	for _, f := range wanted {
-		head = append(head, c.dialect.key(f.name, f.style))
+		head = append(head, c.dialect.key(f.name))
 	}
 	out := [][]any{head}
 	for _, t := range all {
@@ -194,9 +194,9 @@ func (c *call) freeSpace() (any, error) {
 		free, total, err = -1, -1, fail(systemError, "look at %s: %w", dir, err)
 	}
 	return map[string]any{
-		"path":                             dir,
-		c.dialect.key("size_bytes", kebab): free,
-		"total_size":                       total,
+		"path":                      dir,
+		c.dialect.key("size-bytes"): free,
+		"total_size":                total,
 	}, err
 }
 
@@ -212,23 +212,23 @@ func (c *call) sessionStats() (any, error) {
 	now, ever := n.Stats(), n.Totals()
 	sums := func(t node.Totals) map[string]any {
 		return map[string]any{
-			k("downloaded_bytes", camel): t.Fetched,
-			k("files_added", camel):      t.Added,
-			k("seconds_active", camel):   foreign.Seconds(t.Active),
-			k("session_count", camel):    t.Sessions,
-			k("uploaded_bytes", camel):   t.Sent,
+			k("downloadedBytes"): t.Fetched,
+			k("filesAdded"):      t.Added,
+			k("secondsActive"):   foreign.Seconds(t.Active),
+			k("sessionCount"):    t.Sessions,
+			k("uploadedBytes"):   t.Sent,
 		}
 	}
 	return map[string]any{
-		k("active_torrent_count", camel): len(all) - paused,
-		k("paused_torrent_count", camel): paused,
-		k("torrent_count", camel):        len(all),
-		k("download_speed", camel):       int64(now.ReadRate / 8),
-		k("upload_speed", camel):         int64(now.WriteRate / 8),
-		k("current_stats", kebab): sums(node.Totals{
+		k("activeTorrentCount"): len(all) - paused,
+		k("pausedTorrentCount"): paused,
+		k("torrentCount"):       len(all),
+		k("downloadSpeed"):      int64(now.ReadRate / 8),
+		k("uploadSpeed"):        int64(now.WriteRate / 8),
+		k("current-stats"): sums(node.Totals{
 			Sent: now.Sent, Fetched: now.Fetched, Sessions: 1, Active: time.Since(c.server.since),
 		}),
-		k("cumulative_stats", kebab): sums(ever),
+		k("cumulative-stats"): sums(ever),
 	}, nil
 }
 

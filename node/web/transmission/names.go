@@ -10,30 +10,13 @@ const (
 	jsonrpc                // JSON-RPC 2.0, everything in snake_case
 )
 
-// style is how the classic dialect spells a name.
-type style int
-
-const (
-	kebab style = iota
-	camel
-	snake // names that are newer than the classic dialect
-)
-
-// key spells a name, which is given in snake_case, for an answer.
-func (d dialect) key(name string, s style) string {
-	switch {
-	case d == jsonrpc || s == snake:
-		return name
-	case s == kebab:
-		return strings.ReplaceAll(name, "_", "-")
-	case name == "is_utp":
-		return "isUTP"
+// key spells a name for an answer. The name is given as the classic dialect spells it. Names that
+// are newer than this dialect are in snake_case in both.
+func (d dialect) key(name string) string {
+	if d == jsonrpc {
+		return canonical(name)
 	}
-	words := strings.Split(name, "_")
-	for i, w := range words[1:] {
-		words[i+1] = strings.ToUpper(w[:1]) + w[1:]
-	}
-	return strings.Join(words, "")
+	return name
 }
 
 // canonical returns a name in snake_case. The client may have spelled it in any style: Transmission
@@ -60,9 +43,8 @@ func canonical(key string) string {
 
 // column is one member of the objects that describe values of type T.
 type column[T any] struct {
-	name  string // in snake_case
-	style style
-	get   func(T) any
+	name string // as the classic dialect spells it
+	get  func(T) any
 }
 
 // table describes a kind of object, in both dialects.
@@ -71,7 +53,7 @@ type table[T any] []column[T]
 func (t table[T]) object(d dialect, v T) map[string]any {
 	out := make(map[string]any, len(t))
 	for _, c := range t {
-		out[d.key(c.name, c.style)] = c.get(v)
+		out[d.key(c.name)] = c.get(v)
 	}
 	return out
 }
@@ -88,14 +70,15 @@ func (t table[T]) list(d dialect, all []T) []map[string]any {
 // does.
 func (t table[T]) pick(names []string) table[T] {
 	var out table[T]
-	seen := map[string]bool{}
+	known := map[string]column[T]{}
+	for _, c := range t {
+		known[canonical(c.name)] = c
+	}
 	for _, n := range names {
 		n = canonical(n)
-		for _, c := range t {
-			if c.name == n && !seen[n] {
-				seen[n] = true
-				out = append(out, c)
-			}
+		if c, ok := known[n]; ok {
+			delete(known, n)
+			out = append(out, c)
 		}
 	}
 	return out

@@ -72,7 +72,7 @@ func TestDialects(t *testing.T) {
 	s.must("torrent-add", map[string]any{"filename": "magnet:?xt=urn:btih:" + strings.Repeat("ab", 20) + "&dn=later", "paused": true})
 	var old, now []string
 	for _, f := range torrentFields {
-		old, now = append(old, classic.key(f.name, f.style)), append(now, f.name)
+		old, now = append(old, f.name), append(now, canonical(f.name))
 	}
 	first := s.must("torrent-get", map[string]any{"fields": old})["torrents"].([]any)
 	q, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "torrent_get", "params": map[string]any{"fields": now}})
@@ -552,7 +552,7 @@ func TestDocumentOfLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range sessionSettings {
-		listed := strings.Contains(string(b), "| `"+s.name+"` |")
+		listed := strings.Contains(string(b), "| `"+canonical(s.name)+"` |")
 		if listed != (s.lacks != "") {
 			t.Errorf("docs/rpc.md lists %s: %t; braid lacks it: %t (%s)", s.name, listed, s.lacks != "", s.lacks)
 		}
@@ -661,7 +661,7 @@ func TestFreeSpaceOfNone(t *testing.T) {
 // Data that moves, or will soon, is not complete to clients: Sonarr would take files that then go.
 func TestMovingIsNotSeeding(t *testing.T) {
 	for _, c := range []node.State{node.Running, node.Moving, node.Paused} {
-		if got := (&view{status: node.Status{State: c, Moving: true}}).state(); got != verifying {
+		if got := (&view{Status: node.Status{State: c, Moving: true}}).state(); got != verifying {
 			t.Errorf("%s: %d", c, got)
 		}
 	}

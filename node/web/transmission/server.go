@@ -11,7 +11,7 @@
 //	settings.go   the fields of the session
 //
 // A client speaks one of two dialects. The classic one is that of Transmission up to 4.0; JSON-RPC
-// 2.0 with names in snake_case came with 4.1. Tables in snake_case drive both.
+// 2.0 with names in snake_case came with 4.1. Tables in the names of the classic one drive both.
 //
 // The package refuses to pretend: if braid lacks something, its field has a fixed value, and an
 // attempt to set another one is an error that says so. docs/rpc.md lists these.

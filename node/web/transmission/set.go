@@ -80,7 +80,7 @@ func (r *reader) limit(value, on string, rate *int64, off *bool) {
 		r.wrong(value, "at least 0")
 	case holds && *rate == 0:
 		r.note(fail(invalidParams,
-			"%q: a limit of 0 kB/s is not possible; stop the torrents instead", value))
+			"%q: a limit of 0 kB/s is not possible; stop the torrents instead", canonical(value)))
 	}
 }
 

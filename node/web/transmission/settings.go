@@ -24,9 +24,8 @@ type session struct {
 
 // setting is a field of session_get.
 type setting struct {
-	name  string
-	style style
-	get   func(*session) any
+	name string // as the classic dialect spells it
+	get  func(*session) any
 	// put reads the field from the arguments of session_set, and changes the settings. nil: the
 	// field is read-only, and put is not called.
 	put func(*session, *reader)
@@ -98,7 +97,7 @@ func speed(name string, of func(*session) *int64) setting {
 // limited makes the two fields of a limit: a value and a switch. The node has one number, which is 0
 // if the limit is off; its value is then remembered.
 func limited(
-	value, on string, style style, get func(*session) float64, put func(*session, float64),
+	value, on string, get func(*session) float64, put func(*session, float64),
 ) []setting {
 	change := func(x *session, r *reader) {
 		number, is := get(x), get(x) > 0
@@ -120,30 +119,30 @@ func limited(
 		}
 	}
 	return []setting{
-		{name: value, style: style, put: change, get: func(x *session) any {
+		{name: value, put: change, get: func(x *session) any {
 			return cmp.Or(get(x), x.off.number(value))
 		}},
-		{name: on, style: style, put: change, get: func(x *session) any { return get(x) > 0 }},
+		{name: on, put: change, get: func(x *session) any { return get(x) > 0 }},
 	}
 }
 
 // sessionSettings are the fields of session_get. docs/rpc.md lists the fields that braid lacks.
 var sessionSettings = slices.Concat(
-	rate("speed_limit_down", "speed_limit_down_enabled",
+	rate("speed-limit-down", "speed-limit-down-enabled",
 		func(r *node.Settings) (*int64, *bool) { return &r.Rates.Download, &r.Rates.DownloadOff }),
-	rate("speed_limit_up", "speed_limit_up_enabled",
+	rate("speed-limit-up", "speed-limit-up-enabled",
 		func(r *node.Settings) (*int64, *bool) { return &r.Rates.Upload, &r.Rates.UploadOff }),
 	alternativeRates,
-	limited("download_queue_size", "download_queue_enabled", kebab,
+	limited("download-queue-size", "download-queue-enabled",
 		func(x *session) float64 { return float64(x.Queue.Downloads) },
 		func(x *session, v float64) { x.Queue.Downloads = int(v) }),
-	limited("seed_queue_size", "seed_queue_enabled", kebab,
+	limited("seed-queue-size", "seed-queue-enabled",
 		func(x *session) float64 { return float64(x.Queue.Seeds) },
 		func(x *session, v float64) { x.Queue.Seeds = int(v) }),
-	limited("seed_ratio_limit", "seed_ratio_limited", camel,
+	limited("seedRatioLimit", "seedRatioLimited",
 		func(x *session) float64 { return max(x.Goal.Ratio, 0) },
 		func(x *session, v float64) { x.Goal.Ratio = v }),
-	limited("idle_seeding_limit", "idle_seeding_limit_enabled", kebab,
+	limited("idle-seeding-limit", "idle-seeding-limit-enabled",
 		func(x *session) float64 { return foreign.WholeMinutes(max(x.Goal.Idle, 0)) },
 		func(x *session, v float64) { foreign.SetMinutes(&x.Goal.Idle, v) }),
 	directories,
@@ -168,32 +167,30 @@ func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []
 		r.limit(value, on, rate, off)
 	}
 	return []setting{
-		{
-			name: value,
-			put:  put,
-			get:  func(x *session) any { r, _ := of(&x.Settings); return kilobytes(*r) },
-		},
-		{
-			name: on,
-			put:  put,
-			get:  func(x *session) any { r, off := of(&x.Settings); return *r > 0 && !*off },
-		},
+		{name: value, put: put, get: func(x *session) any {
+			rate, _ := of(&x.Settings)
+			return kilobytes(*rate)
+		}},
+		{name: on, put: put, get: func(x *session) any {
+			rate, off := of(&x.Settings)
+			return *rate > 0 && !*off
+		}},
 	}
 }
 
 var alternativeRates = []setting{
-	speed("alt_speed_down", func(x *session) *int64 { return &x.Alternative.Rates.Download }),
-	speed("alt_speed_up", func(x *session) *int64 { return &x.Alternative.Rates.Upload }),
-	value("alt_speed_enabled", (*reader).flag,
+	speed("alt-speed-down", func(x *session) *int64 { return &x.Alternative.Rates.Download }),
+	speed("alt-speed-up", func(x *session) *int64 { return &x.Alternative.Rates.Upload }),
+	value("alt-speed-enabled", (*reader).flag,
 		func(x *session) bool { return x.alternative },
 		func(x *session, on bool) { foreign.Switch(&x.Alternative, on) }),
-	flag("alt_speed_time_enabled",
-		true, func(x *session) *bool { return &x.Alternative.Schedule.On }),
-	minuteOfDay("alt_speed_time_begin",
+	flag("alt-speed-time-enabled", true,
+		func(x *session) *bool { return &x.Alternative.Schedule.On }),
+	minuteOfDay("alt-speed-time-begin",
 		func(x *session) *int { return &x.Alternative.Schedule.From }),
-	minuteOfDay("alt_speed_time_end", func(x *session) *int { return &x.Alternative.Schedule.To }),
+	minuteOfDay("alt-speed-time-end", func(x *session) *int { return &x.Alternative.Schedule.To }),
 	// The days are a mask, in which the lowest bit is Sunday.
-	bounded("alt_speed_time_day", 1<<7-1,
+	bounded("alt-speed-time-day", 1<<7-1,
 		func(x *session) (mask int) {
 			for i, on := range x.Alternative.Schedule.Days {
 				mask |= foreign.Number(on) << i
@@ -210,31 +207,27 @@ var alternativeRates = []setting{
 // Transmission downloads into incomplete_dir, if that is enabled, and moves complete data to
 // download_dir. A node downloads into Dir, and moves complete data to CompleteDir, if that is set.
 var directories = []setting{
-	{name: "download_dir", put: putDirectories, get: func(x *session) any {
+	{name: "download-dir", put: putDirectories, get: func(x *session) any {
 		return foreign.Final(x.Settings)
 	}},
-	{name: "incomplete_dir", put: putDirectories, get: func(x *session) any {
+	{name: "incomplete-dir", put: putDirectories, get: func(x *session) any {
 		if x.CompleteDir != "" {
 			return x.Dir
 		}
 		return x.off.text("incomplete_dir")
 	}},
-	{
-		name: "incomplete_dir_enabled",
-		get:  func(x *session) any { return x.CompleteDir != "" },
-		put:  putDirectories,
-	},
-	{
-		name: "script_torrent_done_filename",
-		put:  putScript,
-		get:  func(x *session) any { return x.Script },
-	},
-	{name: "script_torrent_done_enabled", put: putScript, get: func(x *session) any {
+	{name: "incomplete-dir-enabled", put: putDirectories, get: func(x *session) any {
+		return x.CompleteDir != ""
+	}},
+	{name: "script-torrent-done-filename", put: putScript, get: func(x *session) any {
+		return x.Script
+	}},
+	{name: "script-torrent-done-enabled", put: putScript, get: func(x *session) any {
 		return x.Script != "" && !x.ScriptOff
 	}},
-	flag("start_added_torrents", false, func(x *session) *bool { return &x.AddPaused }),
+	flag("start-added-torrents", false, func(x *session) *bool { return &x.AddPaused }),
 	// To braid, it is about the files in the watched directory.
-	value("trash_original_torrent_files", (*reader).flag,
+	value("trash-original-torrent-files", (*reader).flag,
 		func(x *session) bool { return x.Watch.Then == "delete" },
 		func(x *session, on bool) {
 			if on {
@@ -243,15 +236,15 @@ var directories = []setting{
 				x.Watch.Then = "rename"
 			}
 		}),
-	value("default_trackers", (*reader).text,
+	value("default-trackers", (*reader).text,
 		func(x *session) string { return strings.Join(x.Trackers, "\n") },
 		func(x *session, list string) { x.Trackers = slices.Concat(splitTiers(list)...) }),
-	flag("pex_enabled", false, func(x *session) *bool { return &x.NoPEX }),
-	flag("lpd_enabled", true, func(x *session) *bool { return &x.LSD }),
-	bounded("peer_limit_per_torrent", 10_000,
+	flag("pex-enabled", false, func(x *session) *bool { return &x.NoPEX }),
+	flag("lpd-enabled", true, func(x *session) *bool { return &x.LSD }),
+	bounded("peer-limit-per-torrent", 10_000,
 		func(x *session) int { return cmp.Or(x.PeerLimit, client.MaxPeers) },
 		func(x *session, v int) { x.PeerLimit = v }),
-	value("queue_stalled_minutes", (*reader).real,
+	value("queue-stalled-minutes", (*reader).real,
 		func(x *session) float64 {
 			return foreign.WholeMinutes(cmp.Or(x.Queue.Stalled, node.DefaultStalled))
 		},
@@ -292,26 +285,26 @@ func putScript(x *session, r *reader) {
 
 // about has the fields that describe the server.
 var about = []setting{
-	readOnly("config_dir", func(x *session) any { return x.options.State }),
-	readOnly("download_dir_free_space", func(x *session) any { return foreign.FreeSpace(x.Settings) }),
-	readOnly("rpc_version", func(*session) any { return rpcVersion }),
-	readOnly("rpc_version_minimum", func(*session) any { return rpcVersionMinimum }),
-	readOnly("rpc_version_semver", func(*session) any { return rpcVersionSemver }),
-	readOnly("session_id", func(x *session) any { return x.sessionID }),
+	readOnly("config-dir", func(x *session) any { return x.options.State }),
+	readOnly("download-dir-free-space", func(x *session) any { return foreign.FreeSpace(x.Settings) }),
+	readOnly("rpc-version", func(*session) any { return rpcVersion }),
+	readOnly("rpc-version-minimum", func(*session) any { return rpcVersionMinimum }),
+	readOnly("rpc-version-semver", func(*session) any { return rpcVersionSemver }),
+	readOnly("session-id", func(x *session) any { return x.sessionID }),
 	readOnly("units", func(x *session) any {
 		d := x.dialect
 		return map[string]any{
-			d.key("speed_units", kebab):  []string{"kB/s", "MB/s", "GB/s", "TB/s"},
-			d.key("speed_bytes", kebab):  1000,
-			d.key("size_units", kebab):   []string{"kB", "MB", "GB", "TB"},
-			d.key("size_bytes", kebab):   1000,
-			d.key("memory_units", kebab): []string{"KiB", "MiB", "GiB", "TiB"},
-			d.key("memory_bytes", kebab): 1024,
+			d.key("speed-units"):  []string{"kB/s", "MB/s", "GB/s", "TB/s"},
+			d.key("speed-bytes"):  1000,
+			d.key("size-units"):   []string{"kB", "MB", "GB", "TB"},
+			d.key("size-bytes"):   1000,
+			d.key("memory-units"): []string{"KiB", "MiB", "GiB", "TiB"},
+			d.key("memory-bytes"): 1024,
 		}
 	}),
 	readOnly("version", func(x *session) any { return emulated + " (" + x.options.Version + ")" }),
 	{
-		name:  "peer_port",
+		name:  "peer-port",
 		lacks: "other port while it runs: restart it with --listen",
 		get: func(x *session) any {
 			for _, p := range x.node.Listening() {
@@ -324,35 +317,35 @@ var about = []setting{
 
 // lacking has the fields of features that braid does not have.
 var lacking = []setting{
-	lacks("blocklist_enabled", false, "blocklist"),
-	lacks("blocklist_url", "", "blocklist"),
-	readOnly("blocklist_size", func(*session) any { return 0 }),
-	lacks("cache_size_mb", 0, "cache of its own: the operating system has one"),
+	lacks("blocklist-enabled", false, "blocklist"),
+	lacks("blocklist-url", "", "blocklist"),
+	readOnly("blocklist-size", func(*session) any { return 0 }),
+	lacks("cache-size-mb", 0, "cache of its own: the operating system has one"),
 	{
-		name:  "dht_enabled",
+		name:  "dht-enabled",
 		get:   func(x *session) any { return x.node.DHT() != nil },
 		lacks: "switch for the DHT while it runs: restart it with another --dht",
 	},
 	lacks("encryption", "tolerated", "other order than plain connections first, "+
 		"and encrypted ones to peers that refuse those"),
-	lacks("peer_limit_global", 0, "limit of peers for all torrents together"),
-	lacks("peer_port_random_on_start", false, "random port: restart it with --listen and port 0"),
-	lacks("port_forwarding_enabled", false, "port forwarding"),
-	lacks("preferred_transports", []string{"tcp"}, "other transport on IP"),
-	lacks("rename_partial_files", false, "names for incomplete files"),
+	lacks("peer-limit-global", 0, "limit of peers for all torrents together"),
+	lacks("peer-port-random-on-start", false, "random port: restart it with --listen and port 0"),
+	lacks("port-forwarding-enabled", false, "port forwarding"),
+	lacks("preferred-transports", []string{"tcp"}, "other transport on IP"),
+	lacks("rename-partial-files", false, "names for incomplete files"),
 	lacks("reqq", 1024, "other limit of requests"),
-	lacks("script_torrent_added_enabled", false, "script for torrents that are added"),
-	lacks("script_torrent_added_filename", "", "script for torrents that are added"),
-	lacks("script_torrent_done_seeding_enabled",
-		false, "script for torrents that were served enough"),
-	lacks("script_torrent_done_seeding_filename",
-		"", "script for torrents that were served enough"),
-	lacks("sequential_download", false, "sequential download of all torrents: set it for each"),
-	lacks("tcp_enabled", true, "switch for TCP while it runs"),
-	lacks("torrent_complete_verify_enabled",
+	lacks("script-torrent-added-enabled", false, "script for torrents that are added"),
+	lacks("script-torrent-added-filename", "", "script for torrents that are added"),
+	lacks("script-torrent-done-seeding-enabled", false,
+		"script for torrents that were served enough"),
+	lacks("script-torrent-done-seeding-filename", "",
+		"script for torrents that were served enough"),
+	lacks("sequential-download", false, "sequential download of all torrents: set it for each"),
+	lacks("tcp-enabled", true, "switch for TCP while it runs"),
+	lacks("torrent-complete-verify-enabled",
 		false, "second verification of complete torrents: every piece is verified when it arrives"),
-	lacks("queue_stalled_enabled", true, "queue that counts stalled torrents"),
-	lacks("utp_enabled", false, "uTP"),
+	lacks("queue-stalled-enabled", true, "queue that counts stalled torrents"),
+	lacks("utp-enabled", false, "uTP"),
 }
 
 func (c *call) session(s node.Settings) *session {
@@ -374,8 +367,8 @@ func (c *call) sessionGet() (any, error) {
 	}
 	x, out := c.session(c.settings()), map[string]any{}
 	for _, s := range sessionSettings {
-		if names == nil || wanted[s.name] {
-			out[c.dialect.key(s.name, s.style)] = s.get(x)
+		if names == nil || wanted[canonical(s.name)] {
+			out[c.dialect.key(s.name)] = s.get(x)
 		}
 	}
 	return out, nil
@@ -400,7 +393,7 @@ func (c *call) sessionSet() (any, error) {
 // edit changes the settings that the request names. r keeps the first error.
 func (x *session) edit(r *reader) {
 	for _, s := range sessionSettings {
-		raw, named := r.args[s.name]
+		raw, named := r.args[canonical(s.name)]
 		switch {
 		case !named:
 		case s.lacks != "":

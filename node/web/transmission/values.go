@@ -17,15 +17,15 @@ import (
 const kB = 8000
 
 func (v *view) have() int64 {
-	if v.status.Source.IsMagnet() {
+	if v.Source.IsMagnet() {
 		return 0
 	}
-	return v.status.Source.Layout.Length - v.status.Missing
+	return v.Source.Layout.Length - v.Missing
 }
 
 // peerLimit returns the number of peers that the torrent dials.
 func (v *view) peerLimit() int {
-	return cmp.Or(v.status.PeerLimit, v.settings.PeerLimit, client.MaxPeers)
+	return cmp.Or(v.PeerLimit, v.settings.PeerLimit, client.MaxPeers)
 }
 
 // Values of the field error.
@@ -37,7 +37,7 @@ const (
 
 // trouble returns the fields error and error_string.
 func (v *view) trouble() (code int, text string) {
-	switch s := v.status; {
+	switch s := v.Status; {
 	case s.Err != nil:
 		return localError, s.Err.Error()
 	case s.TrackerError != "":
@@ -49,13 +49,13 @@ func (v *view) trouble() (code int, text string) {
 // state returns the field status. A torrent that has failed or reached its goal is stopped. One
 // whose data moves, or will soon, is not complete: nobody may take its files away.
 func (v *view) state() int {
-	s := v.status
+	s := v.Status
 	if s.Moving {
 		return verifying
 	}
 	switch s.State {
 	case node.Queued:
-		if foreign.IsComplete(v.status) {
+		if foreign.IsComplete(v.Status) {
 			return seedQueued
 		}
 		return downloadQueued
@@ -65,7 +65,7 @@ func (v *view) state() int {
 		switch {
 		case s.Phase == client.Checking:
 			return verifying
-		case foreign.IsComplete(v.status):
+		case foreign.IsComplete(v.Status):
 			return seeding
 		}
 		return downloading
@@ -74,18 +74,18 @@ func (v *view) state() int {
 }
 
 func (v *view) rechecked() float64 {
-	if v.status.Phase != client.Checking {
+	if v.Phase != client.Checking {
 		return 0
 	}
-	return share(v.status.Checked, v.status.Source.Layout.Length)
+	return share(v.Checked, v.Source.Layout.Length)
 }
 
 // eta returns the seconds until the download is complete, or until a seed has reached its ratio.
 func (v *view) eta() int64 {
 	switch v.state() {
 	case downloading:
-		if v.status.Remaining >= 0 {
-			return foreign.Seconds(v.status.Remaining)
+		if v.Remaining >= 0 {
+			return foreign.Seconds(v.Remaining)
 		}
 		return etaUnknown
 	case seeding:
@@ -93,21 +93,21 @@ func (v *view) eta() int64 {
 		if r.limit == 0 {
 			return etaNone
 		}
-		if v.status.WriteRate < 1 {
+		if v.WriteRate < 1 {
 			return etaUnknown
 		}
-		left := r.limit*float64(v.status.Total) - float64(v.status.Sent)
-		return int64(max(left, 0) * 8 / v.status.WriteRate)
+		left := r.limit*float64(v.Total) - float64(v.Sent)
+		return int64(max(left, 0) * 8 / v.WriteRate)
 	}
 	return etaNone
 }
 
 func (v *view) etaIdle() int64 {
 	limit := v.idle().limit
-	if v.state() != seeding || limit == 0 || v.status.LastActive.IsZero() {
+	if v.state() != seeding || limit == 0 || v.LastActive.IsZero() {
 		return etaNone
 	}
-	return foreign.Seconds(time.Duration(limit*float64(time.Minute)) - v.now.Sub(v.status.LastActive))
+	return foreign.Seconds(time.Duration(limit*float64(time.Minute)) - v.now.Sub(v.LastActive))
 }
 
 // seedLimit is a seeding limit of a torrent.
@@ -130,19 +130,19 @@ func seedLimitOf(own, global, off float64) seedLimit {
 }
 
 func (v *view) ratio() seedLimit {
-	return seedLimitOf(v.status.Goal.Ratio, v.settings.Goal.Ratio, v.off.number("seed_ratio_limit"))
+	return seedLimitOf(v.Goal.Ratio, v.settings.Goal.Ratio, v.off.number("seed_ratio_limit"))
 }
 
 func (v *view) idle() seedLimit {
-	own, global := v.status.Goal.Idle.Minutes(), v.settings.Goal.Idle.Minutes()
+	own, global := v.Goal.Idle.Minutes(), v.settings.Goal.Idle.Minutes()
 	return seedLimitOf(own, global, v.off.number("seed_idle_limit"))
 }
 
 func (v *view) uploadRatio() float64 {
-	if v.status.Total == 0 {
+	if v.Total == 0 {
 		return -1 // not available
 	}
-	return v.status.Ratio
+	return v.Ratio
 }
 
 // numberedTracker is a tracker with its number: its place in all tiers together.

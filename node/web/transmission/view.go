@@ -13,10 +13,10 @@ import (
 // view is a torrent during one request. Its functions look up what is expensive: only if a field
 // needs it, and once.
 type view struct {
+	node.Status
 	id       int
 	off      values // of its limits that are off
 	dialect  dialect
-	status   node.Status
 	settings node.Settings
 	now      time.Time
 
@@ -28,10 +28,10 @@ type view struct {
 
 func (c *call) view(t *node.Torrent) *view {
 	return &view{
+		Status:   t.Status(),
 		id:       t.Number(),
 		off:      c.server.memory.off(t.Number()),
 		dialect:  c.dialect,
-		status:   t.Status(),
 		settings: c.settings(),
 		now:      time.Now(),
 		files:    sync.OnceValue(t.Files),
