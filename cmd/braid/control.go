@@ -220,6 +220,14 @@ var asWanted = map[string][]string{
 	"resumed": {"downloading", "seeding", "metadata", "checking", "queued"},
 }
 
+// onTorrents makes a command that does something with each torrent that the command line names. what
+// is the word for it in the output.
+func onTorrents(c *cli.Command, what string, do torrentAction) *cli.Command {
+	c.ArgsUsage = torrentsUsage
+	c.Description = strings.TrimSpace(howToName + " " + c.Description)
+	return controlling(c, each(what, do))
+}
+
 // each does something with each torrent that the command line names, and prints what it has done.
 func each(what string, do torrentAction) action {
 	return func(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
@@ -253,49 +261,37 @@ func each(what string, do torrentAction) action {
 func allFlag() cli.Flag { return boolFlag("all", "all torrents") }
 
 func pauseCommand() *cli.Command {
-	return controlling(&cli.Command{
-		Name:        "pause",
-		Usage:       "pause torrents of the daemon",
-		ArgsUsage:   torrentsUsage,
-		Description: howToName,
-		Flags:       []cli.Flag{allFlag()},
-	}, each("paused", pause))
-}
-
-func pause(ctx context.Context, _ *cli.Command, d *v1.Client, t v1.Torrent) error {
-	return d.Pause(ctx, t.InfoHash)
+	return onTorrents(&cli.Command{
+		Name:  "pause",
+		Usage: "pause torrents of the daemon",
+		Flags: []cli.Flag{allFlag()},
+	}, "paused", func(ctx context.Context, _ *cli.Command, d *v1.Client, t v1.Torrent) error {
+		return d.Pause(ctx, t.InfoHash)
+	})
 }
 
 func resumeCommand() *cli.Command {
-	return controlling(&cli.Command{
+	return onTorrents(&cli.Command{
 		Name: "resume",
 		Usage: "resume torrents of the daemon that are paused, have failed, or have reached " +
 			"their ratio or seeding time",
-		ArgsUsage:   torrentsUsage,
-		Description: howToName,
 		Flags: []cli.Flag{
 			allFlag(),
 			boolFlag("now", "do not wait in the queue"),
 		},
-	}, each("resumed", resume))
-}
-
-func resume(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
-	return d.Resume(ctx, t.InfoHash, v1.Resume{Now: cmd.Bool("now")})
+	}, "resumed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+		return d.Resume(ctx, t.InfoHash, v1.Resume{Now: cmd.Bool("now")})
+	})
 }
 
 func removeCommand() *cli.Command {
-	return controlling(&cli.Command{
-		Name:        "remove",
-		Usage:       "remove torrents from the daemon; their data stays",
-		ArgsUsage:   torrentsUsage,
-		Description: howToName,
-		Flags:       []cli.Flag{boolFlag("data", "delete their data, too")},
-	}, each("removed", remove))
-}
-
-func remove(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
-	return d.Remove(ctx, t.InfoHash, cmd.Bool("data"))
+	return onTorrents(&cli.Command{
+		Name:  "remove",
+		Usage: "remove torrents from the daemon; their data stays",
+		Flags: []cli.Flag{boolFlag("data", "delete their data, too")},
+	}, "removed", func(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
+		return d.Remove(ctx, t.InfoHash, cmd.Bool("data"))
+	})
 }
 
 func renameCommand() *cli.Command {
@@ -338,18 +334,16 @@ func rename(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 }
 
 func moveCommand() *cli.Command {
-	return controlling(&cli.Command{
-		Name:      "move",
-		Usage:     "move torrents of the daemon to another directory, with their data",
-		ArgsUsage: torrentsUsage,
-		Description: howToName +
-			" The data is moved in the background; braid list shows the state moving.",
+	return onTorrents(&cli.Command{
+		Name:        "move",
+		Usage:       "move torrents of the daemon to another directory, with their data",
+		Description: "The data is moved in the background; braid list shows the state moving.",
 		Flags: []cli.Flag{
 			neededFlag("to", "move to `DIR`, of the daemon's machine"),
 			boolFlag("no-data", "the data is there already: check it there, and leave the old "+
 				"directory alone"),
 		},
-	}, each("moving", move))
+	}, "moving", move)
 }
 
 func move(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {

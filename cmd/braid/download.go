@@ -160,13 +160,17 @@ func (t *task) downloadsOf(ctx context.Context, sources []client.Source) ([]node
 	for _, s := range sources {
 		o.Source, o.Trackers = s, t.trackers(s, t.log)
 		useless, usable := s.WebSeedErrors()
+		why := ""
+		if len(useless) > 0 {
+			why = useless[0].Error() + "; "
+		}
 		o.MustFind = len(o.Peers)+len(s.Peers)+len(o.WebSeeds) == 0 && !usable && !t.IsSet("listen")
 		mayFind := len(o.Trackers) > 0 || mayFindInDHT(t.Command, s) ||
 			t.String("lsd") == "on" && !s.IsPrivate()
 		t.want(!o.MustFind || mayFind || t.Bool("list"),
 			"nobody to download %s from: %sname a peer with --peer, a tracker with --tracker, "+
 				"or a node of the DHT with --dht-node, or look on the local network with --lsd on",
-			s.Name, reasons(useless))
+			s.Name, why)
 		out = append(out, o)
 	}
 	return out, t.err
@@ -228,13 +232,4 @@ func describeAll(ctx context.Context, out *display, n *node.Node, torrents []nod
 		}
 	}
 	return nil
-}
-
-// reasons says why the torrent's web seeds cannot be used, for the message that there is nobody to
-// download from.
-func reasons(useless []error) string {
-	if len(useless) == 0 {
-		return ""
-	}
-	return useless[0].Error() + "; "
 }

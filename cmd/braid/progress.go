@@ -110,7 +110,7 @@ func follow(n *node.Node, show func(any)) (shown func()) {
 	return showing.Wait
 }
 
-// event shows one event of a node.
+// event shows one event, which most commands do only with --json.
 func (d *display) event(e any) {
 	switch e := e.(type) {
 	case event.Changed:
@@ -147,9 +147,7 @@ func (d *display) say(line string) {
 
 func (d *display) ready(listen []client.Peer) {
 	e := node.NewReady(listen)
-	if d.json {
-		d.emit(e)
-	}
+	d.event(e)
 	d.people.clear()
 	on := ""
 	if len(listen) > 0 { // a seed for browsers listens nowhere

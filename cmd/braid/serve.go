@@ -123,9 +123,7 @@ func (t *task) served(ctx context.Context) ([]node.Options, error) {
 func sayServing(out *display, n *node.Node, web *files.Server) {
 	e := node.NewReady(n.Listening())
 	e.HTTP = web.Addresses()
-	if out.json {
-		out.emit(e)
-	}
+	out.event(e)
 	out.people.clear()
 	out.people.printf("ready; files are at %s\n", strings.Join(web.URLs(), " and "))
 	for _, t := range n.Torrents() {

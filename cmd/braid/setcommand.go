@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,12 +15,10 @@ import (
 )
 
 func setCommand() *cli.Command {
-	return controlling(&cli.Command{
-		Name:      "set",
-		Usage:     "change settings of torrents of the daemon",
-		ArgsUsage: torrentsUsage,
-		Description: howToName +
-			" Only the given settings change. Changes take effect at once, and last.",
+	return onTorrents(&cli.Command{
+		Name:        "set",
+		Usage:       "change settings of torrents of the daemon",
+		Description: "Only the given settings change. Changes take effect at once, and last.",
 		Flags: []cli.Flag{
 			allFlag(),
 			stringFlag("name", "", "show the torrent as `NAME` in lists; empty: its own name. "+
@@ -46,7 +45,7 @@ func setCommand() *cli.Command {
 			stringFlag("acl", "", "allow and deny paths by `ENTRIES`, such as '- 1-ff00:0:110#2, "+
 				"+'; empty: any"),
 		},
-	}, each("changed", set))
+	}, "changed", set)
 }
 
 func set(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) error {
@@ -109,9 +108,23 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 		c.Files[number] = level
 	}
 	f := &flags{Command: cmd}
-	c.Limits = changedLimits(f, old.Limits)
-	c.Goal = changedGoal(cmd, old.Goal)
-	c.Policy = changedPolicy(cmd, old.Policy)
+	if f.anySet("upload-rate", "download-rate") {
+		c.Limits = &old.Limits
+		keep(cmd, "upload-rate", &c.Limits.UploadMbitS, f.mbitS)
+		keep(cmd, "download-rate", &c.Limits.DownloadMbitS, f.mbitS)
+	}
+	if f.anySet("ratio", "seed-time", "idle-time") {
+		seconds := func(flag string) float64 { return cmd.Duration(flag).Seconds() }
+		c.Goal = &old.Goal
+		keep(cmd, "ratio", &c.Goal.Ratio, cmd.Float)
+		keep(cmd, "seed-time", &c.Goal.TimeS, seconds)
+		keep(cmd, "idle-time", &c.Goal.IdleS, seconds)
+	}
+	if f.anySet("sequence", "acl") {
+		c.Policy = &old.Policy
+		keep(cmd, "sequence", &c.Policy.Sequence, cmd.String)
+		keep(cmd, "acl", &c.Policy.ACL, cmd.String)
+	}
 	if cmd.IsSet("tracker") {
 		tiers := [][]string{}
 		for _, u := range cmd.StringSlice("tracker") {
@@ -122,52 +135,29 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 	return c, f.err
 }
 
-// keep sets a value to that of a flag, if the flag is given, and tells whether it is given.
-func keep[T any](cmd *cli.Command, flag string, to *T, value func(string) T) bool {
+func (f *flags) anySet(names ...string) bool { return slices.ContainsFunc(names, f.IsSet) }
+
+// keep sets a value to that of a flag, if the flag is given.
+func keep[T any](cmd *cli.Command, flag string, to *T, value func(string) T) {
 	if cmd.IsSet(flag) {
 		*to = value(flag)
 	}
-	return cmd.IsSet(flag)
 }
 
-func changedLimits(f *flags, l v1.Limits) *v1.Limits {
-	rate := func(flag string) float64 {
-		text := f.String(flag)
-		if text == "0" {
-			return 0
-		}
-		rate, err := units.ParseRate(text)
-		if err == nil {
-			err = checkLimit(rate)
-		}
-		if err != nil {
-			f.wrong("--%s %q: %w", flag, text, err)
-		}
-		return float64(rate) / mega
+// mbitS reads a rate in Mbit/s; 0 is no limit.
+func (f *flags) mbitS(flag string) float64 {
+	text := f.String(flag)
+	if text == "0" {
+		return 0
 	}
-	up := keep(f.Command, "upload-rate", &l.UploadMbitS, rate)
-	if down := keep(f.Command, "download-rate", &l.DownloadMbitS, rate); !up && !down {
-		return nil
+	rate, err := units.ParseRate(text)
+	if err == nil {
+		err = checkLimit(rate)
 	}
-	return &l
-}
-
-func changedGoal(cmd *cli.Command, g v1.Goal) *v1.Goal {
-	seconds := func(flag string) float64 { return cmd.Duration(flag).Seconds() }
-	ratio := keep(cmd, "ratio", &g.Ratio, cmd.Float)
-	time := keep(cmd, "seed-time", &g.TimeS, seconds)
-	if idle := keep(cmd, "idle-time", &g.IdleS, seconds); !ratio && !time && !idle {
-		return nil
+	if err != nil {
+		f.wrong("--%s %q: %w", flag, text, err)
 	}
-	return &g
-}
-
-func changedPolicy(cmd *cli.Command, p v1.PathPolicy) *v1.PathPolicy {
-	sequence := keep(cmd, "sequence", &p.Sequence, cmd.String)
-	if acl := keep(cmd, "acl", &p.ACL, cmd.String); !sequence && !acl {
-		return nil
-	}
-	return &p
+	return float64(rate) / mega
 }
 
 // torrentPaths shows the paths of torrents of the daemon, for braid paths --torrent.

@@ -162,11 +162,8 @@ func runTracker(ctx context.Context, t *task) error {
 			"configuration reloaded; changes of addresses, data and sizes need a restart")
 		return nil
 	})
-	if t.out.json {
-		t.out.emit(event.Ready{Event: "ready", Listen: l.addresses})
-	} else {
-		t.out.say("tracking on " + strings.Join(l.addresses, ", "))
-	}
+	t.out.event(event.Ready{Event: "ready", Listen: l.addresses})
+	t.out.say("tracking on " + strings.Join(l.addresses, ", "))
 	return all.Wait() // nil after an interrupt
 }
 
