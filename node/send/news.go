@@ -107,12 +107,8 @@ func (n *News) ServeTCP(ctx context.Context, l net.Listener, id *scionnet.Identi
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.New(io.Discard, "", 0), // connections without the key are no news
 	}
-	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	few := crowd.Listen(l, maxNewsConnections)
-	if err := s.Serve(tls.NewListener(few, id.TLS(newsALPN, nil))); ctx.Err() == nil {
-		return fmt.Errorf("serve news at %s: %w", l.Addr(), err)
-	}
-	return nil
+	return crowd.Serve(ctx, s, tls.NewListener(few, id.TLS(newsALPN, nil)), 0)
 }
 
 // Ask asks the news at an address for the newest line. It waits a while until that names another

@@ -16,13 +16,13 @@ package web
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	v1 "braid/node/web/v1"
 	"braid/scionnet/crowd"
@@ -67,15 +67,15 @@ type Server struct {
 	access    *Access
 	log       *slog.Logger
 	listeners []net.Listener
+	open      context.Context // ends when the server is closed
 	stop      context.CancelFunc
-	serving   sync.WaitGroup
+	serving   errgroup.Group
 }
 
 // New opens the listeners of a server. It answers once Serve is called.
 func New(cfg Config, routes []Route) (_ *Server, err error) {
 	s := &Server{access: cfg.Access, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s.open, s.stop = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			_ = s.Close()
@@ -87,7 +87,8 @@ func New(cfg Config, routes []Route) (_ *Server, err error) {
 		ReadTimeout:       bodyPatience,
 		IdleTimeout:       idlePatience,
 		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end with Close
+		// Streams end with Close.
+		BaseContext: func(net.Listener) context.Context { return s.open },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, ownerKey{}, c.LocalAddr().Network() == "unix")
 		},
@@ -127,11 +128,13 @@ func (s *Server) Addresses() []string {
 // Serve begins to answer, in the background.
 func (s *Server) Serve() {
 	for _, l := range s.listeners {
-		s.serving.Go(func() {
-			if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		s.serving.Go(func() error {
+			err := crowd.Serve(s.open, s.http, l, closePatience)
+			if err != nil {
 				s.log.Error("the server no longer answers",
 					"address", addressOf(l.Addr()), "error", err)
 			}
+			return err
 		})
 	}
 }
@@ -139,16 +142,10 @@ func (s *Server) Serve() {
 // Close ends the server. Streams end at once; other requests have a few seconds.
 func (s *Server) Close() error {
 	s.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-	defer cancel()
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = s.http.Close()
-	}
+	err := s.serving.Wait()
 	for _, l := range s.listeners { // those that Serve has not got
 		_ = l.Close()
 	}
-	s.serving.Wait()
 	return err
 }
 

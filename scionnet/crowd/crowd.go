@@ -2,11 +2,16 @@
 package crowd
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"braid/pathsel"
 )
@@ -144,4 +149,24 @@ func (k *crowdConn) Close() error {
 		k.crowd.remove(k)
 	})
 	return k.Conn.Close()
+}
+
+// Serve answers HTTP requests at a listener until the context ends, and closes the listener. The
+// requests at that time may go on for the grace.
+func Serve(ctx context.Context, s *http.Server, l net.Listener, grace time.Duration) error {
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve HTTP at %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := s.Shutdown(patience)
+	if errors.Is(err, context.DeadlineExceeded) { // cut off the slow ones
+		err = s.Close()
+	}
+	<-served
+	return err
 }

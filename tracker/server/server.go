@@ -327,21 +327,7 @@ func (s *Server) serveHTTP1(ctx context.Context, l net.Listener, handler http.Ha
 		WriteTimeout: writePatience, IdleTimeout: idlePatience, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of broken connections
 	}
-	done := make(chan error, 1)
-	go func() { done <- h.Serve(crowd.Listen(l, most)) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve HTTP on %s: %w", l.Addr(), err)
-	case <-ctx.Done():
-	}
-	patience, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	err := h.Shutdown(patience)
-	if errors.Is(err, context.DeadlineExceeded) { // cut off the slow ones
-		err = h.Close()
-	}
-	<-done
-	return err
+	return crowd.Serve(ctx, h, crowd.Listen(l, most), grace)
 }
 
 // ServeSCION answers HTTP/3 on the port until the context ends.

@@ -8,8 +8,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"braid/node"
 	"braid/scionnet"
@@ -30,9 +31,11 @@ const (
 type Server struct {
 	addresses []string
 	http      *http.Server
+	log       *slog.Logger
 	closers   []func() error
+	open      context.Context // ends when the server is closed
 	stop      context.CancelFunc
-	serving   sync.WaitGroup
+	serving   errgroup.Group
 }
 
 // IsSCION tells whether an address in the form of Serve is on SCION.
@@ -44,8 +47,8 @@ func IsSCION(address string) bool { return strings.Contains(address, ",") }
 func Serve(
 	ctx context.Context, n *node.Node, addresses []string, private bool, log *slog.Logger,
 ) (_ *Server, err error) {
-	working, stop := context.WithCancel(context.Background())
-	s := &Server{stop: stop}
+	s := &Server{log: log}
+	s.open, s.stop = context.WithCancel(context.Background())
 	s.http = &http.Server{ // without ReadTimeout, which would end long answers
 		Handler:           Handler(n, private),
 		ReadHeaderTimeout: headerPatience,
@@ -62,9 +65,9 @@ func Serve(
 	}()
 	for _, a := range addresses {
 		if IsSCION(a) {
-			err = s.serveSCION(ctx, working, n, a, log)
+			err = s.serveSCION(ctx, n, a)
 		} else {
-			err = s.serveTCP(ctx, a, log)
+			err = s.serveTCP(ctx, a)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("serve files at %s: %w", a, err)
@@ -73,24 +76,30 @@ func Serve(
 	return s, nil
 }
 
-func (s *Server) serveTCP(ctx context.Context, address string, log *slog.Logger) error {
+// serve answers in the background.
+func (s *Server) serve(at fmt.Stringer, answer func() error) {
+	s.addresses = append(s.addresses, at.String())
+	s.serving.Go(func() error {
+		err := answer()
+		if err != nil {
+			s.log.Error("files are no longer served", "address", at, "error", err)
+		}
+		return err
+	})
+}
+
+func (s *Server) serveTCP(ctx context.Context, address string) error {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
-	s.addresses = append(s.addresses, l.Addr().String())
-	s.serving.Go(func() {
-		if err := s.http.Serve(crowd.Listen(l, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("files are no longer served", "address", l.Addr(), "error", err)
-		}
-	})
+	few := crowd.Listen(l, maxConnections)
+	s.serve(l.Addr(), func() error { return crowd.Serve(s.open, s.http, few, grace) })
 	return nil
 }
 
-func (s *Server) serveSCION(
-	ctx, working context.Context, n *node.Node, address string, log *slog.Logger,
-) error {
+func (s *Server) serveSCION(ctx context.Context, n *node.Node, address string) error {
 	a, err := scionnet.ParseAddr(address)
 	if err != nil {
 		return err
@@ -103,12 +112,7 @@ func (s *Server) serveSCION(
 	if at := p.Addr(); at.IA != a.IA || at.Host != a.Host {
 		return fmt.Errorf("this host is in AS %s, with the address %s", at.IA, at.Host)
 	}
-	s.addresses = append(s.addresses, p.Addr().String())
-	s.serving.Go(func() {
-		if err := p.Serve(working, s.http.Handler, grace); err != nil {
-			log.Error("files are no longer served", "address", p.Addr(), "error", err)
-		}
-	})
+	s.serve(p.Addr(), func() error { return p.Serve(s.open, s.http.Handler, grace) })
 	return nil
 }
 
@@ -131,13 +135,7 @@ func (s *Server) URLs() []string {
 // Close ends the server, and soon after that all answers.
 func (s *Server) Close() error {
 	s.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = s.http.Close()
-	}
-	s.serving.Wait()
+	err := s.serving.Wait()
 	for _, c := range s.closers {
 		err = errors.Join(err, c())
 	}
