@@ -94,8 +94,18 @@ func speed(name string, of func(*session) *int64) setting {
 		func(x *session, v float64) { setKilobytes(of(x), v) })
 }
 
-// limited makes the two fields of a limit: a value and a switch. The node has one number, which is 0
-// if the limit is off; its value is then remembered.
+// pair makes two fields that are changed together: a value, and a switch for it.
+func pair(
+	value, on string, put func(*session, *reader), get func(*session) (value any, on bool),
+) []setting {
+	return []setting{
+		{name: value, put: put, get: func(x *session) any { v, _ := get(x); return v }},
+		{name: on, put: put, get: func(x *session) any { _, on := get(x); return on }},
+	}
+}
+
+// limited makes the two fields of a limit. The node has one number, which is 0 if the limit is off;
+// its value is then remembered.
 func limited(
 	value, on string, get func(*session) float64, put func(*session, float64),
 ) []setting {
@@ -118,12 +128,9 @@ func limited(
 			put(x, 0)
 		}
 	}
-	return []setting{
-		{name: value, put: change, get: func(x *session) any {
-			return cmp.Or(get(x), x.off.number(value))
-		}},
-		{name: on, put: change, get: func(x *session) any { return get(x) > 0 }},
-	}
+	return pair(value, on, change, func(x *session) (any, bool) {
+		return cmp.Or(get(x), x.off.number(value)), get(x) > 0
+	})
 }
 
 // sessionSettings are the fields of session_get. docs/rpc.md lists the fields that braid lacks.
@@ -145,7 +152,11 @@ var sessionSettings = slices.Concat(
 	limited("idle-seeding-limit", "idle-seeding-limit-enabled",
 		func(x *session) float64 { return foreign.WholeMinutes(max(x.Goal.Idle, 0)) },
 		func(x *session, v float64) { foreign.SetMinutes(&x.Goal.Idle, v) }),
-	directories,
+	pair("incomplete-dir", "incomplete-dir-enabled", putDirectories,
+		func(x *session) (any, bool) { return x.incompleteDir(), x.CompleteDir != "" }),
+	pair("script-torrent-done-filename", "script-torrent-done-enabled", putScript,
+		func(x *session) (any, bool) { return x.Script, x.Script != "" && !x.ScriptOff }),
+	others,
 	about,
 	lacking,
 )
@@ -166,16 +177,10 @@ func rate(value, on string, of func(*node.Settings) (rate *int64, off *bool)) []
 		rate, off := of(&x.Settings)
 		r.limit(value, on, rate, off)
 	}
-	return []setting{
-		{name: value, put: put, get: func(x *session) any {
-			rate, _ := of(&x.Settings)
-			return kilobytes(*rate)
-		}},
-		{name: on, put: put, get: func(x *session) any {
-			rate, off := of(&x.Settings)
-			return *rate > 0 && !*off
-		}},
-	}
+	return pair(value, on, put, func(x *session) (any, bool) {
+		rate, off := of(&x.Settings)
+		return kilobytes(*rate), *rate > 0 && !*off
+	})
 }
 
 var alternativeRates = []setting{
@@ -204,26 +209,10 @@ var alternativeRates = []setting{
 		}),
 }
 
-// Transmission downloads into incomplete_dir, if that is enabled, and moves complete data to
-// download_dir. A node downloads into Dir, and moves complete data to CompleteDir, if that is set.
-var directories = []setting{
+// others are the other fields that a client can change.
+var others = []setting{
 	{name: "download-dir", put: putDirectories, get: func(x *session) any {
 		return foreign.Final(x.Settings)
-	}},
-	{name: "incomplete-dir", put: putDirectories, get: func(x *session) any {
-		if x.CompleteDir != "" {
-			return x.Dir
-		}
-		return x.off.text("incomplete_dir")
-	}},
-	{name: "incomplete-dir-enabled", put: putDirectories, get: func(x *session) any {
-		return x.CompleteDir != ""
-	}},
-	{name: "script-torrent-done-filename", put: putScript, get: func(x *session) any {
-		return x.Script
-	}},
-	{name: "script-torrent-done-enabled", put: putScript, get: func(x *session) any {
-		return x.Script != "" && !x.ScriptOff
 	}},
 	flag("start-added-torrents", false, func(x *session) *bool { return &x.AddPaused }),
 	// To braid, it is about the files in the watched directory.
@@ -251,11 +240,19 @@ var directories = []setting{
 		func(x *session, v float64) { foreign.SetMinutes(&x.Queue.Stalled, v) }),
 }
 
-func putDirectories(x *session, r *reader) {
-	final, first, split := foreign.Final(x.Settings), x.off.text("incomplete_dir"), x.CompleteDir != ""
-	if split {
-		first = x.Dir
+// incompleteDir returns the directory for incomplete data, also while it is not used.
+func (x *session) incompleteDir() string {
+	if x.CompleteDir != "" {
+		return x.Dir
 	}
+	return x.off.text("incomplete_dir")
+}
+
+// putDirectories changes the directories. Transmission downloads into incomplete_dir, if that is
+// enabled, and moves complete data to download_dir. A node downloads into Dir, and moves complete
+// data to CompleteDir, if that is set.
+func putDirectories(x *session, r *reader) {
+	final, first, split := foreign.Final(x.Settings), x.incompleteDir(), x.CompleteDir != ""
 	for name, to := range map[string]*string{"download_dir": &final, "incomplete_dir": &first} {
 		if valueOf(r.text(name)) != *to { // a client may send back an empty one
 			set(to, r.directory(name))
