@@ -63,7 +63,7 @@ var writes = map[string]func(*call) error{
 	"torrents/addTags":                  func(c *call) error { return c.putTags(with) },
 	"torrents/setTags":                  func(c *call) error { return c.putTags(only) },
 	"torrents/removeTags":               (*call).removeTags,
-	"torrents/createTags":               (*call).createTags,
+	"torrents/createTags":               func(c *call) error { return c.keepTags(c.tagNames()) },
 	"torrents/deleteTags":               (*call).deleteTags,
 	"torrents/setAutoManagement":        (*call).setAutoManagement,
 	"torrents/toggleFirstLastPiecePrio": lacks("priority for first and last pieces"),

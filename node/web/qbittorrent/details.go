@@ -174,9 +174,6 @@ func peersOf(t *node.Torrent) map[string]any {
 func (c *call) log() (any, error) {
 	last := c.whole("last_known_id", -1)
 	out := []map[string]any{}
-	if c.err != nil {
-		return nil, c.err
-	}
 	for _, t := range c.node.Torrents() {
 		name := t.Progress().Name
 		for _, e := range t.Log() {

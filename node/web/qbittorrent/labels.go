@@ -222,10 +222,11 @@ func (c *call) tagNames() []string {
 	return names
 }
 
-// keepTags remembers tags, so that clients still see them when no torrent has them.
+// keepTags remembers tags, so that clients still see them when no torrent has them. If an argument
+// is wrong, it does nothing.
 func (c *call) keepTags(names []string) error {
-	if len(names) == 0 {
-		return nil
+	if c.err != nil || len(names) == 0 {
+		return c.err
 	}
 	return c.labels.change(func(k *keptLabels) error {
 		for _, n := range names {
@@ -235,14 +236,6 @@ func (c *call) keepTags(names []string) error {
 		}
 		return nil
 	})
-}
-
-func (c *call) createTags() error {
-	names := c.tagNames()
-	if c.err != nil {
-		return c.err
-	}
-	return c.keepTags(names)
 }
 
 func (c *call) deleteTags() error {
@@ -278,9 +271,6 @@ func without(names []string) edit {
 // putTags remembers the tags that the client names, and changes the tags of torrents.
 func (c *call) putTags(how func(names []string) edit) error {
 	all, names := c.torrents(), c.tagNames()
-	if c.err != nil {
-		return c.err
-	}
 	if err := c.keepTags(names); err != nil {
 		return err
 	}

@@ -316,9 +316,6 @@ func (c *call) info() (any, error) {
 	private, reverse, trackers := c.flag("private"), c.on("reverse"), c.on("includeTrackers")
 	limit, offset := c.whole("limit", 0), c.whole("offset", 0)
 	hashes := split(strings.ToLower(c.text("hashes")), "|")
-	if c.err != nil {
-		return nil, c.err
-	}
 	all := slices.DeleteFunc(c.all(), func(v *view) bool {
 		return known && !keep(v) ||
 			len(hashes) > 0 && !slices.Contains(hashes, v.InfoHash) ||
@@ -348,7 +345,7 @@ func (c *call) info() (any, error) {
 		}
 		out = append(out, x)
 	}
-	return out, nil
+	return out, c.err
 }
 
 // compare orders two values of a field.
