@@ -173,45 +173,34 @@ func (t *task) openService(ctx context.Context, cfg node.Config) (*node.Node, er
 		return nil, listenError(err)
 	}
 	t.atEnd(n.Close)
-	set := t.settingFlags(cfg.Settings)
-	if len(set) > 0 {
+	if t.anySet("directory", "pex", "lsd", "upload-rate", "download-rate", "rate-limit",
+		"sequence", "acl", "preference", "max-latency", "min-mtu") {
 		err = n.Change(func(s *node.Settings) error {
-			for _, apply := range set {
-				apply(s)
-			}
+			t.replaceSettings(s, cfg.Settings)
 			return nil
 		})
 	}
 	return n, err
 }
 
-// settingFlags returns a function for each given flag that changes a setting. own has the values of
-// the flags.
-func (f *flags) settingFlags(own node.Settings) (set []func(*node.Settings)) {
-	for name, apply := range map[string]func(*node.Settings){
-		"directory": func(s *node.Settings) { s.Dir = own.Dir },
-		"pex":       func(s *node.Settings) { s.NoPEX = own.NoPEX },
-		"lsd":       func(s *node.Settings) { s.LSD = own.LSD },
-		"upload-rate": func(s *node.Settings) {
-			s.Rates.Upload, s.Rates.UploadOff = own.Rates.Upload, false
-		},
-		"download-rate": func(s *node.Settings) {
-			s.Rates.Download, s.Rates.DownloadOff = own.Rates.Download, false
-		},
-		"rate-limit": func(s *node.Settings) { // it does not end with the schedule
-			s.Rates.Paths, s.Alternative.Rates.Paths = own.Rates.Paths, own.Rates.Paths
-		},
-		"sequence":    func(s *node.Settings) { s.Policy.Sequence = own.Policy.Sequence },
-		"acl":         func(s *node.Settings) { s.Policy.ACL = own.Policy.ACL },
-		"preference":  func(s *node.Settings) { s.Policy.Preference = own.Policy.Preference },
-		"max-latency": func(s *node.Settings) { s.Policy.MaxLatency = own.Policy.MaxLatency },
-		"min-mtu":     func(s *node.Settings) { s.Policy.MinMTU = own.Policy.MinMTU },
-	} {
-		if f.IsSet(name) {
-			set = append(set, apply)
-		}
+// replaceSettings replaces the settings for which a flag is given by those of own.
+func (f *flags) replaceSettings(s *node.Settings, own node.Settings) {
+	cmd := f.Command
+	override(cmd, "directory", &s.Dir, func(string) string { return own.Dir })
+	override(cmd, "pex", &s.NoPEX, func(string) bool { return own.NoPEX })
+	override(cmd, "lsd", &s.LSD, func(string) bool { return own.LSD })
+	override(cmd, "upload-rate", &s.Rates.Upload, cmd.Int64)
+	override(cmd, "download-rate", &s.Rates.Download, cmd.Int64)
+	s.Rates.UploadOff = s.Rates.UploadOff && !cmd.IsSet("upload-rate")
+	s.Rates.DownloadOff = s.Rates.DownloadOff && !cmd.IsSet("download-rate")
+	if cmd.IsSet("rate-limit") { // it does not end with the schedule
+		s.Rates.Paths, s.Alternative.Rates.Paths = own.Rates.Paths, own.Rates.Paths
 	}
-	return set
+	override(cmd, "sequence", &s.Policy.Sequence, cmd.String)
+	override(cmd, "acl", &s.Policy.ACL, func(string) string { return f.acl() })
+	override(cmd, "preference", &s.Policy.Preference, cmd.String)
+	override(cmd, "max-latency", &s.Policy.MaxLatency, cmd.Duration)
+	override(cmd, "min-mtu", &s.Policy.MinMTU, cmd.Int)
 }
 
 // checkAPI is an error unless a daemon can answer at such an address.

@@ -178,6 +178,23 @@ func (f *flags) check(name string, check func(string) error) {
 	}
 }
 
+func (f *flags) anySet(names ...string) bool { return slices.ContainsFunc(names, f.IsSet) }
+
+// override sets a value to that of a flag, if the flag is given.
+func override[T any](cmd *cli.Command, flag string, to *T, value func(string) T) {
+	if cmd.IsSet(flag) {
+		*to = value(flag)
+	}
+}
+
+// ifSet returns a flag's value, or nil if the flag is not given.
+func ifSet[T any](cmd *cli.Command, flag string, value func(string) T) *T {
+	if !cmd.IsSet(flag) {
+		return nil
+	}
+	return new(value(flag))
+}
+
 // checkHostPort is an error unless text is HOST:PORT. The port may have a name, such as http.
 func checkHostPort(text string) error {
 	_, port, err := net.SplitHostPort(text)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -69,15 +68,6 @@ func set(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) erro
 	return d.Set(ctx, t.InfoHash, c)
 }
 
-// ifSet returns a flag's value, or nil if the flag is not given.
-func ifSet[T any](cmd *cli.Command, flag string, value func(string) T) *T {
-	if !cmd.IsSet(flag) {
-		return nil
-	}
-	v := value(flag)
-	return &v
-}
-
 // parseChange reads the flags. Parts of limits, goals and policies that no flag names stay.
 func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err error) {
 	c = v1.Change{
@@ -110,20 +100,20 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 	f := &flags{Command: cmd}
 	if f.anySet("upload-rate", "download-rate") {
 		c.Limits = &old.Limits
-		keep(cmd, "upload-rate", &c.Limits.UploadMbitS, f.mbitS)
-		keep(cmd, "download-rate", &c.Limits.DownloadMbitS, f.mbitS)
+		override(cmd, "upload-rate", &c.Limits.UploadMbitS, f.mbitS)
+		override(cmd, "download-rate", &c.Limits.DownloadMbitS, f.mbitS)
 	}
 	if f.anySet("ratio", "seed-time", "idle-time") {
 		seconds := func(flag string) float64 { return cmd.Duration(flag).Seconds() }
 		c.Goal = &old.Goal
-		keep(cmd, "ratio", &c.Goal.Ratio, cmd.Float)
-		keep(cmd, "seed-time", &c.Goal.TimeS, seconds)
-		keep(cmd, "idle-time", &c.Goal.IdleS, seconds)
+		override(cmd, "ratio", &c.Goal.Ratio, cmd.Float)
+		override(cmd, "seed-time", &c.Goal.TimeS, seconds)
+		override(cmd, "idle-time", &c.Goal.IdleS, seconds)
 	}
 	if f.anySet("sequence", "acl") {
 		c.Policy = &old.Policy
-		keep(cmd, "sequence", &c.Policy.Sequence, cmd.String)
-		keep(cmd, "acl", &c.Policy.ACL, cmd.String)
+		override(cmd, "sequence", &c.Policy.Sequence, cmd.String)
+		override(cmd, "acl", &c.Policy.ACL, cmd.String)
 	}
 	if cmd.IsSet("tracker") {
 		tiers := [][]string{}
@@ -133,15 +123,6 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 		c.Trackers = &tiers
 	}
 	return c, f.err
-}
-
-func (f *flags) anySet(names ...string) bool { return slices.ContainsFunc(names, f.IsSet) }
-
-// keep sets a value to that of a flag, if the flag is given.
-func keep[T any](cmd *cli.Command, flag string, to *T, value func(string) T) {
-	if cmd.IsSet(flag) {
-		*to = value(flag)
-	}
 }
 
 // mbitS reads a rate in Mbit/s; 0 is no limit.

@@ -83,30 +83,19 @@ func trackerConfig(cmd *cli.Command) (server.Config, error) {
 			return cfg, fmt.Errorf("configuration %s: %w", name, err)
 		}
 	}
-	if cmd.IsSet("listen") {
-		cfg.Listen = cmd.StringSlice("listen")
-	}
-	if cmd.IsSet("announce-url") {
-		cfg.AnnounceAt = cmd.StringSlice("announce-url")
-	}
-	for name, to := range map[string]*string{
-		"data": &cfg.Data, "store": &cfg.Store, "store-password-file": &cfg.StorePass,
-		"allow": &cfg.Allow, "deny": &cfg.Deny, "keys": &cfg.Keys,
-	} {
-		if cmd.IsSet(name) {
-			*to = cmd.String(name)
-		}
-	}
-	for name, to := range map[string]*units.Duration{
-		"interval": &cfg.Interval, "min-interval": &cfg.MinInterval, "sync": &cfg.Sync,
-	} {
-		if cmd.IsSet(name) {
-			*to = units.Duration(cmd.Duration(name))
-		}
-	}
-	if cmd.IsSet("path-knowledge") {
-		cfg.Paths = cmd.Bool("path-knowledge")
-	}
+	duration := func(flag string) units.Duration { return units.Duration(cmd.Duration(flag)) }
+	override(cmd, "listen", &cfg.Listen, cmd.StringSlice)
+	override(cmd, "announce-url", &cfg.AnnounceAt, cmd.StringSlice)
+	override(cmd, "data", &cfg.Data, cmd.String)
+	override(cmd, "store", &cfg.Store, cmd.String)
+	override(cmd, "store-password-file", &cfg.StorePass, cmd.String)
+	override(cmd, "allow", &cfg.Allow, cmd.String)
+	override(cmd, "deny", &cfg.Deny, cmd.String)
+	override(cmd, "keys", &cfg.Keys, cmd.String)
+	override(cmd, "interval", &cfg.Interval, duration)
+	override(cmd, "min-interval", &cfg.MinInterval, duration)
+	override(cmd, "sync", &cfg.Sync, duration)
+	override(cmd, "path-knowledge", &cfg.Paths, cmd.Bool)
 	if cmd.IsSet("interval") {
 		// A short --interval alone must be valid, so the other times follow it.
 		if !cmd.IsSet("min-interval") {
