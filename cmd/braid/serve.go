@@ -131,25 +131,17 @@ func sayServing(out *display, n *node.Node, web *files.Server) {
 	}
 }
 
-// filesOnSCION are the addresses of --http on SCION.
+// filesOnSCION checks the addresses of --http, and returns those on SCION.
 func (f *flags) filesOnSCION() (out []scionnet.Addr) {
-	for _, text := range f.StringSlice("http") {
+	f.check("http", func(text string) error {
 		if !files.IsSCION(text) {
-			continue
+			return checkHostPort(text)
 		}
-		a, _ := scionnet.ParseAddr(text) // checkFilesAddress has found no error
+		a, err := scionnet.ParseAddr(text)
 		out = append(out, a)
-	}
-	return out
-}
-
-// checkFilesAddress is an error unless files can be served at such an address.
-func checkFilesAddress(text string) error {
-	if files.IsSCION(text) {
-		_, err := scionnet.ParseAddr(text)
 		return err
-	}
-	return checkHostPort(text)
+	})
+	return out
 }
 
 // webSeedFlag names servers with the data.
@@ -159,10 +151,8 @@ func webSeedFlag() cli.Flag {
 }
 
 // webSeeds reads --web-seed.
-func (f *flags) webSeeds() (out []client.WebSeed) {
-	f.check("web-seed", client.CheckWebSeed)
-	for _, u := range f.StringSlice("web-seed") {
-		out = append(out, client.WebSeed{URL: u, ByUser: true})
-	}
-	return out
+func (f *flags) webSeeds() []client.WebSeed {
+	return readAll(f, "web-seed", func(u string) (client.WebSeed, error) {
+		return client.WebSeed{URL: u, ByUser: true}, client.CheckWebSeed(u)
+	})
 }

@@ -159,7 +159,7 @@ func (f *flags) node(log *slog.Logger) node.Config {
 		cfg.Knowledge = f.knowledge()
 		cfg.Settings.NoPEX, cfg.Settings.LSD = f.String("pex") == "off", f.String("lsd") == "on"
 	}
-	f.check("http", checkFilesAddress)
+	http := f.filesOnSCION()
 	over := f.transports()
 	f.want(!cfg.Settings.LSD || over.ip != client.NoIP,
 		"--lsd on sends packets on IP, which --transport scion forbids")
@@ -171,7 +171,6 @@ func (f *flags) node(log *slog.Logger) node.Config {
 				at = append(at, a)
 			}
 		}
-		http := f.filesOnSCION()
 		at = append(at, http...)
 		cmd := f.Command
 		cfg.SCION = node.SCION{

@@ -139,25 +139,23 @@ func checkSelection(s client.Selection, sources []client.Source) error {
 
 // listFiles shows what is in a torrent.
 func listFiles(out *display, l storage.Layout, s client.Selection) {
-	levels := []string{"skip", "low", "normal", "high"}
-	priorities := s.Files(l)
-	if out.json {
-		files := []event.File{}
-		for i, f := range l.Files {
-			files = append(files, event.File{
-				Number:   i + 1,
-				Path:     f.Path,
-				Length:   f.Length,
-				Priority: levels[priorities[i]],
-			})
+	levels, priorities := []string{"skip", "low", "normal", "high"}, s.Files(l)
+	files := make([]event.File, len(l.Files))
+	for i, f := range l.Files {
+		files[i] = event.File{
+			Number:   i + 1,
+			Path:     f.Path,
+			Length:   f.Length,
+			Priority: levels[priorities[i]],
 		}
+	}
+	if out.json {
 		out.emit(event.Files{Event: "files", Torrent: l.Name, Files: files})
 		return
 	}
-	w, width := newTable(out.results), len(strconv.Itoa(len(l.Files)))
-	for i, f := range l.Files {
-		w.printf("%*d\t%s\t%s\t%s\n",
-			width, i+1, levels[priorities[i]], bytesText(f.Length), f.Path)
+	w, width := newTable(out.results), len(strconv.Itoa(len(files)))
+	for _, f := range files {
+		w.printf("%*d\t%s\t%s\t%s\n", width, f.Number, f.Priority, bytesText(f.Length), f.Path)
 	}
 	w.flush()
 }

@@ -145,8 +145,15 @@ func runTracker(ctx context.Context, t *task) error {
 		return usageErrorf("announce_urls: %w", err)
 	}
 	l.serve(ctx, all)
+	reload := func() error { // an invalid configuration changes nothing
+		cfg, err := trackerConfig(t.Command)
+		if err != nil {
+			return err
+		}
+		return s.Reload(cfg)
+	}
 	all.Go(func() error {
-		t.reloading(ctx, hup, func() error { return reloadTracker(t.Command, s) },
+		t.reloading(ctx, hup, reload,
 			"the configuration was not reloaded; the old one stays in use",
 			"configuration reloaded; changes of addresses, data and sizes need a restart")
 		return nil
@@ -173,15 +180,6 @@ func openSwarms(ctx context.Context, cfg server.Config, log *slog.Logger) (swarm
 		password = strings.TrimRight(string(b), "\r\n")
 	}
 	return swarm.OpenShared(ctx, cfg.Store, password, cfg.Limits(), log)
-}
-
-// reloadTracker reads the configuration again. An invalid one changes nothing.
-func reloadTracker(cmd *cli.Command, s *server.Server) error {
-	cfg, err := trackerConfig(cmd)
-	if err != nil {
-		return err
-	}
-	return s.Reload(cfg)
 }
 
 // trackerListeners are the listeners of a tracker.
