@@ -33,37 +33,20 @@ func metrics(n *node.Node) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
-func figure(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("braid_"+name, help, labels, nil)
+// put writes a figure. labels are names and values in turn.
+type put func(name, help string, value float64, labels ...string)
+
+// writing returns the put of one kind of figure.
+func writing(out chan<- prometheus.Metric, kind prometheus.ValueType) put {
+	return func(name, help string, value float64, labels ...string) {
+		var names, values []string
+		for pair := range slices.Chunk(labels, 2) {
+			names, values = append(names, pair[0]), append(values, pair[1])
+		}
+		what := prometheus.NewDesc("braid_"+name, help, names, nil)
+		out <- prometheus.MustNewConstMetric(what, kind, value, values...)
+	}
 }
-
-func pathFigure(name, help string) *prometheus.Desc {
-	return figure("path_"+name, help, "torrent", "peer", "path")
-}
-
-var (
-	torrentsFigure = figure("torrents", "Torrents by state.", "state")
-	peersFigure    = figure("peers",
-		"Peers with a connection that carries data; a peer counts for each torrent.")
-	pathsFigure    = figure("paths", "Connections that carry data, by transport.", "transport")
-	receivedFigure = figure("received_bytes_total",
-		"Payload received, also by earlier daemons with the same state.")
-	sentFigure = figure("sent_bytes_total",
-		"Payload sent, also by earlier daemons with the same state.")
-
-	torrentInfo     = figure("torrent_info", "A torrent and its name.", "torrent", "name")
-	torrentSize     = figure("torrent_size_bytes", "Size of the wanted data.", "torrent")
-	torrentHave     = figure("torrent_have_bytes", "Wanted data that is there.", "torrent")
-	torrentReceived = figure("torrent_received_bytes_total",
-		"Payload received for a torrent.", "torrent")
-	torrentSent = figure("torrent_sent_bytes_total", "Payload sent for a torrent.", "torrent")
-
-	pathReceived = pathFigure("received_bytes_total", "Bytes read over a path in use.")
-	pathSent     = pathFigure("sent_bytes_total", "Bytes written over a path in use.")
-	pathRTT      = pathFigure("rtt_seconds", "Round-trip time of a path in use.")
-	pathPackets  = pathFigure("packets_sent_total", "Packets sent over a path in use.")
-	pathLost     = pathFigure("packets_lost_total", "Packets lost on a path in use.")
-)
 
 // states are the states that are always shown, so that a sum or an alert has a value.
 var states = []node.State{
@@ -80,50 +63,53 @@ func (s shown) rate() float64 { return s.progress.ReadRate + s.progress.WriteRat
 
 // collect looks at all torrents.
 func collect(n *node.Node, out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	counter := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
-	}
+	gauge, counter := writing(out, prometheus.GaugeValue), writing(out, prometheus.CounterValue)
 	stats := n.Stats()
 	for _, state := range states {
-		gauge(torrentsFigure, float64(stats.Torrents[state]), string(state))
+		gauge("torrents", "Torrents by state.",
+			float64(stats.Torrents[state]), "state", string(state))
 	}
-	gauge(peersFigure, float64(stats.Peers))
+	gauge("peers", "Peers with a connection that carries data; a peer counts for each torrent.",
+		float64(stats.Peers))
 	totals := n.Totals()
-	counter(receivedFigure, float64(totals.Fetched))
-	counter(sentFigure, float64(totals.Sent))
+	counter("received_bytes_total",
+		"Payload received, also by earlier daemons with the same state.", float64(totals.Fetched))
+	counter("sent_bytes_total",
+		"Payload sent, also by earlier daemons with the same state.", float64(totals.Sent))
 	var all []shown
 	for _, t := range n.Torrents() {
 		all = append(all, shown{t.InfoHash(), t.Progress()})
 	}
 	slices.SortStableFunc(all, func(a, b shown) int { return cmp.Compare(b.rate(), a.rate()) })
 	for _, t := range all[:min(len(all), maxTorrentSeries)] {
-		p := t.progress
-		gauge(torrentInfo, 1, t.hash, label(p.Name))
-		gauge(torrentSize, float64(p.Total), t.hash)
-		gauge(torrentHave, float64(p.Have), t.hash)
-		counter(torrentReceived, float64(p.Fetched), t.hash)
-		counter(torrentSent, float64(p.Sent), t.hash)
+		p, of := t.progress, []string{"torrent", t.hash}
+		gauge("torrent_info", "A torrent and its name.", 1, append(of, "name", label(p.Name))...)
+		gauge("torrent_size_bytes", "Size of the wanted data.", float64(p.Total), of...)
+		gauge("torrent_have_bytes", "Wanted data that is there.", float64(p.Have), of...)
+		counter("torrent_received_bytes_total",
+			"Payload received for a torrent.", float64(p.Fetched), of...)
+		counter("torrent_sent_bytes_total", "Payload sent for a torrent.", float64(p.Sent), of...)
 	}
 	paths, open := pathsOf(all)
 	for transport, count := range open {
-		gauge(pathsFigure, float64(count), transport)
+		gauge("paths", "Connections that carry data, by transport.",
+			float64(count), "transport", transport)
 	}
 	for _, p := range paths {
 		p.collect(gauge, counter)
 	}
 }
 
-func (p *pathFigures) collect(gauge, counter func(*prometheus.Desc, float64, ...string)) {
-	counter(pathReceived, float64(p.read), p.labels[:]...)
-	counter(pathSent, float64(p.written), p.labels[:]...)
+func (p *pathFigures) collect(gauge, counter put) {
+	of := []string{"torrent", p.labels[0], "peer", p.labels[1], "path", p.labels[2]}
+	counter("path_received_bytes_total", "Bytes read over a path in use.", float64(p.read), of...)
+	counter("path_sent_bytes_total", "Bytes written over a path in use.", float64(p.written), of...)
 	if p.rtt > 0 { // otherwise it is unknown
-		gauge(pathRTT, p.rtt, p.labels[:]...)
+		gauge("path_rtt_seconds", "Round-trip time of a path in use.", p.rtt, of...)
 	}
-	counter(pathPackets, float64(p.packets), p.labels[:]...)
-	counter(pathLost, float64(p.lost), p.labels[:]...)
+	counter("path_packets_sent_total",
+		"Packets sent over a path in use.", float64(p.packets), of...)
+	counter("path_packets_lost_total", "Packets lost on a path in use.", float64(p.lost), of...)
 }
 
 // pathFigures are the sums over the connections between us and a peer over one path.
