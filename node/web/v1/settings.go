@@ -48,6 +48,14 @@ func (l Limits) parse(old node.Rates) (out node.Rates, err error) {
 	return out.Keeping(old), nil
 }
 
+// apply replaces rates, unless there are no limits in the request.
+func (l *Limits) apply(to *node.Rates) (err error) {
+	if l != nil {
+		*to, err = l.parse(*to)
+	}
+	return err
+}
+
 // parsePathLimits converts limits for paths. It leaves out limits of 0.
 func parsePathLimits(all []PathLimit) (out []node.PathRate, err error) {
 	for _, p := range all {
@@ -74,8 +82,10 @@ func newGoal(g node.Goal) Goal {
 	return Goal{Ratio: g.Ratio, TimeS: g.Time.Seconds(), IdleS: g.Idle.Seconds()}
 }
 
-func (g Goal) parse() node.Goal {
-	return node.Goal{Ratio: g.Ratio, Time: seconds(g.TimeS), Idle: seconds(g.IdleS)}
+func (g *Goal) apply(to *node.Goal) {
+	if g != nil {
+		*to = node.Goal{Ratio: g.Ratio, Time: seconds(g.TimeS), Idle: seconds(g.IdleS)}
+	}
 }
 
 // seconds converts a number of seconds. If it is too large, the result is the longest duration.
@@ -106,6 +116,12 @@ func (p PathPolicy) parse() node.Policy {
 		Preference: strings.Join(p.Preference, ","),
 		MaxLatency: seconds(p.MaxLatencyMs / 1000),
 		MinMTU:     p.MinMTUBytes,
+	}
+}
+
+func (p *PathPolicy) apply(to *node.Policy) {
+	if p != nil {
+		*to = p.parse()
 	}
 }
 
@@ -254,29 +270,31 @@ func parseClock(text string) (int, error) {
 	return t.Hour()*60 + t.Minute(), nil
 }
 
-func (s Schedule) parse(old node.Alternative) (out node.Alternative, err error) {
-	out = old
-	out.Schedule = node.Schedule{On: s.Enabled}
-	if out.Schedule.From, err = parseClock(s.Begin); err != nil {
-		return out, err
+func (s *Schedule) apply(to *node.Alternative) (err error) {
+	if s == nil {
+		return nil
 	}
-	if out.Schedule.To, err = parseClock(s.End); err != nil {
-		return out, err
+	to.Schedule = node.Schedule{On: s.Enabled}
+	if to.Schedule.From, err = parseClock(s.Begin); err != nil {
+		return err
+	}
+	if to.Schedule.To, err = parseClock(s.End); err != nil {
+		return err
 	}
 	for _, d := range s.Days {
 		i := slices.Index(days, d)
 		if i < 0 {
-			return out, wrong("schedule: %q is no day: want %s", d, strings.Join(days, ", "))
+			return wrong("schedule: %q is no day: want %s", d, strings.Join(days, ", "))
 		}
-		out.Schedule.Days[i] = true
+		to.Schedule.Days[i] = true
 	}
 	switch {
 	case s.Always:
-		out.Hand, out.Since = new(true), time.Now()
-	case old.Hand != nil && *old.Hand:
-		out.Hand = nil
+		to.Hand, to.Since = new(true), time.Now()
+	case to.Hand != nil && *to.Hand:
+		to.Hand = nil
 	}
-	return out, nil
+	return nil
 }
 
 func (a *API) settings(*http.Request, none) (Settings, error) {
@@ -291,21 +309,11 @@ func (a *API) changeSettings(_ *http.Request, in ChangeSettings) (Settings, erro
 }
 
 // apply sets the settings that the request names.
-func (in ChangeSettings) apply(s *node.Settings) (err error) {
-	if in.Limits != nil {
-		if s.Rates, err = in.Limits.parse(s.Rates); err != nil {
-			return err
-		}
-	}
-	if in.Alternative != nil {
-		if s.Alternative.Rates, err = in.Alternative.parse(s.Alternative.Rates); err != nil {
-			return err
-		}
-	}
-	if in.Schedule != nil {
-		if s.Alternative, err = in.Schedule.parse(s.Alternative); err != nil {
-			return err
-		}
+func (in ChangeSettings) apply(s *node.Settings) error {
+	err := cmp.Or(in.Limits.apply(&s.Rates), in.Alternative.apply(&s.Alternative.Rates),
+		in.Schedule.apply(&s.Alternative))
+	if err != nil {
+		return err
 	}
 	script := s.Script
 	for _, x := range []struct {
@@ -336,12 +344,8 @@ func (in ChangeSettings) apply(s *node.Settings) (err error) {
 		s.NoPEX = !*in.PeerExchange
 	}
 	set(&s.LSD, in.LocalDiscovery)
-	if in.Goal != nil {
-		s.Goal = in.Goal.parse()
-	}
-	if in.Policy != nil {
-		s.Policy = in.Policy.parse()
-	}
+	in.Goal.apply(&s.Goal)
+	in.Policy.apply(&s.Policy)
 	return nil
 }
 

@@ -262,17 +262,11 @@ func (in Change) apply(o *node.Options) (err error) {
 			return err
 		}
 	}
-	if in.Limits != nil {
-		if o.Rates, err = in.Limits.parse(o.Rates); err != nil {
-			return err
-		}
+	if err := in.Limits.apply(&o.Rates); err != nil {
+		return err
 	}
-	if in.Goal != nil {
-		o.Goal = in.Goal.parse()
-	}
-	if in.Policy != nil {
-		o.Policy = in.Policy.parse()
-	}
+	in.Goal.apply(&o.Goal)
+	in.Policy.apply(&o.Policy)
 	if in.Trackers != nil {
 		tiers := [][]tracker.URL{}
 		for _, urls := range *in.Trackers {
@@ -509,11 +503,6 @@ func (in AddTorrent) apply(o *node.Options) (err error) {
 			return err
 		}
 	}
-	if in.Goal != nil {
-		o.Goal = in.Goal.parse()
-	}
-	if in.Limits != nil {
-		o.Rates, err = in.Limits.parse(o.Rates)
-	}
-	return err
+	in.Goal.apply(&o.Goal)
+	return in.Limits.apply(&o.Rates)
 }
