@@ -156,8 +156,8 @@ func makePath(r *rand.Rand, peer string, f pathsel.Fingerprint, conn int, hops [
 		MTUBytes: 1472, RTTMs: 10 + 80*r.Float64(), PacketsSent: 10000, AnnouncedLatencyMs: 5 + 20*r.Float64(), AnnouncedLatencyKnown: r.IntN(3) > 0,
 		AnnouncedBandwidthMbitS: []float64{20, 40, 100}[r.IntN(3)],
 	}
-	expiry := time.Now().Add(time.Duration(1+r.IntN(300)) * time.Minute)
-	p.Expiry, p.MinRTTMs = &expiry, p.RTTMs*0.8
+	p.Expiry = time.Now().Add(time.Duration(1+r.IntN(300)) * time.Minute)
+	p.MinRTTMs = p.RTTMs * 0.8
 	p.MeasuredLatencyMs = p.MinRTTMs / 2
 	switch n := r.IntN(10); {
 	case n < 4:
@@ -442,7 +442,7 @@ func (w *world) serve(t *testing.T) string {
 	})
 	answer("GET /api/v1/torrents/{hash}/trackers", func(*http.Request) any {
 		return []v1.Tracker{{
-			URL: "scion://tracker.example/announce", State: "failed", Error: "it does not answer", LastAt: new(w.begin), NextAt: new(w.begin),
+			URL: "scion://tracker.example/announce", State: "failed", Error: "it does not answer", LastAt: w.begin, NextAt: w.begin,
 			Seeders: new(int64(1000)), Leechers: new(int64(1000)),
 		}}
 	})

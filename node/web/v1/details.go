@@ -98,22 +98,20 @@ func (a *API) peers(t *node.Torrent, _ none) ([]Peer, error) {
 func (a *API) trackers(t *node.Torrent, _ none) ([]Tracker, error) {
 	out := []Tracker{}
 	for _, s := range t.Trackers() {
-		x := Tracker{Tier: s.Tier, URL: tracker.RedactURL(s.URL), State: "waiting"}
+		x := Tracker{
+			Tier:    s.Tier,
+			URL:     tracker.RedactURL(s.URL),
+			State:   "waiting",
+			LastAt:  s.Last,
+			NextAt:  s.Next,
+			Warning: tracker.Redact(s.Warning),
+		}
 		switch {
 		case s.Answered:
 			x.State = "working"
+			x.Seeders, x.Leechers, x.Peers = ifKnown(s.Seeds), ifKnown(s.Leechers), ifKnown(s.Peers)
 		case s.Err != nil:
 			x.State, x.Error = "failed", tracker.Redact(s.Err.Error())
-		}
-		x.Warning = tracker.Redact(s.Warning)
-		if !s.Last.IsZero() {
-			x.LastAt = &s.Last
-		}
-		if !s.Next.IsZero() {
-			x.NextAt = &s.Next
-		}
-		if s.Answered {
-			x.Seeders, x.Leechers, x.Peers = ifKnown(s.Seeds), ifKnown(s.Leechers), ifKnown(s.Peers)
 		}
 		out = append(out, x)
 	}
@@ -137,9 +135,7 @@ func (a *API) paths(t *node.Torrent, _ none) ([]Path, error) {
 	out := make([]Path, 0, len(all))
 	for _, p := range all {
 		x := newPath(p.PathProgress, read)
-		if x.Reason, x.Refused = p.Reason, p.Refused; !p.Since.IsZero() {
-			x.ReasonSince = &p.Since
-		}
+		x.Reason, x.ReasonSince, x.Refused = p.Reason, p.Since, p.Refused
 		out = append(out, x)
 	}
 	return out, nil
@@ -182,8 +178,8 @@ func newPath(p client.PathProgress, read uint64) Path {
 	if read > 0 {
 		out.Share = float64(p.BytesRead) / float64(read)
 	}
-	if e := p.Path.Expiry; !e.IsZero() && p.Path.Hops() > 0 {
-		out.Expiry = &e
+	if p.Path.Hops() > 0 {
+		out.Expiry = p.Path.Expiry
 	}
 	if p.Err != nil {
 		out.Error = p.Err.Error()

@@ -208,7 +208,7 @@ func TestExpiryOfPaths(t *testing.T) {
 	between.Expiry = time.Now()
 	inside := pathsel.Path{Expiry: time.Now()}
 	for _, p := range []pathsel.Path{between, inside} {
-		if got := newPath(client.PathProgress{Path: p}, 0).Expiry; (got != nil) != (p.Hops() > 0) {
+		if got := newPath(client.PathProgress{Path: p}, 0).Expiry; got.IsZero() == (p.Hops() > 0) {
 			t.Errorf("path of %d hops: expiry %v", p.Hops(), got)
 		}
 	}

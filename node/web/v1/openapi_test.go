@@ -187,7 +187,7 @@ func (d describer) structure(t reflect.Type) object {
 			p["description"] = c
 		}
 		properties[name] = p
-		if !strings.Contains(options, "omitempty") {
+		if !strings.Contains(options, "omit") {
 			required = append(required, name)
 		}
 	}

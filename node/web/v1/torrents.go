@@ -200,6 +200,8 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 		Torrent:     a.row(s),
 		MagnetLink:  src.Magnet(),
 		Comment:     src.Comment,
+		Creator:     src.Creator,
+		Created:     src.Created,
 		Private:     src.IsPrivate(),
 		PieceLength: src.Layout.PieceLength,
 		Pieces:      s.Pieces,
@@ -218,9 +220,6 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 			Trackers:     [][]string{},
 			Policy:       newPolicy(s.Policy),
 		},
-	}
-	if d.Creator = src.Creator; !src.Created.IsZero() {
-		d.Created = &src.Created
 	}
 	for _, p := range t.Peers() {
 		d.PeerSources[string(p.Source)]++

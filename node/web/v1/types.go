@@ -82,16 +82,16 @@ type TorrentDetail struct {
 	MagnetLink string          `json:"magnet_link"`
 	Comment    string          `json:"comment"`
 	// Creator is the program that has made the .torrent file.
-	Creator     string     `json:"creator"`
-	Created     *time.Time `json:"created,omitempty"` // when that was; absent if unknown
-	Private     bool       `json:"private"`
-	PieceLength int64      `json:"piece_length_bytes"` // 0 while it is unknown
-	Pieces      int        `json:"pieces"`             // wanted
-	PiecesDone  int        `json:"pieces_done"`        // wanted and verified
-	Dropped     int64      `json:"dropped_pieces"`     // pieces that were wrong
-	FileCount   int        `json:"file_count"`
-	Storage     string     `json:"storage"` // file, mmap or bolt
-	WebSeeds    []string   `json:"web_seeds"`
+	Creator     string    `json:"creator"`
+	Created     time.Time `json:"created,omitzero"` // when that was; absent if unknown
+	Private     bool      `json:"private"`
+	PieceLength int64     `json:"piece_length_bytes"` // 0 while it is unknown
+	Pieces      int       `json:"pieces"`             // wanted
+	PiecesDone  int       `json:"pieces_done"`        // wanted and verified
+	Dropped     int64     `json:"dropped_pieces"`     // pieces that were wrong
+	FileCount   int       `json:"file_count"`
+	Storage     string    `json:"storage"` // file, mmap or bolt
+	WebSeeds    []string  `json:"web_seeds"`
 	// PeerSources counts the connected peers by the source of their address, as in Peer.
 	PeerSources map[string]int `json:"peer_sources"`
 }
@@ -277,7 +277,7 @@ type Path struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"` // of the selector's last decision about it
 	// ReasonSince is when that was; absent if nothing was decided yet.
-	ReasonSince *time.Time `json:"reason_since,omitempty"`
+	ReasonSince time.Time `json:"reason_since,omitzero"`
 	// Refused is the clause of the policy that forbids the path; Reason then explains it. Absent:
 	// the path is allowed.
 	Refused     string  `json:"refused,omitempty"`
@@ -295,7 +295,7 @@ type Path struct {
 	Share float64 `json:"share"`
 	// Expiry is when the path expires; it is refreshed before. Absent if unknown, and for the path
 	// inside one AS, which never expires.
-	Expiry *time.Time `json:"expiry,omitempty"`
+	Expiry time.Time `json:"expiry,omitzero"`
 	// AnnouncedLatencyMs is the sum of the announced one-way latencies. It is a lower bound unless
 	// AnnouncedLatencyKnown.
 	AnnouncedLatencyMs    float64 `json:"announced_latency_ms"`
@@ -445,12 +445,12 @@ type Tracker struct {
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
 	// The fields below are absent if unknown.
-	LastAt   *time.Time `json:"last_announce,omitempty"`
-	NextAt   *time.Time `json:"next_announce,omitempty"` // or earlier, if there are too few peers
-	Seeders  *int64     `json:"seeders,omitempty"`       // in the swarm, by the last answer
-	Leechers *int64     `json:"leechers,omitempty"`
-	Peers    *int       `json:"peers,omitempty"` // in the last answer
-	Warning  string     `json:"warning,omitempty"`
+	LastAt   time.Time `json:"last_announce,omitzero"`
+	NextAt   time.Time `json:"next_announce,omitzero"` // or earlier, if there are too few peers
+	Seeders  *int64    `json:"seeders,omitempty"`      // in the swarm, by the last answer
+	Leechers *int64    `json:"leechers,omitempty"`
+	Peers    *int      `json:"peers,omitempty"` // in the last answer
+	Warning  string    `json:"warning,omitempty"`
 }
 
 // LogEntry is something that has happened.
