@@ -10,6 +10,7 @@ import (
 
 	"braid/node/bootstrap"
 	"braid/scionnet"
+	"braid/units/lists"
 )
 
 func bootstrapCommand() *cli.Command {
@@ -80,15 +81,14 @@ func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 		IA:     r.IA.String(),
 		Dir:    dir,
 		Used:   !isSetUp(c),
-		TRCs:   []trustedTRC{},
-	}
-	for _, j := range r.Judged {
-		out.TRCs = append(out.TRCs, trustedTRC{
-			ID:          j.TRC.TRC.ID.String(),
-			Fingerprint: bootstrap.Fingerprint(j.TRC),
-			Trust:       j.Trust,
-			NotAfter:    j.TRC.TRC.Validity.NotAfter,
-		})
+		TRCs: lists.Map(r.Judged, func(j bootstrap.Judged) trustedTRC {
+			return trustedTRC{
+				ID:          j.TRC.TRC.ID.String(),
+				Fingerprint: bootstrap.Fingerprint(j.TRC),
+				Trust:       j.Trust,
+				NotAfter:    j.TRC.TRC.Validity.NotAfter,
+			}
+		}),
 	}
 	if !cmd.Bool("dry-run") {
 		if err := r.Keep(dir, time.Now()); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	v1 "braid/node/web/v1"
+	"braid/units/lists"
 )
 
 // The commands that control a daemon are thin: they find it, name torrents, and print its answers.
@@ -202,10 +203,9 @@ func choose(all []v1.Torrent, name string) (v1.Torrent, error) {
 		case len(found) == 1:
 			return found[0], nil
 		case len(found) > 1:
-			var which []string
-			for _, t := range found[:min(len(found), 5)] {
-				which = append(which, fmt.Sprintf("%d (%s, %s)", t.Number, t.Name, t.InfoHash[:8]))
-			}
+			which := lists.Map(found[:min(len(found), 5)], func(t v1.Torrent) string {
+				return fmt.Sprintf("%d (%s, %s)", t.Number, t.Name, t.InfoHash[:8])
+			})
 			return v1.Torrent{}, usageErrorf("%q means %d torrents: name one by its number: %s",
 				name, len(found), strings.Join(which, ", "))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/units/lists"
 )
 
 func downloadCommand() *cli.Command {
@@ -74,11 +75,7 @@ func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
 	if !t.out.watch(ctx, torrents) {
 		return interrupted(torrents)
 	}
-	var errs []error
-	for _, x := range torrents {
-		errs = append(errs, failure(x))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(lists.Map(torrents, failure)...); err != nil {
 		return err
 	}
 	if command := t.String("on-done"); command != "" {
@@ -127,10 +124,7 @@ func (t *task) downloads(ctx context.Context) ([]node.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sources []client.Source
-	for _, s := range named {
-		sources = append(sources, s.Source)
-	}
+	sources := lists.Map(named, func(s listedSource) client.Source { return s.Source })
 	return t.downloadsOf(ctx, sources)
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"braid/units/lists"
 )
 
 // Help is a function of a command and a width, so that no line of it is longer than the terminal is
@@ -74,11 +76,9 @@ type section struct {
 // sections lists the visible commands, and the visible flags by category and name.
 func sections(c *cli.Command) (out []section) {
 	if commands := c.VisibleCommands(); len(commands) > 0 {
-		s := section{title: "Commands"}
-		for _, sub := range commands {
-			s.rows = append(s.rows, [2]string{sub.Name, sub.Usage})
-		}
-		out = append(out, s)
+		out = append(out, section{"Commands", lists.Map(commands, func(sub *cli.Command) [2]string {
+			return [2]string{sub.Name, sub.Usage}
+		})})
 	}
 	category := func(f cli.Flag) string { return f.(cli.CategorizableFlag).GetCategory() }
 	flags := c.VisibleFlags()
@@ -147,11 +147,9 @@ func list(rows [][2]string, width int) string {
 
 // paragraphs wraps each paragraph; a blank line ends one.
 func paragraphs(text string, width int) string {
-	var out []string
-	for _, p := range strings.Split(strings.TrimSpace(text), "\n\n") {
-		out = append(out, hanging("", 0, p, width))
-	}
-	return strings.Join(out, "\n")
+	all := strings.Split(strings.TrimSpace(text), "\n\n")
+	wrap := func(paragraph string) string { return hanging("", 0, paragraph, width) }
+	return strings.Join(lists.Map(all, wrap), "\n")
 }
 
 // hanging writes a title and the words of text after it. It wraps lines at width, and indents all
@@ -208,10 +206,7 @@ func helpCommand() *cli.Command {
 }
 
 func unknownCommand(c *cli.Command, name string) error {
-	var known []string
-	for _, sub := range c.VisibleCommands() {
-		known = append(known, sub.Name)
-	}
+	known := lists.Map(c.VisibleCommands(), func(sub *cli.Command) string { return sub.Name })
 	for _, f := range c.VisibleFlags() {
 		known = append(known, dashed(f.Names()[0]))
 	}
@@ -232,10 +227,7 @@ var (
 func usageError(c *cli.Command, err error) error {
 	text := err.Error()
 	if m := noSuchFlag.FindStringSubmatch(text); m != nil {
-		var known []string
-		for _, f := range c.VisibleFlags() {
-			known = append(known, f.Names()[0])
-		}
+		known := lists.Map(c.VisibleFlags(), func(f cli.Flag) string { return f.Names()[0] })
 		text = "unknown flag " + dashed(m[1]) + didYouMean(m[1], known, "--")
 	} else if m := noValue.FindStringSubmatch(text); m != nil {
 		text = dashed(m[1]) + " needs a value"

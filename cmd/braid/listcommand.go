@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	v1 "braid/node/web/v1"
+	"braid/units/lists"
 )
 
 func listCommand() *cli.Command {
@@ -231,14 +232,11 @@ func printDetail(
 
 // sourcesText says where the addresses of peers come from, such as "; pex 1, tracker 3".
 func sourcesText(from map[string]int) string {
-	var parts []string
-	for _, s := range slices.Sorted(maps.Keys(from)) {
-		parts = append(parts, fmt.Sprintf("%s %d", s, from[s]))
-	}
-	if len(parts) == 0 {
+	if len(from) == 0 {
 		return ""
 	}
-	return "; " + strings.Join(parts, ", ")
+	count := func(source string) string { return fmt.Sprintf("%s %d", source, from[source]) }
+	return "; " + strings.Join(lists.Map(slices.Sorted(maps.Keys(from)), count), ", ")
 }
 
 func limitText(mbit float64) string {

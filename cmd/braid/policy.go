@@ -18,6 +18,7 @@ import (
 
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/units/lists"
 )
 
 // Policies restrict the paths that any selector may use.
@@ -79,11 +80,8 @@ func (q questions) paths(
 	if err != nil {
 		return nil, err
 	}
-	var out []pathsel.Fingerprint
-	for _, i := range numbers {
-		out = append(out, paths[i].Fingerprint)
-	}
-	return out, nil
+	fingerprint := func(i int) pathsel.Fingerprint { return paths[i].Fingerprint }
+	return lists.Map(numbers, fingerprint), nil
 }
 
 // numbers asks until the answer is a valid choice of numbers below n.

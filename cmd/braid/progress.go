@@ -13,6 +13,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/event"
+	"braid/units/lists"
 )
 
 // display shows transfers on a terminal, as plain lines, or as events.
@@ -201,10 +202,7 @@ type view struct {
 }
 
 func (d *display) show(views []view) {
-	var all []client.Progress
-	for _, v := range views {
-		all = append(all, v.torrent.Progress())
-	}
+	all := lists.Map(views, func(v view) client.Progress { return v.torrent.Progress() })
 	switch {
 	case d.json:
 		for i, p := range all {

@@ -11,6 +11,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/pathsel"
+	"braid/units/lists"
 )
 
 // The display of running transfers is a function of their progress and of the terminal's size. It
@@ -58,10 +59,9 @@ func screen(all []client.Progress, uploads, verbose bool, width, height int) []l
 		})
 	}
 	room := max(1, height-1) // the cursor stands below
-	var blocks [][]line
-	for _, p := range all {
-		blocks = append(blocks, block(p, area{uploads, verbose, width, nameWidth, room}))
-	}
+	blocks := lists.Map(all, func(p client.Progress) []line {
+		return block(p, area{uploads, verbose, width, nameWidth, room})
+	})
 	if one {
 		return slices.Concat(blocks...)
 	}

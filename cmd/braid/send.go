@@ -14,6 +14,7 @@ import (
 	"braid/node/event"
 	"braid/node/send"
 	"braid/scionnet"
+	"braid/units/lists"
 )
 
 func sendCommand() *cli.Command {
@@ -245,19 +246,15 @@ func (s *sender) remember(listening []client.Peer) error {
 func (d *display) line(l send.Line, src client.Source) {
 	files, size := len(src.Layout.Files), src.Layout.Length
 	if d.json {
-		e := event.Line{
+		d.emit(event.Line{
 			Event:    "line",
 			Line:     l.String(),
 			Torrent:  src.Name,
 			InfoHash: src.InfoHash.HexString(),
 			Bytes:    size,
 			Files:    files,
-			Peers:    []string{},
-		}
-		for _, p := range l.Peers {
-			e.Peers = append(e.Peers, p.String())
-		}
-		d.emit(e)
+			Peers:    lists.Map(l.Peers, client.Peer.String),
+		})
 		return
 	}
 	d.people.clear()

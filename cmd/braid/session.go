@@ -21,6 +21,7 @@ import (
 	"braid/scionnet/congestion"
 	"braid/tracker"
 	"braid/tracker/wire"
+	"braid/units/lists"
 )
 
 // sessionFlags are common to the commands that talk to peers and end.
@@ -290,9 +291,7 @@ func (f *flags) peers(ctx context.Context) (out []client.Peer) {
 		if err != nil {
 			f.note(fmt.Errorf("--peer: %w", err))
 		}
-		for _, a := range found {
-			out = append(out, client.PeerAt(a))
-		}
+		out = append(out, lists.Map(found, client.PeerAt)...)
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 
 	v1 "braid/node/web/v1"
 	"braid/units"
+	"braid/units/lists"
 )
 
 func setCommand() *cli.Command {
@@ -116,11 +117,8 @@ func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err err
 		override(cmd, "acl", &c.Policy.ACL, cmd.String)
 	}
 	if cmd.IsSet("tracker") {
-		tiers := [][]string{}
-		for _, u := range cmd.StringSlice("tracker") {
-			tiers = append(tiers, []string{u})
-		}
-		c.Trackers = &tiers
+		tier := func(url string) []string { return []string{url} }
+		c.Trackers = new(lists.Map(cmd.StringSlice("tracker"), tier))
 	}
 	return c, f.err
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"braid/units/lists"
 )
 
 // Hint is the address of a possible discovery server, and the source of that hint.
@@ -51,9 +53,8 @@ type Network struct {
 func Local() Network {
 	n := Network{MDNS: "224.0.0.251:5353", DHCP: informAll}
 	if c, err := dns.ClientConfigFromFile("/etc/resolv.conf"); err == nil {
-		for _, s := range c.Servers {
-			n.Servers = append(n.Servers, net.JoinHostPort(s, c.Port))
-		}
+		withPort := func(host string) string { return net.JoinHostPort(host, c.Port) }
+		n.Servers = lists.Map(c.Servers, withPort)
 		n.Domains = c.Search[:min(len(c.Search), maxDomains)]
 	}
 	return n

@@ -24,6 +24,7 @@ import (
 	"braid/scionnet"
 	"braid/storage"
 	"braid/tracker"
+	"braid/units/lists"
 )
 
 // Options say what to look at.
@@ -247,9 +248,9 @@ func (f *Facts) lookAtHost(ctx context.Context, h *scionnet.Host, roots trcs) {
 	work.Go(func() { newest = roots.compare(ctx, h) })
 	work.Wait()
 	f.TRCs = roots.validities()
-	for _, ia := range coresOf(newest, f.IA) {
-		f.Core = append(f.Core, Reach{To: ia.String(), IA: ia})
-	}
+	f.Core = lists.Map(coresOf(newest, f.IA), func(ia pathsel.IA) Reach {
+		return Reach{To: ia.String(), IA: ia}
+	})
 }
 
 // look finds out how far packets get.

@@ -8,6 +8,7 @@ import (
 	"braid/client"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
+	"braid/units/lists"
 )
 
 // joinPatience bounds the time for which announces wait for the gateway to join, all of a torrent
@@ -57,10 +58,7 @@ func (store) Waits() {}
 func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) {
 	g := s.gateway
 	id, own := g.addresses()
-	named := make([]wire.Peer, 0, len(own))
-	for _, a := range own {
-		named = append(named, wire.Peer{ID: id, Addr: a})
-	}
+	named := lists.Map(own, func(a wire.Addr) wire.Peer { return wire.Peer{ID: id, Addr: a} })
 	switch {
 	case v.ID == id && !v.Fellow: // its own node asks, since the torrent names this tracker
 		v.Addr.Port, named = 0, nil

@@ -14,6 +14,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/scionnet"
+	"braid/units/lists"
 )
 
 // source is where offers come from.
@@ -112,9 +113,7 @@ func directory(name string) (a answer, err error) {
 	slices.SortFunc(all, func(a, b node.TorrentFile) int {
 		return strings.Compare(a.Name(), b.Name())
 	})
-	for _, f := range all {
-		a.Offers = append(a.Offers, offerOf(f.Path, f))
-	}
+	a.Offers = lists.Map(all, func(f node.TorrentFile) Offer { return offerOf(f.Path, f) })
 	a.Cut = !whole
 	return a, err
 }

@@ -19,6 +19,7 @@ import (
 
 	"braid/node/web/qbittorrent"
 	"braid/pathsel"
+	"braid/units/lists"
 )
 
 // Access decides who may use the server:
@@ -97,11 +98,9 @@ func OpenAccess(file string, names []string) (*Access, error) {
 	a := &Access{
 		file: file, cost: iterations, hashing: make(chan struct{}, hashesAtOnce),
 		sessions: map[string]session{}, failures: map[string]*failing{},
+		hosts: lists.Map(names, strings.ToLower),
 	}
 	_, _ = rand.Read(a.seal[:]) // never fails
-	for _, n := range names {
-		a.hosts = append(a.hosts, strings.ToLower(n))
-	}
 	return a, a.Reload()
 }
 

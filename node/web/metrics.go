@@ -13,6 +13,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/pathsel"
+	"braid/units/lists"
 )
 
 // Strangers choose names, peers and paths. These limits bound the memory that they can take on a
@@ -76,10 +77,9 @@ func collect(n *node.Node, out chan<- prometheus.Metric) {
 		"Payload received, also by earlier daemons with the same state.", float64(totals.Fetched))
 	counter("sent_bytes_total",
 		"Payload sent, also by earlier daemons with the same state.", float64(totals.Sent))
-	var all []shown
-	for _, t := range n.Torrents() {
-		all = append(all, shown{t.InfoHash(), t.Progress()})
-	}
+	all := lists.Map(n.Torrents(), func(t *node.Torrent) shown {
+		return shown{t.InfoHash(), t.Progress()}
+	})
 	slices.SortStableFunc(all, func(a, b shown) int { return cmp.Compare(b.rate(), a.rate()) })
 	for _, t := range all[:min(len(all), maxTorrentSeries)] {
 		p, of := t.progress, []string{"torrent", t.hash}

@@ -26,6 +26,7 @@ import (
 
 	v1 "braid/node/web/v1"
 	"braid/scionnet/crowd"
+	"braid/units/lists"
 )
 
 // Config describes a server.
@@ -118,11 +119,7 @@ func (a *Access) IsOwner(r *http.Request) bool {
 
 // Addresses returns where the server listens, in the form of Config.Listen.
 func (s *Server) Addresses() []string {
-	var out []string
-	for _, l := range s.listeners {
-		out = append(out, addressOf(l.Addr()))
-	}
-	return out
+	return lists.Map(s.listeners, func(l net.Listener) string { return addressOf(l.Addr()) })
 }
 
 // Serve begins to answer, in the background.

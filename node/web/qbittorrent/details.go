@@ -10,6 +10,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
+	"braid/units/lists"
 )
 
 // Priorities of files.
@@ -118,11 +119,9 @@ func trackerFields(url string, tier, status int) map[string]any {
 }
 
 func (*call) webSeeds(t *node.Torrent) (any, error) {
-	out := []map[string]string{}
-	for _, u := range t.Options().WebSeedURLs() {
-		out = append(out, map[string]string{"url": u})
-	}
-	return out, nil
+	return lists.Map(t.Options().WebSeedURLs(), func(u string) map[string]string {
+		return map[string]string{"url": u}
+	}), nil
 }
 
 // pieceStates has a number for each piece: 0 missing, 1 partly on disk, 2 verified.

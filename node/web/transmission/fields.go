@@ -14,6 +14,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
+	"braid/units/lists"
 )
 
 // Values of the field status.
@@ -48,7 +49,7 @@ var torrentFields = table[*view]{
 	{"availability", func(v *view) any { return availability(v) }},
 	{"bandwidthPriority", func(v *view) any { return int(v.Priority) }},
 	{"bytesCompleted", func(v *view) any {
-		return mapped(v.files(), func(f node.File) any { return f.Have })
+		return lists.Map(v.files(), func(f node.File) any { return f.Have })
 	}},
 	{"comment", func(v *view) any { return v.Source.Comment }},
 	{"corruptEver", func(v *view) any { return v.Dropped * v.Source.Layout.PieceLength }},
@@ -100,7 +101,7 @@ var torrentFields = table[*view]{
 	{"pieces", func(v *view) any { return bitfield(v) }},
 	{"primary-mime-type", func(v *view) any { return primaryType(v.files()) }},
 	{"priorities", func(v *view) any {
-		return mapped(v.files(), func(f node.File) any { return priority(f.Priority) })
+		return lists.Map(v.files(), func(f node.File) any { return priority(f.Priority) })
 	}},
 	{"queuePosition", func(v *view) any { return v.QueuePosition }},
 	{"rateDownload", func(v *view) any { return int64(v.ReadRate / 8) }},
@@ -129,7 +130,7 @@ var torrentFields = table[*view]{
 	{"uploadRatio", func(v *view) any { return v.uploadRatio() }},
 	{"uploadedEver", func(v *view) any { return v.Sent }},
 	{"wanted", func(v *view) any {
-		return mapped(v.files(), func(f node.File) any {
+		return lists.Map(v.files(), func(f node.File) any {
 			return foreign.Number(f.Priority != client.Skip)
 		})
 	}},
@@ -240,14 +241,6 @@ func stamp(t time.Time) int64 {
 		return 0
 	}
 	return t.Unix()
-}
-
-func mapped[T any](all []T, f func(T) any) []any {
-	out := make([]any, 0, len(all))
-	for _, x := range all {
-		out = append(out, f(x))
-	}
-	return out
 }
 
 func share(part, whole int64) float64 {

@@ -12,6 +12,7 @@ import (
 	"braid/node"
 	"braid/node/web/foreign"
 	"braid/storage"
+	"braid/units/lists"
 )
 
 // call is a request that is being carried out.
@@ -141,11 +142,9 @@ func (c *call) torrentGet() (any, error) {
 	if format == "table" {
 		out["torrents"] = c.rows(wanted, all)
 	} else {
-		list := make([]map[string]any, 0, len(all))
-		for _, t := range all {
-			list = append(list, wanted.object(c.dialect, c.view(t)))
-		}
-		out["torrents"] = list
+		out["torrents"] = lists.Map(all, func(t *node.Torrent) map[string]any {
+			return wanted.object(c.dialect, c.view(t))
+		})
 	}
 	if which.recent {
 		out["removed"] = c.server.memory.gone()
@@ -155,17 +154,10 @@ func (c *call) torrentGet() (any, error) {
 
 // rows returns the torrents in the format "table": a list of names, then a list of values for each.
 func (c *call) rows(wanted table[*view], all []*node.Torrent) [][]any {
-	var head []any
-	for _, f := range wanted {
-		head = append(head, c.dialect.key(f.name))
-	}
-	out := [][]any{head}
+	out := [][]any{lists.Map(wanted, func(f column[*view]) any { return c.dialect.key(f.name) })}
 	for _, t := range all {
-		v, row := c.view(t), make([]any, 0, len(wanted))
-		for _, f := range wanted {
-			row = append(row, f.get(v))
-		}
-		out = append(out, row)
+		v := c.view(t)
+		out = append(out, lists.Map(wanted, func(f column[*view]) any { return f.get(v) }))
 	}
 	return out
 }

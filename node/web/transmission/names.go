@@ -1,6 +1,10 @@
 package transmission
 
-import "strings"
+import (
+	"strings"
+
+	"braid/units/lists"
+)
 
 // dialect is one of the two forms of the protocol.
 type dialect int
@@ -59,11 +63,7 @@ func (t table[T]) object(d dialect, v T) map[string]any {
 }
 
 func (t table[T]) list(d dialect, all []T) []map[string]any {
-	out := make([]map[string]any, 0, len(all))
-	for _, v := range all {
-		out = append(out, t.object(d, v))
-	}
-	return out
+	return lists.Map(all, func(v T) map[string]any { return t.object(d, v) })
 }
 
 // pick returns the columns with these names, each once. It ignores unknown names, as Transmission

@@ -11,6 +11,7 @@ import (
 	"braid/node"
 	"braid/node/web/foreign"
 	"braid/tracker"
+	"braid/units/lists"
 )
 
 // torrentSet changes torrents. Each torrent gets all changes or, if one is impossible, none.
@@ -164,14 +165,9 @@ func (r *reader) trackers(o *node.Options) {
 		}
 		return u
 	}
-	tiers := [][]tracker.URL{}
-	for _, texts := range splitTiers(valueOf(list)) {
-		var tier []tracker.URL
-		for _, text := range texts {
-			tier = append(tier, parse(text))
-		}
-		tiers = append(tiers, tier)
-	}
+	tiers := lists.Map(splitTiers(valueOf(list)), func(texts []string) []tracker.URL {
+		return lists.Map(texts, parse)
+	})
 	if list == nil {
 		id := 0
 		tiers = foreign.MapTrackers(o.Trackers, func(u tracker.URL) (tracker.URL, bool) {

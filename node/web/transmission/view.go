@@ -8,6 +8,7 @@ import (
 
 	"braid/client"
 	"braid/node"
+	"braid/units/lists"
 )
 
 // view is a torrent during one request. Its functions look up what is expensive: only if a field
@@ -101,11 +102,7 @@ func (m *memory) look(list func() []*node.Torrent, now time.Time) []*node.Torren
 func (m *memory) gone() []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := []int{}
-	for _, x := range m.removed {
-		out = append(out, x.id)
-	}
-	return out
+	return lists.Map(m.removed, func(x removal) int { return x.id })
 }
 
 // recent returns the numbers of torrents whose status has changed recently. Clients that ask for

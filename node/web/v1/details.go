@@ -12,22 +12,21 @@ import (
 	"braid/node"
 	"braid/pathsel"
 	"braid/tracker"
+	"braid/units/lists"
 )
 
 var priorities = []string{"skip", "low", "normal", "high"} // by client.Priority
 
 func (a *API) files(t *node.Torrent, _ none) ([]File, error) {
-	out := []File{}
-	for _, f := range t.Files() {
-		out = append(out, File{
+	return lists.Map(t.Files(), func(f node.File) File {
+		return File{
 			Number:    f.Index + 1,
 			Path:      f.Path,
 			SizeBytes: f.Length,
 			HaveBytes: f.Have,
 			Priority:  priorities[f.Priority],
-		})
-	}
-	return out, nil
+		}
+	}), nil
 }
 
 // pieces returns no pieces of a torrent that does not run, since they are not known one by one.
@@ -39,7 +38,7 @@ func (a *API) pieces(t *node.Torrent, _ none) (Pieces, error) {
 		LengthBytes: t.Source().Layout.PieceLength,
 		Have:        make([]byte, (n+7)/8),
 		Partial:     make([]byte, (n+7)/8),
-		Available:   []byte{},
+		Available:   lists.Map(p.Peers, func(peers int) byte { return byte(min(peers, 255)) }),
 	}
 	for i, x := range p.State {
 		switch bit := byte(0x80) >> (i % 8); x {
@@ -49,9 +48,6 @@ func (a *API) pieces(t *node.Torrent, _ none) (Pieces, error) {
 		case client.PiecePartial, client.PieceChecked:
 			out.Partial[i/8] |= bit
 		}
-	}
-	for _, peers := range p.Peers {
-		out.Available = append(out.Available, byte(min(peers, 255)))
 	}
 	return out, nil
 }
@@ -280,15 +276,14 @@ func (a *API) log(*http.Request, none) ([]LogEntry, error) { return a.Journal.En
 
 // torrentLog returns the entries about a torrent in its own log and in the journal.
 func (a *API) torrentLog(t *node.Torrent, _ none) ([]LogEntry, error) {
-	out := []LogEntry{}
-	for _, e := range t.Log() {
-		out = append(out, LogEntry{
+	out := lists.Map(t.Log(), func(e node.LogEntry) LogEntry {
+		return LogEntry{
 			Time:     e.Time,
 			Level:    levelName(e.Level),
 			InfoHash: t.InfoHash(),
 			Text:     tracker.Redact(e.Text),
-		})
-	}
+		}
+	})
 	for _, e := range a.Journal.Entries() {
 		if e.InfoHash == t.InfoHash() {
 			out = append(out, e)

@@ -18,6 +18,7 @@ import (
 	"braid/node"
 	"braid/node/event"
 	"braid/pathsel"
+	"braid/units/lists"
 )
 
 const (
@@ -232,10 +233,7 @@ func (h *hub) sample() {
 func (h *hub) snapshot() (b []byte, last int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]json.RawMessage, 0, len(h.order))
-	for _, hash := range h.order {
-		all = append(all, h.rows[hash])
-	}
+	all := lists.Map(h.order, func(hash string) json.RawMessage { return h.rows[hash] })
 	b, _ = json.Marshal(map[string]any{"totals": json.RawMessage(h.totals), "torrents": all}) // valid JSON already
 	return b, h.next - 1
 }

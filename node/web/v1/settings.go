@@ -14,19 +14,19 @@ import (
 	"braid/node"
 	"braid/pathsel"
 	"braid/units"
+	"braid/units/lists"
 )
 
 // newRates converts rates. A limit that is switched off becomes 0, which is no limit.
 func newRates(r node.Rates) Limits {
-	out := Limits{Paths: []PathLimit{}}
+	out := Limits{Paths: lists.Map(r.Paths, func(p node.PathRate) PathLimit {
+		return PathLimit{p.Pattern, float64(p.Rate) / mega}
+	})}
 	if !r.UploadOff {
 		out.UploadMbitS = float64(r.Upload) / mega
 	}
 	if !r.DownloadOff {
 		out.DownloadMbitS = float64(r.Download) / mega
-	}
-	for _, p := range r.Paths {
-		out.Paths = append(out.Paths, PathLimit{p.Pattern, float64(p.Rate) / mega})
 	}
 	return out
 }

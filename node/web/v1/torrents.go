@@ -21,6 +21,7 @@ import (
 	"braid/node"
 	"braid/storage"
 	"braid/tracker"
+	"braid/units/lists"
 )
 
 func (a *API) session(*http.Request, none) (Session, error) {
@@ -62,12 +63,7 @@ func (a *API) sum(rows []Torrent) Totals {
 
 // rows returns all torrents, in the order of the queue.
 func (a *API) rows() []Torrent {
-	all := a.Node.Statuses()
-	rows := make([]Torrent, 0, len(all))
-	for _, s := range all {
-		rows = append(rows, a.row(s))
-	}
-	return rows
+	return lists.Map(a.Node.Statuses(), a.row)
 }
 
 func (a *API) list(w http.ResponseWriter, r *http.Request) error {
@@ -217,19 +213,14 @@ func (a *API) show(t *node.Torrent, _ none) (TorrentDetail, error) {
 			HonourGlobal: !s.IgnoreGlobal,
 			Goal:         newGoal(s.Goal),
 			PeerLimit:    s.PeerLimit,
-			Trackers:     [][]string{},
-			Policy:       newPolicy(s.Policy),
+			Trackers: lists.Map(s.Trackers, func(tier []tracker.URL) []string {
+				return lists.Map(tier, tracker.URL.String)
+			}),
+			Policy: newPolicy(s.Policy),
 		},
 	}
 	for _, p := range t.Peers() {
 		d.PeerSources[string(p.Source)]++
-	}
-	for _, tier := range s.Trackers {
-		urls := []string{}
-		for _, u := range tier {
-			urls = append(urls, u.String())
-		}
-		d.Settings.Trackers = append(d.Settings.Trackers, urls)
 	}
 	return d, nil
 }
