@@ -58,8 +58,7 @@ func (a *API) peers(t *node.Torrent, _ none) ([]Peer, error) {
 	for _, p := range all {
 		read += p.BytesRead
 	}
-	out := make([]Peer, 0, len(all))
-	for _, p := range all {
+	return lists.Map(all, func(p client.PeerProgress) Peer {
 		x := Peer{
 			Address:      p.Peer,
 			Source:       string(p.Source),
@@ -86,14 +85,12 @@ func (a *API) peers(t *node.Torrent, _ none) ([]Peer, error) {
 		if read > 0 {
 			x.Share = float64(p.BytesRead) / float64(read)
 		}
-		out = append(out, x)
-	}
-	return out, nil
+		return x
+	}), nil
 }
 
 func (a *API) trackers(t *node.Torrent, _ none) ([]Tracker, error) {
-	out := []Tracker{}
-	for _, s := range t.Trackers() {
+	return lists.Map(t.Trackers(), func(s node.TrackerStatus) Tracker {
 		x := Tracker{
 			Tier:    s.Tier,
 			URL:     tracker.RedactURL(s.URL),
@@ -109,9 +106,8 @@ func (a *API) trackers(t *node.Torrent, _ none) ([]Tracker, error) {
 		case s.Err != nil:
 			x.State, x.Error = "failed", tracker.Redact(s.Err.Error())
 		}
-		out = append(out, x)
-	}
-	return out, nil
+		return x
+	}), nil
 }
 
 // ifKnown returns nil for a number below 0, which stands for an unknown one.
@@ -128,13 +124,11 @@ func (a *API) paths(t *node.Torrent, _ none) ([]Path, error) {
 	for _, p := range all {
 		read += p.BytesRead
 	}
-	out := make([]Path, 0, len(all))
-	for _, p := range all {
+	return lists.Map(all, func(p node.PathStatus) Path {
 		x := newPath(p.PathProgress, read)
 		x.Reason, x.ReasonSince, x.Refused = p.Reason, p.Since, p.Refused
-		out = append(out, x)
-	}
-	return out, nil
+		return x
+	}), nil
 }
 
 // newPath converts a path-level peer. read is the number of bytes that all connections of the

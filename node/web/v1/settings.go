@@ -197,26 +197,25 @@ func (a *API) preview(_ *http.Request, in PreviewPolicy) (PolicyPreview, error) 
 	out.Policy.Preference = append([]string{}, p.Preference...) // [] rather than null
 	out.Policy.Limits = append([]PathLimit{}, p.Limits...)
 	for _, known := range a.destinations() {
-		d := PreviewDestination{ISDAS: known.to.String(), Paths: []PreviewPath{}}
 		allowed, refused := policy.Apply(known.paths)
-		d.Remaining = len(allowed)
-		for _, x := range allowed {
-			d.Paths = append(d.Paths, PreviewPath{
+		paths := lists.Map(allowed, func(x pathsel.Path) PreviewPath {
+			return PreviewPath{
 				Fingerprint: x.Fingerprint,
 				Hops:        hopsOf(x),
 				Allowed:     true,
 				LimitMbitS:  lowest(limits, x),
-			})
-		}
+			}
+		})
 		for _, x := range refused {
-			d.Paths = append(d.Paths, PreviewPath{
+			paths = append(paths, PreviewPath{
 				Fingerprint: x.Path.Fingerprint,
 				Hops:        hopsOf(x.Path),
 				Clause:      string(x.Clause),
 				Reason:      x.Reason,
 			})
 		}
-		out.Destinations = append(out.Destinations, d)
+		out.Destinations = append(out.Destinations,
+			PreviewDestination{known.to.String(), len(allowed), paths})
 	}
 	return out, nil
 }
