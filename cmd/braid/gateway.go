@@ -22,6 +22,7 @@ import (
 	"braid/tracker/server"
 	"braid/tracker/swarm"
 	"braid/units"
+	"braid/units/lists"
 )
 
 func gatewayCommand() *cli.Command {
@@ -220,10 +221,8 @@ func readCollection(file string, labels []string) (names []string, err error) {
 	for line := range strings.Lines(string(b)) {
 		name, has, _ := strings.Cut(line, "\t")
 		name = strings.TrimSpace(name)
-		wanted := len(labels) == 0
-		for label := range strings.SplitSeq(has, ",") {
-			wanted = wanted || slices.Contains(labels, strings.TrimSpace(label))
-		}
+		isNamed := func(label string) bool { return slices.Contains(labels, label) }
+		wanted := len(labels) == 0 || slices.ContainsFunc(lists.Split(has, ","), isNamed)
 		if name == "" || name[0] == '#' || !wanted {
 			continue
 		}

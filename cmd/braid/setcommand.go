@@ -71,22 +71,15 @@ func set(ctx context.Context, cmd *cli.Command, d *v1.Client, t v1.Torrent) erro
 
 // parseChange reads the flags. Parts of limits, goals and policies that no flag names stay.
 func parseChange(cmd *cli.Command, old v1.TorrentSettings) (c v1.Change, err error) {
+	words := func(flag string) []string { return lists.Split(cmd.String(flag), ",") }
 	c = v1.Change{
 		Name:          ifSet(cmd, "name", cmd.String),
+		Labels:        ifSet(cmd, "labels", words),
 		Priority:      ifSet(cmd, "priority", cmd.String),
 		QueuePosition: ifSet(cmd, "position", cmd.Int),
 		Sequential:    ifSet(cmd, "sequential", cmd.Bool),
 		HonourGlobal:  ifSet(cmd, "honour-global", cmd.Bool),
 		PeerLimit:     ifSet(cmd, "peer-limit", cmd.Int),
-	}
-	if cmd.IsSet("labels") {
-		labels := []string{}
-		for word := range strings.SplitSeq(cmd.String("labels"), ",") {
-			if word = strings.TrimSpace(word); word != "" {
-				labels = append(labels, word)
-			}
-		}
-		c.Labels = &labels
 	}
 	for _, text := range cmd.StringSlice("file") {
 		number, level, ok := strings.Cut(text, "=")

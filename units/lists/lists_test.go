@@ -14,3 +14,13 @@ func TestMap(t *testing.T) {
 		t.Errorf("of nothing: %#v", got)
 	}
 }
+
+func TestSplit(t *testing.T) {
+	for text, want := range map[string][]string{
+		"": {}, " , ,": {}, "a": {"a"}, " a b ,, c,": {"a b", "c"},
+	} {
+		if got := Split(text, ","); got == nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}

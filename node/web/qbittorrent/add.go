@@ -13,6 +13,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
+	"braid/units/lists"
 )
 
 // maxSources bounds how many torrents one call adds.
@@ -46,7 +47,7 @@ func (c *call) add() (any, error) {
 			files = append(files, src)
 		}
 	}
-	names := split(c.text("urls"), "\n")
+	names := lists.Split(c.text("urls"), "\n")
 	if len(names)+len(files) > maxSources {
 		return nil, fail(http.StatusBadRequest, "more than %d torrents in one call", maxSources)
 	}
@@ -89,7 +90,7 @@ func (c *call) add() (any, error) {
 // newOptions reads the options for all torrents of a call.
 func (c *call) newOptions() node.Options {
 	category := c.text("category")
-	tags := split(c.text("tags"), ",")
+	tags := lists.Split(c.text("tags"), ",")
 	for _, n := range append(slices.Clone(tags), cmp.Or(category, "x")) {
 		if !validName(n) {
 			c.wrong("%q is no name for a category or tag", n)
@@ -141,7 +142,7 @@ func (c *call) keepLabels(category string, tags []string) error {
 // readFilePriorities reads a priority for each file of a torrent, with commas between them. It
 // returns nil if the client has sent none.
 func (c *call) readFilePriorities(src client.Source) (map[int]client.Priority, error) {
-	list := split(c.text("filePriorities"), ",")
+	list := lists.Split(c.text("filePriorities"), ",")
 	switch {
 	case len(list) == 0:
 		return nil, nil

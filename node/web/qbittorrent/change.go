@@ -14,6 +14,7 @@ import (
 	"braid/node"
 	"braid/node/web/foreign"
 	"braid/tracker"
+	"braid/units/lists"
 )
 
 // answeredWrites are the writes with an answer other than success or an error.
@@ -286,7 +287,7 @@ var levels = map[int]client.Priority{
 }
 
 func (c *call) filePriority() error {
-	ids, p := split(c.needed("id"), "|"), c.whole("priority", -1)
+	ids, p := lists.Split(c.needed("id"), "|"), c.whole("priority", -1)
 	t := c.torrent()
 	if c.err != nil {
 		return c.err
@@ -312,7 +313,7 @@ func (c *call) filePriority() error {
 // addTrackers adds announce URLs, one on each line. Each is a tier of its own. A tracker that the
 // torrent has already stays in its tier.
 func (c *call) addTrackers() error {
-	urls := split(c.needed("urls"), "\n")
+	urls := lists.Split(c.needed("urls"), "\n")
 	if len(urls) > maxSources {
 		c.wrong("more than %d trackers in one call", maxSources)
 	}
@@ -373,7 +374,7 @@ func (c *call) editTracker() error {
 }
 
 func (c *call) removeTrackers() error {
-	urls, all := split(c.needed("urls"), "|"), c.torrentsOfHash()
+	urls, all := lists.Split(c.needed("urls"), "|"), c.torrentsOfHash()
 	if c.err != nil {
 		return c.err
 	}
@@ -427,7 +428,7 @@ func (c *call) renamePath(directory bool) error {
 
 func (c *call) addPeers() (any, error) {
 	var peers []client.Peer
-	named := split(c.needed("peers"), "|")
+	named := lists.Split(c.needed("peers"), "|")
 	if len(named) > maxSources {
 		c.wrong("more than %d peers in one call", maxSources)
 	}

@@ -23,7 +23,7 @@ const (
 
 // files lists the files. It shows the priority low as normal, since qBittorrent has no low one.
 func (c *call) files(t *node.Torrent) (any, error) {
-	wanted := split(c.text("indexes"), "|")
+	wanted := lists.Split(c.text("indexes"), "|")
 	s, pieces := t.Status(), t.Pieces()
 	out := []map[string]any{}
 	for _, f := range t.Files() {

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"braid/node"
+	"braid/units/lists"
 )
 
 // prefix begins the label that is a torrent's category.
@@ -213,7 +214,7 @@ func relabel(all []*node.Torrent, f edit) error {
 }
 
 func (c *call) tagNames() []string {
-	names := split(c.needed("tags"), ",")
+	names := lists.Split(c.needed("tags"), ",")
 	for _, n := range names {
 		if !validName(n) {
 			c.wrong("%q is no name for a tag", n)
@@ -239,7 +240,7 @@ func (c *call) keepTags(names []string) error {
 }
 
 func (c *call) deleteTags() error {
-	names := split(c.needed("tags"), ",")
+	names := lists.Split(c.needed("tags"), ",")
 	err := c.labels.change(func(k *keptLabels) error {
 		k.Tags = slices.DeleteFunc(k.Tags, func(t string) bool { return slices.Contains(names, t) })
 		return nil
@@ -279,7 +280,7 @@ func (c *call) putTags(how func(names []string) edit) error {
 
 // removeTags removes the tags that the client names from torrents, or all tags if it names none.
 func (c *call) removeTags() error {
-	all, names := c.torrents(), split(c.text("tags"), ",")
+	all, names := c.torrents(), lists.Split(c.text("tags"), ",")
 	if c.err != nil {
 		return c.err
 	}

@@ -32,6 +32,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
+	"braid/units/lists"
 )
 
 // Versions that clients read. By them they decide what they may call.
@@ -321,16 +322,6 @@ func (c *call) real(name string, otherwise float64) float64 {
 	return f
 }
 
-// split separates a list, and drops empty elements.
-func split(s, by string) (out []string) {
-	for x := range strings.SplitSeq(s, by) {
-		if x = strings.TrimSpace(x); x != "" {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
 // torrent returns the torrent that the argument hash names.
 func (c *call) torrent() *node.Torrent {
 	hash := c.needed("hash")
@@ -347,7 +338,7 @@ func (c *call) torrentsOfHash() (out []*node.Torrent) {
 	if hash == "*" || hash == "all" {
 		return c.node.Torrents()
 	}
-	for _, h := range split(strings.ToLower(hash), "|") {
+	for _, h := range lists.Split(strings.ToLower(hash), "|") {
 		t, err := c.node.Torrent(h)
 		if err != nil && c.err == nil {
 			c.err = fail(http.StatusNotFound, "there is no torrent %s", h)
@@ -364,7 +355,7 @@ func (c *call) torrents() (out []*node.Torrent) {
 	if hashes == "all" {
 		return c.node.Torrents()
 	}
-	all := split(strings.ToLower(hashes), "|")
+	all := lists.Split(strings.ToLower(hashes), "|")
 	slices.Sort(all)
 	for _, h := range slices.Compact(all) {
 		if t, err := c.node.Torrent(h); err == nil {

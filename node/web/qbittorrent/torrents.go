@@ -13,6 +13,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
+	"braid/units/lists"
 )
 
 // unlimitedETA stands for an unknown time: 100 days in seconds.
@@ -315,7 +316,7 @@ func (c *call) info() (any, error) {
 	keep, known := filters[cmp.Or(c.text("filter"), "all")]
 	private, reverse, trackers := c.flag("private"), c.on("reverse"), c.on("includeTrackers")
 	limit, offset := c.whole("limit", 0), c.whole("offset", 0)
-	hashes := split(strings.ToLower(c.text("hashes")), "|")
+	hashes := lists.Split(strings.ToLower(c.text("hashes")), "|")
 	all := slices.DeleteFunc(c.all(), func(v *view) bool {
 		return known && !keep(v) ||
 			len(hashes) > 0 && !slices.Contains(hashes, v.InfoHash) ||

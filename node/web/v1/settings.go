@@ -94,19 +94,13 @@ func seconds(s float64) time.Duration {
 }
 
 func newPolicy(p node.Policy) PathPolicy {
-	out := PathPolicy{
+	return PathPolicy{
 		Sequence:     p.Sequence,
 		ACL:          p.ACL,
-		Preference:   []string{},
+		Preference:   lists.Split(p.Preference, ","),
 		MaxLatencyMs: ms(p.MaxLatency),
 		MinMTUBytes:  p.MinMTU,
 	}
-	for c := range strings.SplitSeq(p.Preference, ",") {
-		if c != "" {
-			out.Preference = append(out.Preference, c)
-		}
-	}
-	return out
 }
 
 func (p PathPolicy) parse() node.Policy {
