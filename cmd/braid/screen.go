@@ -287,14 +287,10 @@ func pathName(x client.PathProgress, short func(pathsel.IA) string, verbose bool
 		}
 		return "within " + short(x.Path.Src)
 	}
-	parts := []string{fmt.Sprintf("%s#%d", short(hops[0].IA), hops[0].ID)}
-	for i := 1; i < len(hops); i++ {
-		at := fmt.Sprintf("%s#%d", short(hops[i].IA), hops[i].ID)
-		if i+1 < len(hops) { // through the AS
-			i++
-			at += fmt.Sprintf(",%d", hops[i].ID)
-		}
-		parts = append(parts, at)
+	parts := []string{hopText(short(hops[0].IA), hops[0].ID)}
+	for at := range slices.Chunk(hops[1:], 2) { // through an AS or, at the end, into it
+		ids := lists.Map(at, func(x pathsel.Interface) uint64 { return x.ID })
+		parts = append(parts, hopText(short(at[0].IA), ids...))
 	}
 	name := strings.Join(parts, pathArrow)
 	if verbose {
@@ -304,6 +300,18 @@ func pathName(x client.PathProgress, short func(pathsel.IA) string, verbose bool
 }
 
 const pathArrow = " > "
+
+// hopText shows an AS of a path with the interfaces that the path uses: 120#3,4. 0 is none.
+func hopText(as string, interfaces ...uint64) string {
+	separator := "#"
+	for _, id := range interfaces {
+		if id != 0 {
+			as += separator + fmt.Sprint(id)
+			separator = ","
+		}
+	}
+	return as
+}
 
 // shortPath shortens a path in its middle. Its ends, which differ most, stay.
 func shortPath(name string, width int) string {

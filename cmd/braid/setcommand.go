@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -170,19 +169,9 @@ func stateText(p v1.Path) string {
 
 // hopsText is a path's interfaces, such as 1-ff00:0:111#1 > 1-ff00:0:110#2.
 func hopsText(p v1.Path) string {
-	var hops []string
-	for _, h := range p.Hops {
-		text := h.ISDAS
-		switch {
-		case h.Ingress != 0 && h.Egress != 0:
-			text += fmt.Sprintf("#%d,%d", h.Ingress, h.Egress)
-		case h.Ingress+h.Egress != 0:
-			text += fmt.Sprintf("#%d", h.Ingress+h.Egress)
-		}
-		hops = append(hops, text)
-	}
-	if hops == nil {
+	if len(p.Hops) == 0 {
 		return p.Transport
 	}
-	return strings.Join(hops, " > ")
+	hop := func(h v1.Hop) string { return hopText(h.ISDAS, h.Ingress, h.Egress) }
+	return strings.Join(lists.Map(p.Hops, hop), pathArrow)
 }
