@@ -283,7 +283,8 @@ func putScript(x *session, r *reader) {
 // about has the fields that describe the server.
 var about = []setting{
 	readOnly("config-dir", func(x *session) any { return x.options.State }),
-	readOnly("download-dir-free-space", func(x *session) any { return foreign.FreeSpace(x.Settings) }),
+	readOnly("download-dir-free-space",
+		func(x *session) any { return foreign.FreeSpace(x.Settings) }),
 	readOnly("rpc-version", func(*session) any { return rpcVersion }),
 	readOnly("rpc-version-minimum", func(*session) any { return rpcVersionMinimum }),
 	readOnly("rpc-version-semver", func(*session) any { return rpcVersionSemver }),
