@@ -707,6 +707,30 @@ func TestFoundFilesAreSynced(t *testing.T) {
 	}
 }
 
+// A start that finds all as it was writes nothing: a service may start thousands of torrents.
+func TestUnchangedTorrentIsNotRecordedAgain(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind Kind) {
+		info, _, data := shape(t, 16<<10, 32<<10, 16<<10)
+		dir := fastDir(t)
+		s, tor := openStore(t, kind, dir, info, Options{})
+		for p := range 3 {
+			if err := writePiece(tor, info, data, p); err != nil {
+				t.Fatal(err)
+			}
+			if !hashAndMark(t, tor.Piece(info.Piece(p)), info, p) {
+				t.Fatalf("piece %d is wrong", p)
+			}
+		}
+		closeStore(t, s, tor)
+		sys := &order{}
+		s, tor = openStore(t, kind, dir, info, Options{system: sys})
+		closeStore(t, s, tor)
+		if len(sys.synced) > 0 {
+			t.Errorf("a start without changes synced %q", sys.synced)
+		}
+	})
+}
+
 // during is a system that does something during the first sync of a file whose name it knows.
 type during struct {
 	realSystem

@@ -483,12 +483,19 @@ func (r *record) release(changed map[int]bool) error {
 	return r.save()
 }
 
-// save writes the state. If that fails, the next save does it. The caller holds r.mu, except while
-// r is being opened.
+// save writes the state, unless the file has it already: the start of a service opens thousands of
+// unchanged torrents, and each write waits for the disk. If it fails, the next save does it. The
+// caller holds r.mu, except while r is being opened.
 func (r *record) save() error {
+	name := recordName(r.hash, r.store.kind)
 	b, err := r.saved.encode()
+	if err == nil && !r.unsaved {
+		if old, err := r.store.root.ReadFile(name); err == nil && bytes.Equal(old, b) {
+			return nil
+		}
+	}
 	if err == nil {
-		err = durable.Replace(r.store.options.system, r.store.root, recordName(r.hash, r.store.kind), b)
+		err = durable.Replace(r.store.options.system, r.store.root, name, b)
 	}
 	if r.unsaved = err != nil; r.unsaved {
 		return fmt.Errorf("write the record of %s: %w", r.layout.Name, err)
