@@ -254,6 +254,10 @@ func scanNodes(b *bencoding.Reader) (nodes []string, err error) {
 	return nodes, err
 }
 
+// v2Prefix precedes a v2 hash in a magnet link. It ends with the begin of a multihash: SHA-256, of
+// 32 bytes.
+const v2Prefix = "urn:btmh:1220"
+
 // ParseMagnet reads a magnet link (BEP 9). Peers in it (x.pe) may be SCION addresses.
 func ParseMagnet(uri string) (Source, error) {
 	if len(uri) > maxMagnet {
@@ -281,8 +285,7 @@ func ParseOwnMagnet(uri string) (Source, error) {
 	}
 	s := Source{InfoHash: m.InfoHash, Name: m.DisplayName, WebSeeds: seeds}
 	for _, xt := range m.Params["xt"] {
-		// A multihash: SHA-256, of 32 bytes.
-		if hash, ok := strings.CutPrefix(xt, "urn:btmh:1220"); ok && s.HashV2 == "" {
+		if hash, ok := strings.CutPrefix(xt, v2Prefix); ok && s.HashV2 == "" {
 			if b, err := hex.DecodeString(hash); err == nil && len(b) == sha256.Size {
 				s.HashV2 = strings.ToLower(hash)
 			}
@@ -367,6 +370,9 @@ func (s Source) Magnet(peers ...Peer) string {
 	}
 	for _, p := range peers {
 		m.Params.Add("x.pe", p.String())
+	}
+	if s.HashV2 != "" {
+		return m.String() + "&xt=" + v2Prefix + s.HashV2
 	}
 	return m.String()
 }

@@ -97,6 +97,14 @@ func TestMagnetPeers(t *testing.T) {
 			t.Errorf("%s comes back as %v, %v", c.link, again.Peers, err)
 		}
 	}
+	v2 := strings.Repeat("ab", 32) // of a hybrid
+	hybrid, err := ParseMagnet(hash + "&xt=urn:btmh:1220" + v2)
+	if err == nil {
+		hybrid, err = ParseMagnet(hybrid.Magnet())
+	}
+	if err != nil || hybrid.HashV2 != v2 {
+		t.Errorf("the v2 hash %s comes back as %q, %v", v2, hybrid.HashV2, err)
+	}
 	small := "magnet:?dn=x&xt=urn:btih:qbjkleht5qzgyct2dxgvbab6dzjmy577" // the same hash in base32
 	if s, err := ParseMagnet(small); err != nil || !strings.HasSuffix(hash, s.InfoHash.HexString()) {
 		t.Errorf("%s is %s, %v", small, s.InfoHash, err)
