@@ -49,8 +49,8 @@ func (s Stored) belongs(ctx context.Context, all, hash bool) (names []string, er
 	}
 	var suspects []int
 	for i, f := range s.Layout.Files {
-		unfinished := isRegular(root, f.Path+partSuffix)
-		for _, name := range []string{f.Path, f.Path + partSuffix} {
+		unfinished := isRegular(root, partName(f.Path))
+		for _, name := range bothNames(f.Path) {
 			st, err := root.Lstat(filepath.FromSlash(name))
 			if tooManyOpen(err) {
 				return nil, err

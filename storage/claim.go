@@ -129,12 +129,12 @@ func (s *store) claim(
 		case st == nil || owned && !both:
 			continue
 		case both && !owned:
-			part, err := root.Lstat(filepath.FromSlash(f.Path + partSuffix))
+			part, err := root.Lstat(filepath.FromSlash(partName(f.Path)))
 			if err != nil {
 				return nil, err
 			}
 			if saved.stamp(i) != stampFrom(part) {
-				c.inWay = append(c.inWay, obstacle{path: f.Path + partSuffix, mode: part.Mode()})
+				c.inWay = append(c.inWay, obstacle{path: partName(f.Path), mode: part.Mode()})
 			}
 		case c.names[i] != f.Path && (saved.stamp(i) != noFile || lost):
 			continue // the download made a file of this name, and somebody has changed it
@@ -162,7 +162,7 @@ func (c *claimer) look(i int) (both bool, err error) {
 	if ok, err := c.directory(path.Dir(p)); err != nil || !ok {
 		return false, err
 	}
-	for _, name := range []string{p, p + partSuffix} {
+	for _, name := range bothNames(p) {
 		st, err := c.root.Lstat(filepath.FromSlash(name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -212,7 +212,7 @@ func (c *claimer) foreign(
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
 	for i, f := range l.Files {
-		data.final[i] = c.names[i] != filepath.FromSlash(f.Path+partSuffix)
+		data.final[i] = c.names[i] != filepath.FromSlash(partName(f.Path))
 	}
 	buf := make([]byte, hashPart)
 	out = map[int]error{}

@@ -112,7 +112,7 @@ func (f *files) find(i int, right []bool, owned bool) error {
 		}
 	}
 	if f.final[i] && owned {
-		_, err := f.root.Lstat(f.name(i) + partSuffix)
+		_, err := f.root.Lstat(filepath.FromSlash(partName(file.Path)))
 		f.spare[i] = err == nil
 	}
 	switch {
@@ -150,11 +150,10 @@ func (f *files) name(i int) string {
 	if !renamed {
 		n = f.layout.Files[i].Path
 	}
-	n = filepath.FromSlash(n)
 	if !f.final[i] {
-		n += partSuffix
+		n = partName(n)
 	}
-	return n
+	return filepath.FromSlash(n)
 }
 
 // openFile opens a file, or makes it with its directories. The caller holds f.mu, except while f is

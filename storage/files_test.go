@@ -84,6 +84,40 @@ func fillStore(t *testing.T, kind Kind, dir string, info *metainfo.Info, data []
 	closeStore(t, s, tor)
 }
 
+// Names may be as long as file systems take, also if they differ only at the end: an incomplete
+// file has a shorter one.
+func TestLongNames(t *testing.T) {
+	info, _, data := shape(t, 16<<10, 32<<10, 32<<10)
+	long := strings.Repeat("é", 127)
+	for i := range info.Files {
+		info.Files[i].Path = []string{long + "d", fmt.Sprint(long, i)}
+	}
+	l, err := NewLayout(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []Kind{KindFile, KindMmap} {
+		dir := t.TempDir()
+		for first := range 2 { // the second process finds what the first one has left
+			s, tor := openStore(t, kind, dir, info)
+			for p := first; p < 4; p += 2 {
+				if c := tor.Piece(info.Piece(1 - first)).Completion(); c.Complete != (first == 1) {
+					t.Errorf("%s: piece %d: %+v", kind, 1-first, c)
+				}
+				if err := writePiece(tor, info, data, p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			closeStore(t, s, tor)
+			r, err := Stored{kind, dir, metainfo.Hash{9}, l}.Check(t.Context(), nil)
+			if want := []FileState{FilePartial, FileOK}[first]; err != nil || r.Files[1].State != want {
+				t.Errorf("%s: %v after run %d, %v", kind, r.Files[1].State, first+1, err)
+			}
+		}
+		sameData(t, dir, l, data)
+	}
+}
+
 func TestFileNamesTellWhatIsComplete(t *testing.T) {
 	for _, kind := range []Kind{KindFile, KindMmap} {
 		t.Run(string(kind), func(t *testing.T) { fileNames(t, kind) })

@@ -265,7 +265,7 @@ func statFile(dir *os.Root, f File) FileReport {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.State = FileMissing
-		if _, err := dir.Stat(name + partSuffix); err == nil {
+		if _, err := dir.Stat(filepath.FromSlash(partName(f.Path))); err == nil {
 			r.State = FilePartial
 		}
 	case err != nil:

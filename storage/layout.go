@@ -10,6 +10,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -42,6 +43,20 @@ const recordDir = ".braid"
 
 // partSuffix marks an incomplete file.
 const partSuffix = ".part"
+
+// partName is the path of a file while it is incomplete. A name without room for the suffix is cut;
+// a hash keeps it apart from others that begin alike.
+func partName(file string) string {
+	dir, name := path.Split(file)
+	if len(name) > maxComponent-len(partSuffix) {
+		sum := fmt.Sprintf("-%x", sha1.Sum([]byte(name)))
+		name = strings.ToValidUTF8(name[:maxComponent-len(partSuffix)-len(sum)], "") + sum
+	}
+	return dir + name + partSuffix
+}
+
+// bothNames are the paths of a file when it is complete, and while it is not.
+func bothNames(file string) [2]string { return [2]string{file, partName(file)} }
 
 // File is one file of a torrent.
 type File struct {
@@ -190,9 +205,9 @@ func refuseConflicts(files []File) error {
 		}
 	}
 	for _, f := range files {
-		if _, taken := kinds[f.Path+partSuffix]; taken {
+		if _, taken := kinds[partName(f.Path)]; taken {
 			return fmt.Errorf("file %q would have the name of another, %q, while it is not complete",
-				f.Path, f.Path+partSuffix)
+				f.Path, partName(f.Path))
 		}
 	}
 	return nil
@@ -224,7 +239,7 @@ func checkComponent(s string) error {
 		return fmt.Errorf("%q in its path leads out of the directory", s)
 	case strings.ContainsAny(s, "/\\\x00"):
 		return fmt.Errorf("name %q holds a separator or NUL", s)
-	case len(s) > maxComponent-len(partSuffix):
+	case len(s) > maxComponent:
 		return fmt.Errorf("name %q... is %d bytes long, more than file systems take", s[:32], len(s))
 	case !filepath.IsLocal(s):
 		return fmt.Errorf("name %q is not a plain file name on this system", s)

@@ -115,8 +115,9 @@ func (s Stored) CheckRename(changed Names) (err error) {
 	}
 	defer root.Close()
 	for i, p := range changed {
-		for _, suffix := range []string{"", partSuffix} {
-			if err := refuseTaken(root, s.Layout.Files[i].Path+suffix, p+suffix); err != nil {
+		from := bothNames(s.Layout.Files[i].Path)
+		for k, to := range bothNames(p) {
+			if err := refuseTaken(root, from[k], to); err != nil {
 				return err
 			}
 		}
@@ -144,7 +145,7 @@ func (s Stored) Rename(ctx context.Context, changed Names) (err error) {
 	to := map[string]string{} // from old to new names
 	for i, p := range changed {
 		old := s.Layout.Files[i].Path
-		to[old], to[old+partSuffix] = p, p+partSuffix
+		to[old], to[partName(old)] = p, partName(p)
 		r.oldNames = append(r.oldNames, old) // maybe a killed process has renamed it
 	}
 	for _, name := range belongs {
@@ -195,7 +196,7 @@ func (f *files) renameTo(changed Names) error {
 	for i, p := range changed {
 		from, to := filepath.ToSlash(f.name(i)), p
 		if !f.final[i] {
-			to += partSuffix
+			to = partName(to)
 		}
 		if f.stamps[i] != noFile && isRegular(f.root, from) {
 			r.pairs, r.oldNames = append(r.pairs, [2]string{from, to}), append(r.oldNames, from)

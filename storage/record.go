@@ -362,10 +362,10 @@ func stamps(dir string, l Layout) ([]stamp, error) {
 }
 
 func stampOf(dir string, f File) (stamp, error) {
-	name := filepath.Join(dir, filepath.FromSlash(f.Path))
-	s, err := stampOfFile(name)
+	name := func(p string) string { return filepath.Join(dir, filepath.FromSlash(p)) }
+	s, err := stampOfFile(name(f.Path))
 	if errors.Is(err, fs.ErrNotExist) {
-		s, err = stampOfFile(name + partSuffix)
+		s, err = stampOfFile(name(partName(f.Path)))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return noFile, nil

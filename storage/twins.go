@@ -32,7 +32,7 @@ func twins(l Layout) (a, b string, ok bool) {
 	}
 	files := make(map[string]string, 2*len(l.Files))
 	for _, f := range l.Files {
-		for _, name := range []string{f.Path, f.Path + partSuffix} {
+		for _, name := range bothNames(f.Path) {
 			k := key(name)
 			if other, taken := files[k]; taken {
 				return other, f.Path, true
