@@ -387,6 +387,8 @@ func (p *bolt) land(flights []flight) {
 
 func (p *bolt) mark(int, bool) error { return nil }
 
+func (p *bolt) confirm(int) error { return nil }
+
 func (p *bolt) sync() ([]int, error) {
 	if err := p.flush(true); err != nil {
 		return nil, err

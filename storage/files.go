@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 )
 
 const (
@@ -22,6 +23,9 @@ const (
 	// fewFiles is up to how many files are synced one by one. For more, their whole file system is
 	// synced.
 	fewFiles = 16
+	// inspectEvery is for how long a changed file may be served as it is. To look at each read would
+	// take as long as to read a block.
+	inspectEvery = time.Second
 )
 
 // files is the data of one torrent in its final files. Their names end in .part until they are
@@ -42,9 +46,11 @@ type files struct {
 	dirty     map[int]bool    // files that were written to since the last sync
 	unsynced  map[int]bool    // files changed by others and not read since: maybe not on disk
 	dirtyDirs map[string]bool // directories in which names may have changed since, with slashes
-	stamps    []stamp         // of each file: as we have found or left it
+	stamps    []stamp         // of each file: as we have found or left it; nil: unimportant
 	writing   int             // the file that is being written to, whose stamp changes; -1: none
 	altered   map[int]bool    // files that somebody else has changed or deleted since: their content is unknown
+	unsure    bitset          // pieces that are checked again before they are served; nil: none
+	changes   int             // how often a file was found changed by somebody else
 	dropped   error           // of a sync, after which the system has maybe dropped data
 }
 
@@ -55,6 +61,8 @@ type handle struct {
 	index int
 	place *list.Element // nil: it is not in files.open any more
 	users int
+
+	inspected time.Time
 }
 
 // readFiles opens the complete files of a torrent below dir for reading.
@@ -68,8 +76,7 @@ func readFiles(dir string, l Layout, mapped bool) (*files, error) {
 		open: map[int]*handle{}, dirtyDirs: map[string]bool{},
 		missing: make([]int, len(l.Files)), final: slices.Repeat([]bool{true}, len(l.Files)),
 		spare: make([]bool, len(l.Files)),
-		dirty: map[int]bool{}, unsynced: map[int]bool{}, altered: map[int]bool{},
-		stamps: make([]stamp, len(l.Files)), writing: -1,
+		dirty: map[int]bool{}, unsynced: map[int]bool{}, altered: map[int]bool{}, writing: -1,
 	}, nil
 }
 
@@ -80,7 +87,7 @@ func (s *store) openFiles(l Layout, known recorded, owned []bool) (*files, error
 	if err != nil {
 		return nil, err
 	}
-	f.system = s.options.system
+	f.system, f.stamps = s.options.system, make([]stamp, len(l.Files))
 	for _, i := range known.changed {
 		f.unsynced[i] = true
 	}
@@ -356,6 +363,9 @@ func (f *files) read(b []byte, off int64) error {
 			return err
 		}
 		defer f.give(h)
+		if err := f.inspect(h); err != nil {
+			return err
+		}
 		if h.view != nil {
 			return h.view.read(b[from:to], at)
 		}
@@ -368,13 +378,63 @@ func (f *files) read(b []byte, off int64) error {
 	return err
 }
 
+// inspect has the pieces of a file with its final name checked again if somebody else has changed
+// it.
+func (f *files) inspect(h *handle) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := h.index
+	if f.stamps == nil || !f.final[i] || f.writing == i || time.Since(h.inspected) < inspectEvery {
+		return nil
+	}
+	h.inspected = time.Now()
+	st, err := h.Stat()
+	if err != nil || f.stamps[i] == stampFrom(st) {
+		return err
+	}
+	f.stamps[i], f.altered[i] = stampFrom(st), true
+	if f.changes++; f.unsure == nil {
+		f.unsure = newBitset(f.layout.Pieces())
+	}
+	begin, end := f.layout.FilePieces(f.layout.Files[i])
+	for p := begin; p < end; p++ {
+		f.unsure.set(p)
+	}
+	return nil
+}
+
+func (f *files) confirm(piece int) error {
+	f.mu.Lock()
+	unsure, changes := f.unsure != nil && f.unsure.has(piece), f.changes
+	f.mu.Unlock()
+	if !unsure {
+		return nil
+	}
+	buf := hashBuffers.Get().(*[hashPart]byte)
+	defer hashBuffers.Put(buf)
+	sum, err := sumOf(f.layout, f, piece, buf[:])
+	if err == nil && sum != f.layout.pieceHash(piece) {
+		err = errWrong
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil && changes == f.changes {
+		f.unsure.clear(piece)
+	}
+	return err
+}
+
 // mark gives a file its length and final name when its last piece is right, and takes the name away
 // if a piece that was right is wrong. A file of that name that is only being checked keeps it: the
-// check may be stopped, and all of the file be right.
+// check may be stopped, and all of the file be right. So does one that somebody else has
+// overwritten.
 func (f *files) mark(piece int, right bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	off, length := f.layout.PieceRange(piece)
+	overwritten := func(i int) bool {
+		return f.altered[i] && f.stamps[i].size >= f.layout.Files[i].Length
+	}
 	var errs error
 	_ = f.layout.Span(off, int(length), func(i int, _ int64, _, _ int) error {
 		if right {
@@ -385,7 +445,7 @@ func (f *files) mark(piece int, right bool) error {
 		switch {
 		case f.missing[i] == 0:
 			errs = errors.Join(errs, f.finish(i))
-		case f.final[i] && !right:
+		case f.final[i] && !right && !overwritten(i):
 			errs = errors.Join(errs, f.rename(i, false))
 		}
 		return nil // the piece must be counted in all its files

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/anacrolix/torrent/metainfo"
 	engine "github.com/anacrolix/torrent/storage"
@@ -115,6 +118,76 @@ func TestLongNames(t *testing.T) {
 			}
 		}
 		sameData(t, dir, l, data)
+	}
+}
+
+// Another program writes over a file that is served, or only touches it. Its pieces are checked
+// again, and wrong ones are not served; the file keeps its name.
+func TestServedFileIsChanged(t *testing.T) { synctest.Test(t, servedFileIsChanged) }
+
+func servedFileIsChanged(t *testing.T) {
+	for _, kind := range []Kind{KindFile, KindMmap} {
+		for _, verified := range []bool{false, true} {
+			info, l, data := shape(t, 16<<10, 48<<10, 16<<10)
+			dir := t.TempDir()
+			fillStore(t, kind, dir, info, data)
+			s, tor := openStore(t, kind, dir, info)
+			if verified {
+				closeStore(t, s, tor)
+				var err error
+				if s, err = OpenVerifiedIn(kind, dir, slog.New(slog.DiscardHandler), nil); err == nil {
+					tor, err = s.OpenTorrent(t.Context(), info, metainfo.Hash{9})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			name := filepath.Join(dir, filepath.FromSlash(l.Files[0].Path))
+			file, err := os.OpenFile(name, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			served := func() (out [4]bool) {
+				for p := range out {
+					got := make([]byte, 100)
+					_, err := tor.Piece(info.Piece(p)).ReadAt(got, 50)
+					out[p] = err == nil && bytes.Equal(got, data[p<<14+50:][:100])
+				}
+				return out
+			}
+			for i, c := range []struct {
+				write int64 // where; -1: nowhere
+				want  [4]bool
+			}{
+				{-1, [4]bool{true, true, true, true}},
+				{16 << 10, [4]bool{true, false, true, true}},
+				{32 << 10, [4]bool{true, false, false, true}},
+			} {
+				if c.write >= 0 {
+					if _, err := file.WriteAt([]byte("other"), c.write); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := os.Chtimes(name, time.Time{}, time.Unix(int64(i), 0)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(inspectEvery)
+				if got := served(); got != c.want {
+					t.Errorf("%s, verified %v, write at %d: served %v, want %v", kind, verified, c.write, got, c.want)
+				}
+			}
+			if got := tor.Piece(info.Piece(1)).Completion(); got.Complete {
+				t.Error("a wrong piece counts as complete")
+			}
+			if _, err := os.Lstat(name); err != nil {
+				t.Error(err)
+			}
+			closeStore(t, s, tor)
+			if r := (Stored{kind, dir, metainfo.Hash{9}, l}).Recorded(); !slices.Equal(r, []bool{false, false, false, true}) {
+				t.Errorf("the record trusts %v of a changed file", r)
+			}
+		}
 	}
 }
 

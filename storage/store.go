@@ -237,7 +237,7 @@ func (s *store) openVerified(_ context.Context, l Layout, hash metainfo.Hash) (*
 	if s.kind == KindBolt {
 		data, err = openBoltReader(s.dir, l, hash)
 	} else {
-		data, err = readFiles(s.dir, l, s.kind == KindMmap)
+		data, err = s.openComplete(l)
 	}
 	if err != nil {
 		return nil, err
@@ -245,6 +245,18 @@ func (s *store) openVerified(_ context.Context, l Layout, hash metainfo.Hash) (*
 	all := slices.Repeat([]bool{true}, l.Pieces())
 	known := recorded{pieces: &verdicts{checked: slices.Clone(all), right: all}}
 	return newTorrent(l, data, nil, known, s.log), nil
+}
+
+func (s *store) openComplete(l Layout) (*files, error) {
+	now, err := stamps(s.dir, l)
+	if err != nil {
+		return nil, err
+	}
+	f, err := readFiles(s.dir, l, s.kind == KindMmap)
+	if err == nil {
+		f.stamps = now
+	}
+	return f, err
 }
 
 // system has the calls of the operating system that decide what survives a crash and what fits on

@@ -37,6 +37,8 @@ type place interface {
 	write(b []byte, off int64) error
 	// read fills b. Where nothing was written it returns zeros or io.ErrUnexpectedEOF.
 	read(b []byte, off int64) error
+	// confirm checks a piece that was read again if somebody else has changed its files.
+	confirm(piece int) error
 	// mark is told that a piece, all of which was written, is right and was not, or the other way
 	// round. Files get their final names by it.
 	mark(piece int, right bool) error
@@ -227,7 +229,11 @@ func (p piece) ReadAt(b []byte, off int64) (int, error) {
 	if err := p.flush(); err != nil {
 		return 0, err
 	}
-	if err := p.torrent.place.read(b, p.off+off); err != nil {
+	err := p.torrent.place.read(b, p.off+off)
+	if err == nil {
+		err = p.torrent.place.confirm(p.index)
+	}
+	if err != nil {
 		return 0, p.unreadable(err)
 	}
 	return len(b), nil

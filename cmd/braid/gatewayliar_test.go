@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"braid/client"
 	"braid/node/event"
@@ -79,11 +80,20 @@ func TestLyingGateway(t *testing.T) {
 	for i := range wrong {
 		wrong[i] ^= 0xff
 	}
-	f, err := os.OpenFile(cached("corrupts"), os.O_WRONLY, 0) // it stays the same file, which the gateway has open
+	// It stays the same file, which the gateway has open, and keeps its time, or the gateway would
+	// check it again.
+	f, err := os.OpenFile(cached("corrupts"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := f.Stat()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Write(wrong); errors.Join(err, f.Close()) != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(f.Name(), time.Time{}, was.ModTime()); err != nil {
 		t.Fatal(err)
 	}
 	for name, liar := range map[string]event.Ready{"corrupts": corrupts, "stalls": stalls} {
