@@ -100,6 +100,11 @@ func (t *Torrent) moveNext() {
 	t.mu.Unlock()
 	t.save()
 	t.moveOn(ctx, state)
+	if s := t.State(); !next.Data && (s == Paused || s == Served) {
+		if err := t.Verify(); err != nil {
+			t.logger().Warn("the data is not verified until the next start", "error", err)
+		}
+	}
 }
 
 // beginsLocked notes that a move no longer waits. Another one may have taken its place by now.

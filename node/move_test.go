@@ -435,6 +435,18 @@ func TestOldDataIsLeft(t *testing.T) {
 	}
 }
 
+// The data of a paused torrent is verified in its new directory without a start.
+func TestMovePausedToData(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	x := add(t, openService(t, t.TempDir(), t.TempDir()), Options{Source: src, Paused: true})
+	if err := x.Move(data, false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the check", func() bool { return x.Status().Have == src.Layout.Length && x.State() == Paused })
+}
+
 // A restart, as after a change of the selection, does not cancel a move.
 func TestRestartLetsMove(t *testing.T) {
 	t.Parallel()
