@@ -560,9 +560,8 @@ func TestVerifyWhileVerifying(t *testing.T) {
 // A check that is ended is no error.
 func TestEndedCheck(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
-	n := openService(t, t.TempDir(), data)
-	x := add(t, n, Options{Source: create(t, data, "file", 1<<20), Paused: true})
+	n := openService(t, t.TempDir(), t.TempDir())
+	x := add(t, n, Options{Source: create(t, t.TempDir(), "file", 1<<20), Paused: true})
 	n.stop()
 	x.verifyStopped()
 	if l := x.Log(); len(l) > 0 {
