@@ -180,6 +180,30 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
+// Nothing more happens, so that no write fails.
+func TestWatchEndsWithReader(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	startDaemon(t, dir)
+	c := braid(t, dir, "watch", "--json", "--api", "unix:"+socketIn(dir))
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hung := time.AfterFunc(swarmPatience, func() { _ = c.Process.Kill() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); !strings.Contains(line, "snapshot") {
+		t.Errorf("%q, %v", line, err)
+	}
+	out.Close()
+	_ = c.Wait() // with the code that is looked at
+	if !hung.Stop() || c.ProcessState.ExitCode() != exitFailed {
+		t.Errorf("no torrent has changed, and the end is: %v", c.ProcessState)
+	}
+}
+
 // A daemon takes part in the DHT, and keeps the nodes in its state.
 func TestDaemonInDHT(t *testing.T) {
 	t.Parallel()

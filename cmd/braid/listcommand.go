@@ -274,6 +274,7 @@ func watchCommand() *cli.Command {
 
 func watch(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 	out := stdout(cmd)
+	out.watchReader()
 	live := out.live() && !cmd.Bool("json")
 	var all []v1.Torrent
 	var totals v1.Totals

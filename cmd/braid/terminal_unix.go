@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"slices"
@@ -47,6 +48,28 @@ func stopJob(printers []*printer) {
 	}
 	_ = syscall.Kill(0, syscall.SIGSTOP)
 	<-goesOn
+}
+
+// watchReader calls lost as soon as nobody can read the printer's output any more, as after head -1
+// has ended. Writes alone would notice that at the next line, which may never come.
+func (p *printer) watchReader() {
+	f, ok := p.w.(*os.File)
+	if !ok || p.lost == nil {
+		return
+	}
+	gone := []unix.PollFd{{Fd: int32(f.Fd())}} //nolint:gosec // descriptors are small
+	go func() {
+		_, err := unix.Poll(gone, -1)
+		for errors.Is(err, unix.EINTR) {
+			_, err = unix.Poll(gone, -1)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err == nil && p.err == nil {
+			p.err = &os.PathError{Op: "write", Path: f.Name(), Err: unix.EPIPE}
+			p.lost()
+		}
+	}()
 }
 
 // foreground tells whether this process's job has the terminal. If not, drawing would overwrite a
