@@ -337,6 +337,7 @@ func (s *Server) ServeSCION(ctx context.Context, p *scionnet.HTTP) error {
 
 // ServeUDP answers BEP 15 on the connection until the context ends. It closes the connection.
 func (s *Server) ServeUDP(ctx context.Context, c *net.UDPConn) error {
+	defer c.Close()
 	u, err := newUDP(s)
 	if err != nil {
 		return err
