@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/client"
 	v1 "braid/node/web/v1"
 )
 
@@ -53,6 +54,10 @@ func add(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 		if !strings.HasPrefix(strings.ToLower(name), "magnet:") && !strings.Contains(name, "://") {
 			if in.Torrent, err = os.ReadFile(name); err != nil {
 				errs = append(errs, fmt.Errorf("open torrent: %w", err))
+				continue
+			}
+			if _, err := client.ParseTorrent(in.Torrent); err != nil {
+				errs = append(errs, fmt.Errorf("torrent %s: %w", name, err))
 				continue
 			}
 			in.Source = ""

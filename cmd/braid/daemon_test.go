@@ -105,6 +105,9 @@ func TestDaemon(t *testing.T) {
 	}
 	d.does(t, "rename", "renamed", "again")
 	d.does(t, "set", "--name", "file", "again")
+	if code, _, said := ends(t, dir, "add", "out/again", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "not a torrent file") {
+		t.Errorf("add of data: exit code %d: %s", code, said)
+	}
 	if code, _, said := ends(t, dir, "rename", "file", "again", "a/b", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "without a slash") {
 		t.Errorf("rename to a/b: exit code %d: %s", code, said)
 	}
