@@ -72,11 +72,17 @@ type hub struct {
 	mu     sync.Mutex
 	ring   []message // with consecutive ids
 	bytes  int
-	next   int64             // id of the next message
-	wake   chan struct{}     // closed at the next message
-	rows   map[string][]byte // the JSON of each torrent, as of the last look
+	next   int64           // id of the next message
+	wake   chan struct{}   // closed at the next message
+	rows   map[string]*row // each torrent, as of the last look
 	order  []string
 	totals []byte
+}
+
+// row is a torrent and its JSON.
+type row struct {
+	torrent Torrent
+	json    json.RawMessage
 }
 
 type message struct {
@@ -87,7 +93,7 @@ type message struct {
 func newHub(a *API) *hub {
 	h := &hub{
 		api: a, epoch: rand.Text()[:8], next: 1, wake: make(chan struct{}),
-		rows: map[string][]byte{}, events: a.Node.Subscribe(maxBacklog),
+		rows: map[string]*row{}, events: a.Node.Subscribe(maxBacklog),
 		readers: make(chan struct{}, maxReaders),
 	}
 	h.open, h.stop = context.WithCancel(context.Background())
@@ -191,32 +197,32 @@ func (h *hub) append(m message) {
 func (h *hub) sample() {
 	h.sampling.Lock()
 	defer h.sampling.Unlock()
-	rows := h.api.rows()
-	encoded := make(map[string][]byte, len(rows))
-	order := make([]string, 0, len(rows))
-	for _, r := range rows {
-		b, err := json.Marshal(r)
-		if err != nil {
-			continue
+	all := h.api.rows()
+	rows := make(map[string]*row, len(all))
+	order := make([]string, 0, len(all))
+	changed, removed := []json.RawMessage{}, []string{}
+	for i, t := range all {
+		r := h.rows[t.InfoHash]
+		if r == nil || !reflect.DeepEqual(&r.torrent, &all[i]) { // to encode all takes longer
+			b, err := json.Marshal(t)
+			if err != nil {
+				continue
+			}
+			r = &row{t, b}
+			changed = append(changed, b)
 		}
-		encoded[r.InfoHash] = b
-		order = append(order, r.InfoHash)
+		rows[t.InfoHash] = r
+		order = append(order, t.InfoHash)
 	}
-	totals, _ := json.Marshal(h.api.sum(rows)) // of numbers only
+	totals, _ := json.Marshal(h.api.sum(all)) // of numbers only
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changed, removed := []json.RawMessage{}, []string{}
-	for _, hash := range order {
-		if !bytes.Equal(h.rows[hash], encoded[hash]) {
-			changed = append(changed, encoded[hash])
-		}
-	}
 	for _, hash := range h.order {
-		if encoded[hash] == nil {
+		if rows[hash] == nil {
 			removed = append(removed, hash)
 		}
 	}
-	h.rows, h.order = encoded, order
+	h.rows, h.order = rows, order
 	if len(changed)+len(removed) > 0 {
 		b, err := json.Marshal(map[string]any{"changed": changed, "removed": removed})
 		if err == nil {
@@ -233,7 +239,7 @@ func (h *hub) sample() {
 func (h *hub) snapshot() (b []byte, last int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := lists.Map(h.order, func(hash string) json.RawMessage { return h.rows[hash] })
+	all := lists.Map(h.order, func(hash string) json.RawMessage { return h.rows[hash].json })
 	b, _ = json.Marshal(map[string]any{"totals": json.RawMessage(h.totals), "torrents": all}) // valid JSON already
 	return b, h.next - 1
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -211,5 +212,37 @@ func TestExpiryOfPaths(t *testing.T) {
 		if got := newPath(client.PathProgress{Path: p}, 0).Expiry; got.IsZero() == (p.Hops() > 0) {
 			t.Errorf("path of %d hops: expiry %v", p.Hops(), got)
 		}
+	}
+}
+
+// The cost of a second's look at many seeds of which none changes.
+func BenchmarkSample(b *testing.B) {
+	dir := b.TempDir()
+	n, err := node.Open(b.Context(), node.Config{Service: true, State: b.TempDir(), Client: client.Config{}, Settings: node.Settings{Dir: dir}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	for i := range 200 {
+		name := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(name, []byte(name), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		c, err := client.Create(b.Context(), name, client.CreateOptions{})
+		if err == nil {
+			_, err = n.Add(b.Context(), node.Options{Source: c.Source})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	a := New(Config{Node: n, Journal: &Journal{}})
+	defer a.Close()
+	for a.sum(a.rows()).States["seeding"] < 200 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		a.hub.sample()
 	}
 }
