@@ -86,35 +86,38 @@ type Found struct {
 // finder waits for the end of its searches.
 type finder struct {
 	target  ID
-	method  Method
-	pending int // searches, one in each network
+	pending map[*member]int // the numbers of its searches, one in each network
 	found   Found
 	done    chan struct{}
 }
 
-// take notes what an event says about the searches.
-func (f *finder) take(e Event) {
-	if e.Target != f.target || f.pending == 0 {
+// take notes what an event says about the searches. Others may have the same target.
+func (f *finder) take(m *member, e Event) {
+	if e.Target != f.target || len(f.pending) == 0 {
 		return
 	}
 	f.found.Peers = append(f.found.Peers, e.Peers...)
 	if e.Item != nil && (f.found.Item == nil || e.Item.Seq > f.found.Item.Seq) {
 		f.found.Item = e.Item
 	}
-	if e.Done != nil && e.Done.Method == f.method {
+	if e.Done != nil && e.Done.Number == f.pending[m] {
 		f.found.Results = append(f.found.Results, *e.Done)
-		if f.pending--; f.pending == 0 {
+		if delete(f.pending, m); len(f.pending) == 0 {
 			close(f.done)
 		}
 	}
 }
 
-// find starts a search in each network and waits for them all.
-func (s *Server) find(ctx context.Context, f *finder, start func(now time.Time, n *Node) Out) (Found, error) {
-	f.done = make(chan struct{})
+// find starts a search for the target in each network and waits for them all.
+func (s *Server) find(
+	ctx context.Context, target ID, start func(now time.Time, n *Node) Out,
+) (Found, error) {
+	f := &finder{target: target, pending: map[*member]int{}, done: make(chan struct{})}
 	if !s.do(func(now time.Time) {
 		s.finders = append(s.finders, f)
-		f.pending = len(s.members)
+		for _, m := range s.members {
+			f.pending[m] = m.stats.Searches + 1
+		}
 		for _, m := range s.members {
 			s.carry(m, start(now, m.Node), nil)
 		}
@@ -137,21 +140,21 @@ func (s *Server) find(ctx context.Context, f *finder, start func(now time.Time, 
 
 // FindPeers looks for a torrent's peers once.
 func (s *Server) FindPeers(ctx context.Context, hash ID) (Found, error) {
-	return s.find(ctx, &finder{target: hash, method: GetPeers}, func(now time.Time, n *Node) Out {
+	return s.find(ctx, hash, func(now time.Time, n *Node) Out {
 		return n.FindPeers(now, hash)
 	})
 }
 
 // GetItem looks for an item (BEP 44). The newest one is in the result.
 func (s *Server) GetItem(ctx context.Context, target ID) (Found, error) {
-	return s.find(ctx, &finder{target: target, method: Get}, func(now time.Time, n *Node) Out {
+	return s.find(ctx, target, func(now time.Time, n *Node) Out {
 		return n.GetItem(now, target)
 	})
 }
 
 // PutItem stores an item at the nodes near its name (BEP 44).
 func (s *Server) PutItem(ctx context.Context, i *Item) (Found, error) {
-	return s.find(ctx, &finder{target: i.Target(), method: Get}, func(now time.Time, n *Node) Out {
+	return s.find(ctx, i.Target(), func(now time.Time, n *Node) Out {
 		return n.PutItem(now, i)
 	})
 }

@@ -28,7 +28,7 @@ const (
 
 // Result is how a search went.
 type Result struct {
-	Method  Method
+	Number  int // of the search, from 1: see Stats
 	Queries int
 	Answers int
 	// Hops is the distance, in answers, from the nodes known at first to the first one that named
@@ -81,7 +81,8 @@ func (n *Node) searching(target ID) bool {
 }
 
 func (n *Node) search(now time.Time, s *search) {
-	s.started, s.result.Method = now, s.method
+	n.stats.Searches++
+	s.started, s.result.Number = now, n.stats.Searches
 	s.seen, s.groups, s.peers = map[Addr]struct{}{}, map[group]int{}, map[Addr]struct{}{}
 	s.branches = make([][]*candidate, max(1, n.cfg.Limits.Branches))
 	start := n.table.closest(s.target, len(s.branches)*bucketSize, func(Contact) bool { return true })
@@ -97,7 +98,6 @@ func (n *Node) search(now time.Time, s *search) {
 		s.add(n, i%len(s.branches), &candidate{Contact: Contact{Addr: a}, hops: 1})
 	}
 	n.searches = append(n.searches, s)
-	n.stats.Searches++
 	n.advance(now, s)
 }
 

@@ -278,8 +278,8 @@ func (s *Server) carry(m *member, out Out, back net.Addr) {
 			}
 		}
 		for _, f := range s.finders {
-			f.take(e)
+			f.take(m, e)
 		}
-		s.finders = slices.DeleteFunc(s.finders, func(f *finder) bool { return f.pending == 0 })
+		s.finders = slices.DeleteFunc(s.finders, func(f *finder) bool { return len(f.pending) == 0 })
 	}
 }

@@ -162,3 +162,17 @@ func TestHungryAgain(t *testing.T) {
 		<-done
 	}
 }
+
+// A torrent may be followed while its peers are looked for: the end of that search is not the end
+// of the other.
+func TestSearchesForOneTarget(t *testing.T) {
+	m := &member{}
+	f := &finder{target: ID{1}, pending: map[*member]int{m: 2}, done: make(chan struct{})}
+	for number := 1; number <= 3; number++ {
+		f.take(m, Event{Target: ID{1}, Done: &Result{Number: number}})
+		if want := min(number-1, 1); len(f.found.Results) != want {
+			t.Errorf("search %d has ended: %d results, want %d", number, len(f.found.Results), want)
+		}
+	}
+	<-f.done
+}
