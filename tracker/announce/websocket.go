@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/time/rate"
 
 	"braid/scionnet"
 	"braid/tracker"
@@ -44,6 +45,10 @@ const (
 	offerLife = time.Minute
 	// answersAtOnce bounds the offers of others that are being answered.
 	answersAtOnce = 8
+	// A tracker may send that many messages and pings at once, and then one a second. We read no
+	// faster: an offer that fails, or an answer to a ping, costs us more than the tracker. Honest
+	// trackers send a message in several seconds.
+	messagesAtOnce, messagesEvery = 100, time.Second
 )
 
 // overWebSocket is a tracker that speaks WebTorrent's protocol (wire.Signal). The connection stays
@@ -61,6 +66,7 @@ type overWebSocket struct {
 	workers sync.WaitGroup
 	busy    chan struct{} // has room for the answers at once
 	replies chan wire.Signal
+	pace    *rate.Limiter // of messages and pings
 
 	mu     sync.Mutex
 	conn   *websocket.Conn // nil: there is none
@@ -78,6 +84,7 @@ func newOverWebSocket(u tracker.URL, cfg *Config, log *slog.Logger, lost func())
 		url: u, id: cfg.PeerID, hash: cfg.InfoHash, rtc: cfg.WebRTC,
 		scopeOf: scionnet.ScopeOf, log: log, lost: lost,
 		busy: make(chan struct{}, answersAtOnce), replies: make(chan wire.Signal, 1),
+		pace:   rate.NewLimiter(rate.Every(messagesEvery), messagesAtOnce),
 		offers: map[string]pendingOffer{},
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())
@@ -158,6 +165,7 @@ func (o *overWebSocket) connected(ctx context.Context) (*websocket.Conn, error) 
 	d := newDialer(outlet{}, named{user: o.url.ByUser(), plain: o.url.Plain()}, o.scopeOf)
 	c, _, err := websocket.Dial(ctx, o.url.Request("").String(), &websocket.DialOptions{
 		HTTPClient: d.client(noRedirect), HTTPHeader: http.Header{"User-Agent": {"braid"}},
+		OnPingReceived: func(context.Context, []byte) bool { return o.pace.Wait(o.ctx) == nil },
 	})
 	if err != nil {
 		return nil, withoutURL(err)
@@ -224,6 +232,9 @@ func (o *overWebSocket) read(c *websocket.Conn) {
 	}()
 	for {
 		_, b, err := c.Read(o.ctx)
+		if err == nil {
+			err = o.pace.Wait(o.ctx)
+		}
 		if err != nil {
 			o.log.Debug("the connection to a tracker has ended", "tracker", o.url, "error", o.url.Hide(err.Error()))
 			return

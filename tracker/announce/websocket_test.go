@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/time/rate"
 
 	"braid/tracker"
 	"braid/tracker/wire"
@@ -87,6 +89,43 @@ func TestSilentWebSocket(t *testing.T) {
 	}
 	if n := connections.Load(); n != 2 {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// A tracker that sends more messages and pings than it may is not read any further.
+func TestBusyWebSocket(t *testing.T) {
+	pings := make(chan error, 2)
+	x := listening(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.CloseNow() //nolint:errcheck // the client may have closed it
+		_, _, _ = c.Read(r.Context())
+		ctx := c.CloseRead(r.Context())
+		reply := wire.Signal{InfoHash: wire.InfoHash{1}, Interval: time.Minute}
+		_ = c.Write(ctx, websocket.MessageText, reply.Reply()) // a failure shows in the client
+		pings <- c.Ping(ctx)
+		pings <- c.Ping(ctx)
+	})
+	u, err := tracker.ParseURL("ws" + x.URL[len("http"):] + "/announce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOverWebSocket(u.OfUser(), &Config{InfoHash: wire.InfoHash{1}, WebRTC: noRTC{}}, slog.New(slog.DiscardHandler), func() {})
+	o.pace = rate.NewLimiter(0, 2) // and no more later
+	a := &wire.Announce{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{1}, Left: 1}
+	if _, err := o.announce(t.Context(), a, nil); err != nil {
+		t.Error(err)
+	}
+	first := <-pings
+	for o.pace.Tokens() >= 0 && len(pings) == 0 { // until the second one waits
+		runtime.Gosched()
+	}
+	o.close()
+	if second := <-pings; first != nil || second == nil {
+		t.Errorf("the first ping: %v, the second: %v", first, second)
 	}
 }
 
