@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -78,7 +79,10 @@ func showStatus(cmd *cli.Command, name string, now time.Time) error {
 		return err
 	}
 	var r event.Status
-	if err := json.Unmarshal(b, &r); err != nil {
+	if err = json.Unmarshal(b, &r); err == nil && r.Time.IsZero() {
+		err = errors.New("it does not say when it was written")
+	}
+	if err != nil {
 		return fmt.Errorf("%s is no status of a download or seed: %w", name, err)
 	}
 	if age := now.Sub(r.Time); age > statusAge {

@@ -65,6 +65,7 @@ func TestStatus(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"process":7,"time":"2020-01-02T03:04:05Z"}`: "process 7, which wrote it, has ended",
 		"nonsense": "is no status",
+		"{}":       "is no status",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
