@@ -20,6 +20,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/scionnet"
+	"braid/storage"
 )
 
 // Prefix is the path below which all files are. The web seed of a torrent is Prefix, its info hash
@@ -81,13 +83,25 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 		"sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'")
 	header.Set("Referrer-Policy", "no-referrer")
 	name := r.PathValue("path")
-	for i, f := range src.Layout.Files {
-		if f.Path == name {
-			serveFile(t, i, w, r)
-			return
-		}
+	if i := find(src.Layout.Files, name); i >= 0 {
+		serveFile(t, i, w, r)
+		return
 	}
 	h.list(src, name, w, r)
+}
+
+// find returns the index of the file with that path, or -1. Most torrents have their files in the
+// order of a walk through the directories. Others, and names that they lack, take a look at all.
+func find(all []storage.File, name string) int {
+	walk := strings.NewReplacer("/", "\x00").Replace
+	key := walk(name)
+	i, found := slices.BinarySearchFunc(all, key, func(f storage.File, key string) int {
+		return strings.Compare(walk(f.Path), key)
+	})
+	if found {
+		return i
+	}
+	return slices.IndexFunc(all, func(f storage.File) bool { return f.Path == name })
 }
 
 // serveFile answers with one file. It never changes, so the info hash and its number are its tag.
