@@ -298,10 +298,11 @@ func (c *claimer) clear(dir string, opts Options) error {
 
 func (c *claimer) asideName(name string) (string, error) {
 	for n := range mostAsides {
-		aside := name + asideSuffix
+		suffix := asideSuffix
 		if n > 0 {
-			aside = fmt.Sprintf("%s-%d", aside, n+1)
+			suffix = fmt.Sprintf("%s-%d", suffix, n+1)
 		}
+		aside := filepath.FromSlash(withSuffix(filepath.ToSlash(name), suffix))
 		if _, err := c.root.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
 			return aside, nil
 		}

@@ -119,6 +119,16 @@ func TestLongNames(t *testing.T) {
 		}
 		sameData(t, dir, l, data)
 	}
+	dir, aside := t.TempDir(), "" // somebody's file has the same name
+	if err := put(l.Files[1].Path, []byte("other"), 0o644)(dir); err != nil {
+		t.Fatal(err)
+	}
+	moved := func(_, to string) { aside = to }
+	s, tor := openStore(t, KindFile, dir, info, Options{Existing: RenameExisting, Moved: moved})
+	if b, err := os.ReadFile(aside); err != nil || string(b) != "other" {
+		t.Errorf("it is now %q: %q, %v", aside, b, err)
+	}
+	closeStore(t, s, tor)
 }
 
 // Another program writes over a file that is served, or only touches it. Its pieces are checked

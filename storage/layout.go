@@ -44,15 +44,18 @@ const recordDir = ".braid"
 // partSuffix marks an incomplete file.
 const partSuffix = ".part"
 
-// partName is the path of a file while it is incomplete. A name without room for the suffix is cut;
-// a hash keeps it apart from others that begin alike.
-func partName(file string) string {
+// partName is the path of a file while it is incomplete.
+func partName(file string) string { return withSuffix(file, partSuffix) }
+
+// withSuffix is the path of a file with a suffix. A name without room for it is cut; a hash keeps
+// the name apart from others that begin alike.
+func withSuffix(file, suffix string) string {
 	dir, name := path.Split(file)
-	if len(name) > maxComponent-len(partSuffix) {
+	if len(name) > maxComponent-len(suffix) {
 		sum := fmt.Sprintf("-%x", sha1.Sum([]byte(name)))
-		name = strings.ToValidUTF8(name[:maxComponent-len(partSuffix)-len(sum)], "") + sum
+		name = strings.ToValidUTF8(name[:maxComponent-len(suffix)-len(sum)], "") + sum
 	}
-	return dir + name + partSuffix
+	return dir + name + suffix
 }
 
 // bothNames are the paths of a file when it is complete, and while it is not.
