@@ -294,8 +294,16 @@ func TestFailedRemove(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: src, Paused: true}) // so that nothing else writes its state
+	eventually(t, "the check of its data", func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return !x.unverified
+	})
 	file := n.stateFile(x.InfoHash(), ".json")
-	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
+	x.op.Lock() // until the end of the check is saved
+	err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755))
+	x.op.Unlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Remove(x.InfoHash(), true); err == nil {
