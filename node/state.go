@@ -186,13 +186,13 @@ func (n *Node) Restore(ctx context.Context) error {
 	})
 	var moving []*Torrent
 	for _, t := range all {
-		moves := t.moving
+		moves, unverified := t.moving, t.unverified // before it may start
 		switch _, err := n.add(ctx, t); {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("restore %s: %w", t.InfoHash(), err))
 		case moves:
 			moving = append(moving, t)
-		case t.unverified:
+		case unverified:
 			errs = append(errs, t.Verify())
 		}
 	}
