@@ -94,9 +94,9 @@ func TestFilesDependDownward(t *testing.T) {
 	}
 }
 
-// From an exported type, no field and no method may lead to the engine's large types, not even an
-// unexported one. The compiler reads all of them, and compiles the generic types behind them again
-// in each package that uses the type.
+// The fields and methods of exported types, even unexported ones, must not lead to the engine's
+// large types. The compiler reads all of them. It compiles the generic types behind them again in
+// each package that uses the exported type.
 func TestEngineStaysInside(t *testing.T) {
 	t.Parallel()
 	_, pkg, _ := checkTypes(t)

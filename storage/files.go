@@ -378,8 +378,8 @@ func (f *files) read(b []byte, off int64) error {
 	return err
 }
 
-// inspect has the pieces of a file with its final name checked again if somebody else has changed
-// it.
+// inspect looks whether somebody else has changed a file with its final name. If so, the pieces of
+// the file are checked again before they are served.
 func (f *files) inspect(h *handle) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -483,9 +483,9 @@ func (r *record) release(changed map[int]bool) error {
 	return r.save()
 }
 
-// save writes the state, unless the file has it already: the start of a service opens thousands of
-// unchanged torrents, and each write waits for the disk. If it fails, the next save does it. The
-// caller holds r.mu, except while r is being opened.
+// save writes the state unless the file has it already. The start of a service opens thousands of
+// unchanged torrents, and each write waits for the disk. If a write fails, the next save repeats
+// it. The caller holds r.mu, except while r is being opened.
 func (r *record) save() error {
 	name := recordName(r.hash, r.store.kind)
 	b, err := r.saved.encode()

@@ -7,7 +7,7 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// A change of all properties makes any configuration a given one, and its undoing restores it.
+// A change of all properties leaves nothing of the old configuration. Undo restores all of it.
 func TestEveryProperty(t *testing.T) {
 	before := linkemu.Config{
 		Rate: 1, Delay: 2, Jitter: 3, Loss: .4, QueueTime: 5, MTU: 6,

@@ -103,8 +103,8 @@ func (p *planner) listen(network string, at netip.AddrPort, who string, args ...
 	p.listeners = append(p.listeners, listener{network, at, fmt.Sprintf(who, args...)})
 }
 
-// makePlan assigns addresses to everything in the topology. The addresses depend only on subnet and
-// port6, which is the first port on ::1, or 0 without IPv6.
+// makePlan assigns addresses to everything in the topology. They depend only on subnet and port6.
+// port6 is the first port on ::1; 0 means that there is no IPv6.
 func makePlan(t Topology, subnet netip.Prefix, port6 int) (plan, error) {
 	p := planner{
 		plan: plan{subnet: subnet.Masked()},

@@ -19,8 +19,8 @@ import (
 // Each sharer has a count of the bytes that it got, and the sharer with the least count is served
 // next. The count stands still while a sharer wants nothing. This must not let it catch up at the
 // cost of the others: its next claim raises its count to that of the sharer that was served last,
-// minus a small credit. A single connection pauses between its writes; without the credit, sharers
-// with many connections would gain from that.
+// minus a small credit. A single connection pauses between its writes. Without the credit, sharers
+// with many connections would gain from these pauses.
 type share struct {
 	rate   float64 // bytes a second
 	burst  float64 // bytes that may be sent at once after a pause

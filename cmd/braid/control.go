@@ -220,8 +220,8 @@ var asWanted = map[string][]string{
 	"resumed": {"downloading", "seeding", "metadata", "checking", "queued"},
 }
 
-// onTorrents makes a command that does something with each torrent that the command line names. Its
-// output calls it what.
+// onTorrents makes a command that does something with each torrent on the command line. what is the
+// word for it in the output, such as paused.
 func onTorrents(c *cli.Command, what string, do torrentAction) *cli.Command {
 	c.ArgsUsage = torrentsUsage
 	c.Description = strings.TrimSpace(howToName + " " + c.Description)

@@ -587,7 +587,7 @@ func TestLimitOfEachVariant(t *testing.T) {
 	}
 }
 
-// A scenario without leechers measures its traffic, which is then what CPU time is compared with.
+// If a scenario has no leechers, CPU time is compared with its measured traffic.
 func TestTrafficOnly(t *testing.T) {
 	flow := &scenario.Flow{Traffic: scenario.Traffic{Name: "flow"}}
 	flow.Received = scenario.Series{T: []float64{0, 2}, Amount: []float64{0, 2e9}}

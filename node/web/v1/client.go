@@ -98,8 +98,8 @@ func (c *Client) ask(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// errorOf reads an answer that is an error: a Problem, or what another program has sent: a text or
-// a page.
+// errorOf makes an error of an answer. The answer is a Problem, or a text or page that another
+// program has sent.
 func errorOf(r *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10))
 	var p Problem
