@@ -43,10 +43,8 @@ func (e expiring) Err() error {
 	}
 }
 
-// A connection over which no answer comes is given up, and the next announce goes over another one.
-func TestSilentWebSocket(t *testing.T) {
-	ctx := expiring{t.Context(), make(chan struct{})}
-	var connections atomic.Int32
+// overLoopback is a tracker over WebSocket. Its server calls talk with each connection.
+func overLoopback(t *testing.T, lost func(), talk func(context.Context, *websocket.Conn)) *overWebSocket {
 	x := listening(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		c, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -54,9 +52,26 @@ func TestSilentWebSocket(t *testing.T) {
 			return
 		}
 		defer c.CloseNow() //nolint:errcheck // the client may have closed it
+		talk(r.Context(), c)
+	})
+	u, err := tracker.ParseURL("ws" + x.URL[len("http"):] + "/announce")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOverWebSocket(u.OfUser(), &Config{InfoHash: wire.InfoHash{1}, WebRTC: noRTC{}}, slog.New(slog.DiscardHandler), lost)
+	t.Cleanup(o.close)
+	return o
+}
+
+// A connection over which no answer comes is given up, and the next announce goes over another one.
+func TestSilentWebSocket(t *testing.T) {
+	ctx := expiring{t.Context(), make(chan struct{})}
+	var connections atomic.Int32
+	lost := make(chan struct{}, 2)
+	o := overLoopback(t, func() { lost <- struct{}{} }, func(open context.Context, c *websocket.Conn) {
 		dead := connections.Add(1) == 1
 		for {
-			_, b, err := c.Read(r.Context())
+			_, b, err := c.Read(open)
 			if err != nil {
 				return
 			}
@@ -69,16 +84,9 @@ func TestSilentWebSocket(t *testing.T) {
 				t.Error(err)
 			}
 			answer := wire.Signal{InfoHash: s.InfoHash, Interval: time.Minute, Complete: 7}
-			_ = c.Write(r.Context(), websocket.MessageText, answer.Reply()) // a failure shows in the client
+			_ = c.Write(open, websocket.MessageText, answer.Reply()) // a failure shows in the client
 		}
 	})
-	u, err := tracker.ParseURL("ws" + x.URL[len("http"):] + "/announce")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := make(chan struct{}, 2)
-	o := newOverWebSocket(u.OfUser(), &Config{InfoHash: wire.InfoHash{1}, WebRTC: noRTC{}}, slog.New(slog.DiscardHandler), func() { lost <- struct{}{} })
-	t.Cleanup(o.close)
 	a := &wire.Announce{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{1}, Left: 1}
 	if _, err := o.announce(ctx, a, nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("without an answer: %v", err)
@@ -95,25 +103,14 @@ func TestSilentWebSocket(t *testing.T) {
 // A tracker that sends more messages and pings than it may is not read any further.
 func TestBusyWebSocket(t *testing.T) {
 	pings := make(chan error, 2)
-	x := listening(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
-		c, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer c.CloseNow() //nolint:errcheck // the client may have closed it
-		_, _, _ = c.Read(r.Context())
-		ctx := c.CloseRead(r.Context())
+	o := overLoopback(t, func() {}, func(open context.Context, c *websocket.Conn) {
+		_, _, _ = c.Read(open)
+		ctx := c.CloseRead(open)
 		reply := wire.Signal{InfoHash: wire.InfoHash{1}, Interval: time.Minute}
 		_ = c.Write(ctx, websocket.MessageText, reply.Reply()) // a failure shows in the client
 		pings <- c.Ping(ctx)
 		pings <- c.Ping(ctx)
 	})
-	u, err := tracker.ParseURL("ws" + x.URL[len("http"):] + "/announce")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := newOverWebSocket(u.OfUser(), &Config{InfoHash: wire.InfoHash{1}, WebRTC: noRTC{}}, slog.New(slog.DiscardHandler), func() {})
 	o.pace = rate.NewLimiter(0, 2) // and no more later
 	a := &wire.Announce{InfoHash: wire.InfoHash{1}, PeerID: wire.PeerID{1}, Left: 1}
 	if _, err := o.announce(t.Context(), a, nil); err != nil {
