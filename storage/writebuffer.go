@@ -46,9 +46,12 @@ const (
 	chunkSize = 256 << 10
 	// maxBuffered bounds the memory of chunks: enough for a pause of the disk of a second at 60
 	// Mbit/s, or for some hundred small files. When it is reached, put waits, and so does the
-	// network. Blocks that are written but not yet recorded count too, so that a kill loses no more
-	// than this.
+	// network. Blocks that are written but not yet recorded count too, and those of inPut, so that a
+	// kill loses no more than this.
 	maxBuffered = 8 << 20
+	// inPut is room for the blocks of sixteen peers that wait in put. The engine counts them as
+	// fetched.
+	inPut = 16 * blockSize
 	// maxChunks bounds the number of chunks in torrents of tiny pieces, whose chunks are no larger.
 	maxChunks = 1024
 )
@@ -152,7 +155,7 @@ func (w *writeBuffer) chunk(piece int, off int64) *chunk {
 		if len(w.filling) > 0 && w.held >= most/2 {
 			w.leave(w.filling[0]) // so that there is room when the others need it
 		}
-		if w.held < most && (w.blocks.stuck || w.held*int(length)+w.blocks.unrecorded < maxBuffered) {
+		if w.held < most && (w.blocks.stuck || (w.held+1)*int(length)+w.blocks.unrecorded <= maxBuffered-inPut) {
 			return w.newChunk(piece, off)
 		}
 		w.changed.Wait() // the lock is open meanwhile: look again
