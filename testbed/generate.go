@@ -30,13 +30,14 @@ const (
 	// found; at rest it is scionproto's default.
 	queryInterval, queryAtRest = "2s", "5m"
 
-	// Beaconing goes on as long as the network runs. Every sent segment costs a QUIC handshake and
-	// signatures at both ends, about beaconCost of CPU time. The interval is short, because finding
-	// paths takes a few of them (the default is 5 s), but long enough to take at most half a core.
-	minBeaconInterval = time.Second
+	// Every sent segment costs a QUIC handshake and signatures at both ends, about beaconCost of CPU
+	// time. The interval is short, because finding paths takes a few of them (the default is 5 s), but
+	// long enough to take at most half a core. A control service gives up after an interval what it
+	// has not sent. On a busy machine, one second is too short for a handshake, and no path is found.
+	minBeaconInterval = 2 * time.Second
 	maxBeaconInterval = 5 * time.Second
 	beaconCost        = 12 * time.Millisecond
-	// beaconAtRest is long, but fits several times into the shortest lifetime of paths.
+	// beaconAtRest is the interval once all paths are found.
 	beaconAtRest = time.Minute
 
 	// socketBuffer is what most systems allow without privileges. Queues belong in the emulator.
@@ -65,7 +66,7 @@ type generator struct {
 	lifetime time.Duration
 	// segments is how many are sent in every round of beaconing.
 	segments int
-	atRest   bool   // as Options.AtRest
+	atRest   bool   // all paths are found
 	hidden   string // as Options.HiddenPaths
 	pki      string // scion-pki executable
 	// at is the AS's directory as its programs see it; "" if they see it where it is written.

@@ -85,7 +85,7 @@ func TestBeaconInterval(t *testing.T) {
 	for _, tt := range []struct {
 		segments int
 		want     time.Duration
-	}{{0, time.Second}, {24, time.Second}, {134, 3 * time.Second}, {10_000, 5 * time.Second}} {
+	}{{0, 2 * time.Second}, {24, 2 * time.Second}, {134, 3 * time.Second}, {10_000, 5 * time.Second}} {
 		if got := (generator{segments: tt.segments}).beaconInterval(); got != tt.want {
 			t.Errorf("%d segments: %v, want %v", tt.segments, got, tt.want)
 		}

@@ -51,13 +51,9 @@ type Options struct {
 	// Under CPU load, short intervals take links down that are fine.
 	BFD time.Duration
 	// PathLifetime is how long paths are valid after their beacon: multiples of 5 min 37.5 s up to
-	// 24 h, rounded down. 0: 6 h.
+	// 24 h, rounded down. 0: 6 h. Unless it is 0, control services go on sending beacons every few
+	// seconds once all paths are found: they would not renew short-lived paths in time otherwise.
 	PathLifetime time.Duration
-	// AtRest restarts the control services once all paths are found. They keep what they know, send
-	// beacons every minute, and keep answers of other ASes for five minutes. Before, they send
-	// beacons every few seconds and keep answers for two, which can take half a processor. Paths of
-	// short lifetime would not be renewed in time.
-	AtRest bool
 	// HiddenPaths are the groups and registration policies of hidden paths, in the format of the
 	// control service's hidden_paths_cfg. All control services get them. Start waits for hidden
 	// paths, too, so leave their ASes out of Between.
@@ -215,7 +211,7 @@ func (o *Options) Check() error {
 //  3. start the control services
 //  4. open the control socket, so that status and down work from here on
 //  5. wait for the paths
-//  6. with AtRest, restart the control services with fewer beacons
+//  6. restart the control services, to send fewer beacons
 //
 // The order of 2 and 3 matters: a beacon that is sent on a link before BFD has seen it makes the
 // router answer "interface down", and for the ten seconds that this holds no segment over that link
@@ -276,7 +272,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		return err
 	}
 	n.log.Info("all paths found", "seconds", time.Since(n.started).Seconds())
-	if n.opts.AtRest {
+	if n.opts.PathLifetime == 0 {
 		g.atRest = true
 		if err := n.restartServices(ctx, g, bin.control); err != nil {
 			return err

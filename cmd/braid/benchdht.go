@@ -120,7 +120,7 @@ func (b benchmark) openStar(ctx context.Context) (*dhtbench.Network, error) {
 	}
 	b.progress(fmt.Sprintf("starting a SCION network of %d ASes", len(topology.ASes)))
 	return dhtbench.Open(ctx, testbed.Options{
-		Topology: topology, Dir: b.dir, SCIONBin: b.String("scion-bin"), AtRest: true,
+		Topology: topology, Dir: b.dir, SCIONBin: b.String("scion-bin"),
 	})
 }
 

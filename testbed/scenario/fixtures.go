@@ -52,7 +52,6 @@ func networkFor(s Scenario) (opts testbed.Options, key string, err error) {
 		return opts, "", err
 	}
 	opts.LinksOnly = s.onlyIP()
-	opts.AtRest = opts.PathLifetime == 0 // all control services share this machine
 	same := opts
 	same.Topology.Links = slices.Clone(opts.Topology.Links)
 	for i := range same.Topology.Links {

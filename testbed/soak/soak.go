@@ -217,7 +217,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	r.routers = routersOf(topo)
 	r.network, err = testbed.Start(ctx, testbed.Options{
-		Topology: topo, Dir: filepath.Join(r.Dir, "network"), SCIONBin: r.SCIONBin, AtRest: true,
+		Topology: topo, Dir: filepath.Join(r.Dir, "network"), SCIONBin: r.SCIONBin,
 		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	if err != nil {
