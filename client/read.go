@@ -28,8 +28,8 @@ var (
 type FileReader struct {
 	transfer *Transfer
 	ctx      context.Context
-	engine   engineReader // nil: none yet
-	piece    int          // the piece that was read last, which is complete; -1: none
+	engine   engineReader // nil: it has not waited for a piece yet
+	piece    int          // the piece that it has waited for last, which is complete; -1: none
 	file     storage.File
 	at       int64 // place in the file
 	stop     context.CancelFunc
@@ -107,13 +107,22 @@ func (r *FileReader) read(b []byte) (int, error) {
 	at := r.file.Offset + r.at
 	piece := int(at / l.PieceLength)
 	from, length := l.PieceRange(piece)
+	t := r.transfer.torrent
+	b = b[:min(int64(len(b)), from+length-at)]
+	select {
+	case <-t.Completed(): // to move the engine's reader would take longer than to read a piece
+		if n, err := t.ReadPiece(piece, b, at-from); err == nil {
+			return n, nil
+		}
+	default:
+	}
 	if piece != r.piece {
 		if err := r.await(piece, from); err != nil {
 			return 0, err
 		}
 		r.piece = piece
 	}
-	n, err := r.transfer.torrent.ReadPiece(piece, b[:min(int64(len(b)), from+length-at)], at-from)
+	n, err := t.ReadPiece(piece, b, at-from)
 	if err != nil {
 		r.piece = -1 // the next read waits until the engine has the piece again
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -134,5 +135,44 @@ func TestReadBesideUnwanted(t *testing.T) {
 	}
 	if p := wait(t, tr); p.Err != nil || p.Fetched != 3*32<<10 {
 		t.Errorf("%d bytes were fetched: %v", p.Fetched, p.Err)
+	}
+}
+
+// A complete torrent is read without a reader of the engine. A read waits for a piece that is lost.
+func TestReadComplete(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	randomFiles(t, from, "data", 100_000, 50_000)
+	c := makeTorrent(t, filepath.Join(from, "data"), CreateOptions{PieceLength: 32 << 10})
+	s := openSession(t, Config{})
+	tr, err := s.Add(c.Source, openStore(t, to), Options{Peers: seed(t, c.Source, from).Listening()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, tr)
+	name := c.Source.Layout.Files[0].Path
+	want, err := os.ReadFile(filepath.Join(from, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lost := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := tr.OpenFile(ctx, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lost {
+			cancel() // nobody sends it
+			if want, err = nil, os.Truncate(filepath.Join(to, name), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := io.ReadAll(r)
+		if errors.Is(err, context.Canceled) != lost || !bytes.Equal(got, want) || (r.engine != nil) != lost {
+			t.Errorf("lost %v: %d bytes, %v, a reader of the engine: %v", lost, len(got), err, r.engine != nil)
+		}
+		cancel()
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
