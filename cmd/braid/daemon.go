@@ -96,14 +96,14 @@ func runDaemon(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
+	work := service.Open(n, t.log)
+	if err := n.Restore(ctx); err != nil {
+		t.log.Error("torrents of the state directory are left out", "error", err)
+	}
+	s.Serve() // only now: others may add a torrent again that seems to be missing
 	served, err := t.openFiles(ctx, n)
 	if err != nil {
 		return err
-	}
-	work := service.Open(n, t.log)
-	s.Serve()
-	if err := n.Restore(ctx); err != nil {
-		t.log.Error("torrents of the state directory are left out", "error", err)
 	}
 	var running sync.WaitGroup
 	running.Go(func() { work.Run(ctx) })

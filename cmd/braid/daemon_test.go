@@ -183,6 +183,44 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
+// A daemon answers once it has all of its torrents. Otherwise programs would add those again that
+// seem to be missing, which would replace their options.
+func TestDaemonAnswersWithAllTorrents(t *testing.T) {
+	t.Parallel()
+	const torrents = 2000
+	dir := t.TempDir()
+	hash := func(i int) string { return fmt.Sprintf("%040x", i+1) }
+	d := startDaemon(t, dir)
+	d.does(t, "add", "magnet:?xt=urn:btih:"+hash(0), "--paused")
+	if err := d.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.Wait()
+	file := func(i int) string { return filepath.Join(dir, "state", hash(i)+".json") }
+	saved, err := os.ReadFile(file(0))
+	for i := 1; i < torrents && err == nil; i++ {
+		err = os.WriteFile(file(i), bytes.ReplaceAll(saved, []byte(hash(0)), []byte(hash(i))), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := v1.NewClient("unix:"+socketIn(dir), "")
+	defer c.Close()
+	first := make(chan int, 1)
+	go func() {
+		for t.Context().Err() == nil {
+			if all, err := c.List(t.Context()); err == nil {
+				first <- len(all)
+				return
+			}
+		}
+	}()
+	startDaemon(t, dir)
+	if n := <-first; n != torrents {
+		t.Errorf("the first answer has %d of %d torrents", n, torrents)
+	}
+}
+
 // Nothing more happens, so that no write fails.
 func TestWatchEndsWithReader(t *testing.T) {
 	t.Parallel()
