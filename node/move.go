@@ -286,6 +286,7 @@ func (t *Torrent) verifyStopped() {
 	t.mu.Lock()
 	t.options.Storage.Recheck = again // so that the next start corrects the record
 	t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
+	t.last.Missing = o.Source.Layout.Length - t.last.Have
 	t.complete = t.complete && r.Complete()
 	t.mu.Unlock()
 	t.logger().Info("verified", "complete", r.Complete(), "seconds", time.Since(began).Seconds())

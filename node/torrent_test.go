@@ -88,5 +88,8 @@ func TestAddPausedExisting(t *testing.T) {
 			s := x.Status()
 			return s.State == Paused && s.Have == 100_000 && s.Done == s.Pieces
 		})
+		if s := x.Status(); s.Missing != 0 {
+			t.Errorf("%d bytes are missing", s.Missing)
+		}
 	}
 }
