@@ -3,6 +3,7 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,5 +92,32 @@ func TestAddPausedExisting(t *testing.T) {
 		if s := x.Status(); s.Missing != 0 {
 			t.Errorf("%d bytes are missing", s.Missing)
 		}
+	}
+}
+
+// The files of a torrent show what they have, also while it is paused.
+func TestFilesWhilePaused(t *testing.T) {
+	t.Parallel()
+	data, out := t.TempDir(), t.TempDir()
+	src := createMany(t, data, "set")
+	path := src.Layout.Files[0].Path
+	b, err := os.ReadFile(filepath.Join(data, path))
+	if err == nil {
+		err = os.Mkdir(filepath.Join(out, src.Name), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(out, path), b, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := add(t, openService(t, t.TempDir(), out), Options{Source: src})
+	eventually(t, "the check", func() bool { return x.Status().Have == 7*32<<10 }) // all of its whole pieces
+	running := x.Files()
+	if err := x.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if paused := x.Files(); !slices.Equal(paused, running) || paused[0].Have == 0 {
+		t.Errorf("%+v; while it runs %+v", paused, running)
 	}
 }
