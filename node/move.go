@@ -213,13 +213,17 @@ func (t *Torrent) leave(ctx context.Context) error {
 func (t *Torrent) moveComplete() {
 	dir := t.node.Settings().CompleteDir
 	t.mu.Lock()
+	t.arriving = t.arriving && dir != ""
 	arriving := t.arriving && t.complete
 	t.mu.Unlock()
-	if dir == "" || !arriving {
+	if !arriving {
 		return
 	}
 	if err := t.Move(dir, true); err != nil {
 		t.logger().Error("the complete data cannot be moved", "error", err)
+		t.mu.Lock()
+		t.arriving = false
+		t.mu.Unlock()
 	}
 }
 

@@ -316,6 +316,9 @@ func (t *Torrent) tellDone(r *run) {
 		t.completed = time.Now()
 		t.arriving = moves && !o.Storage.Complete
 	}
+	if t.complete && !told && !again && s.RunsScript() {
+		t.due = true
+	}
 	t.mu.Unlock()
 	if p.Err == nil && told {
 		return
@@ -333,6 +336,27 @@ func (t *Torrent) tellDone(r *run) {
 	}
 	t.save()
 	t.node.poke()
+}
+
+// TakeProgram tells whether the caller must run the program of the settings now: the torrent has
+// become complete, its data is where it stays, and nobody has taken the program. The caller calls
+// ProgramRan afterwards. Without that, the next process takes the program again.
+func (t *Torrent) TakeProgram() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.due || t.taken || t.moving || t.arriving {
+		return false
+	}
+	t.taken = true
+	return true
+}
+
+// ProgramRan notes that the program need not run for the torrent any more.
+func (t *Torrent) ProgramRan() {
+	t.mu.Lock()
+	t.due, t.taken = false, false
+	t.mu.Unlock()
+	t.save()
 }
 
 // describe takes over and saves the description that peers have sent for a magnet link.

@@ -42,6 +42,9 @@ type Settings struct {
 	LSD bool `json:"lsd,omitempty"`
 }
 
+// RunsScript tells whether a program is run for complete torrents.
+func (s Settings) RunsScript() bool { return s.Script != "" && !s.ScriptOff }
+
 // Watch is a directory in which package daemon looks for .torrent files.
 type Watch struct {
 	Dir string `json:"dir,omitempty"`

@@ -49,6 +49,7 @@ type saved struct {
 	Served    string        `json:"served,omitempty"` // the reason, if it is or was Served
 	Forced    bool          `json:"forced,omitempty"`
 	Arriving  bool          `json:"arriving,omitempty"`  // its data must move to CompleteDir
+	Due       bool          `json:"due,omitempty"`       // the program must run for it
 	Removing  bool          `json:"removing,omitempty"`  // it is being removed with its data
 	NextMove  *move         `json:"next_move,omitempty"` // it has not begun
 	MoveTo    string        `json:"move_to,omitempty"`   // its data is being copied there
@@ -135,6 +136,7 @@ func (t *Torrent) saved() saved {
 		Served:    t.reason,
 		Forced:    t.forced,
 		Arriving:  t.arriving,
+		Due:       t.due,
 		Removing:  t.removing,
 		NextMove:  t.nextMove,
 		MoveTo:    t.moveTo,
@@ -274,7 +276,7 @@ func (n *Node) restored(name string) (*Torrent, error) {
 	}
 	t := newTorrent(n, o)
 	t.added, t.completed, t.forced, t.removing = s.Added, s.Completed, s.Forced, s.Removing
-	t.arriving, t.unverified = s.Arriving, s.Verify
+	t.arriving, t.due, t.unverified = s.Arriving, s.Due, s.Verify
 	_, missing := os.Stat(strings.TrimSuffix(name, ".json") + ".torrent")
 	t.kept = missing == nil // otherwise the description may lie with the data, which can move
 	if s.Served != "" {

@@ -111,6 +111,8 @@ type Torrent struct {
 	forced     bool               // it runs in any case, whatever the queue allows
 	removing   bool               // it is being removed with its data
 	arriving   bool               // it is complete, and must move to the directory for complete data
+	due        bool               // the program for complete torrents must run for it
+	taken      bool               // somebody runs that program, or will do so
 	verifying  bool               // it is Starting only because its data is being verified
 	unverified bool               // it is stopped, and the check of its data has not ended
 	nextMove   *move              // it is wanted and has not begun; nil: none

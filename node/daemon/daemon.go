@@ -41,6 +41,7 @@ func (d *Daemon) Run(ctx context.Context) {
 	working.Go(func() { w.run(ctx, settings) })
 	defer working.Wait()
 	defer s.wait()
+	s.lookAll(n)
 	for {
 		e, err := d.events.Next(ctx)
 		if err != nil {

@@ -248,62 +248,86 @@ func TestScriptAfterMove(t *testing.T) {
 	}
 }
 
-// A complete torrent that is removed while its data moves is forgotten. If it is added again, its
-// program waits until it is complete once more.
-func TestScriptAfterRemoval(t *testing.T) {
-	n := open(t)
-	s := newScripts(t.Context(), slog.New(slog.DiscardHandler))
-	defer s.wait()
-	src := create(t, t.TempDir(), "file")
-	hash := src.InfoHash.HexString()
-	heard := n.Subscribe(100)
-	defer heard.Close()
-	if _, err := n.Add(t.Context(), node.Options{Source: src, Paused: true}); err != nil {
+// A program that was due when a process ended is run by the next one.
+func TestScriptAfterRestart(t *testing.T) {
+	t.Parallel()
+	state, result := t.TempDir(), filepath.Join(t.TempDir(), "result")
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho >"+result+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	added, _ := heard.Next(t.Context())
-	s.hear(n, added)
-	s.due[hash] = true // it is complete, and moves
-	if err := n.Remove(hash, false); err != nil {
+	n := openIn(t, state)
+	if err := n.Change(func(s *node.Settings) error { s.Script = script; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	removed, _ := heard.Next(t.Context())
-	if s.hear(n, removed); s.due[hash] {
-		t.Errorf("%+v, but the program is still due", removed)
+	src := create(t, n.Dir(), "file")
+	x, err := n.Add(t.Context(), node.Options{Source: src})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-x.Done()
+	next := func() *node.Node {
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		n = openIn(t, state)
+		return n
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended, d := make(chan struct{}), Open(next(), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err := n.Restore(ctx); err != nil {
+		t.Fatal(err)
+	}
+	go func() { defer close(ended); d.Run(ctx) }()
+	eventually(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
+	eventually(t, "to remember it", func() bool {
+		b, err := os.ReadFile(filepath.Join(state, x.InfoHash()+".json"))
+		return err == nil && !bytes.Contains(b, []byte(`"due":true`))
+	})
+	stop()
+	<-ended
+	if err := next().Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if x, err = n.Torrent(x.InfoHash()); err != nil || x.TakeProgram() {
+		t.Errorf("the program is run again: %v", err)
 	}
 }
 
-// The program is run once for a torrent, also if its complete data is checked again.
+// The program is run once for a torrent, also if its complete data is checked again, and not at all
+// while it is switched off.
 func TestScriptOnce(t *testing.T) {
 	t.Parallel()
-	n := open(t)
-	if err := n.Change(func(s *node.Settings) error { s.Script = "true"; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	s := newScripts(ended, slog.New(slog.DiscardHandler)) // programs stay in the queue
-	defer s.wait()
-	heard := n.Subscribe(100)
-	defer heard.Close()
-	x, err := n.Add(t.Context(), node.Options{Source: create(t, n.Dir(), "file")})
-	for range 2 {
-		if err != nil {
+	for _, off := range []bool{false, true} {
+		n := open(t)
+		if err := n.Change(func(s *node.Settings) error { s.Script, s.ScriptOff = "true", off; return nil }); err != nil {
 			t.Fatal(err)
 		}
-		for done := false; !done; {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			e, err := heard.Next(ctx)
-			if cancel(); err != nil {
+		ended, end := context.WithCancel(t.Context())
+		end()
+		s := newScripts(ended, slog.New(slog.DiscardHandler)) // programs stay in the queue
+		defer s.wait()
+		heard := n.Subscribe(100)
+		defer heard.Close()
+		x, err := n.Add(t.Context(), node.Options{Source: create(t, n.Dir(), "file")})
+		for range 2 {
+			if err != nil {
 				t.Fatal(err)
 			}
-			s.hear(n, e)
-			_, done = e.(event.Done)
+			for done := false; !done; {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				e, err := heard.Next(ctx)
+				if cancel(); err != nil {
+					t.Fatal(err)
+				}
+				s.hear(n, e)
+				_, done = e.(event.Done)
+			}
+			if (len(s.queue) == 1) == off {
+				t.Errorf("%d programs; switched off: %v", len(s.queue), off)
+			}
+			err = x.Verify()
 		}
-		if len(s.queue) != 1 {
-			t.Errorf("%d programs", len(s.queue))
-		}
-		err = x.Verify()
 	}
 }
 
@@ -316,7 +340,7 @@ func TestScriptInBackground(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newScripts(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
-	s.start(node.Settings{Script: script}, node.Status{Name: "x"})
+	s.run(t.Context(), script, node.Status{Name: "x"})
 	s.wait()
 	if text := log.String(); !strings.Contains(text, "was run") {
 		t.Errorf("the log says %s", text)
@@ -331,10 +355,9 @@ func TestScriptFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newScripts(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
-	s.start(node.Settings{Script: script}, node.Status{Name: "x"})
-	s.start(node.Settings{Script: script, ScriptOff: true}, node.Status{Name: "off"})
+	s.run(t.Context(), script, node.Status{Name: "x"})
 	s.wait()
-	if text := log.String(); !strings.Contains(text, "the end") || !strings.Contains(text, "exit status 3") || len(text) > 2*maxOutput || strings.Contains(text, "off") {
+	if text := log.String(); !strings.Contains(text, "the end") || !strings.Contains(text, "exit status 3") || len(text) > 2*maxOutput {
 		t.Errorf("the log says %s", text)
 	}
 }

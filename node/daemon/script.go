@@ -33,18 +33,17 @@ type scripts struct {
 	log     *slog.Logger
 	queue   chan *script
 	running sync.WaitGroup
-	due     map[string]bool // complete torrents whose data may be on its way to another directory
 }
 
 // script is the program for one torrent.
 type script struct {
 	program string
-	torrent node.Status
+	torrent *node.Torrent
 }
 
 // newScripts starts the workers, which end with the context.
 func newScripts(ctx context.Context, log *slog.Logger) *scripts {
-	s := &scripts{log: log, queue: make(chan *script, maxWaiting), due: map[string]bool{}}
+	s := &scripts{log: log, queue: make(chan *script, maxWaiting)}
 	for range scriptsAtOnce {
 		s.running.Go(func() {
 			for {
@@ -53,7 +52,9 @@ func newScripts(ctx context.Context, log *slog.Logger) *scripts {
 					if !ok || ctx.Err() != nil {
 						return
 					}
-					s.run(ctx, x.program, x.torrent)
+					if s.run(ctx, x.program, x.torrent.Status()); ctx.Err() == nil {
+						x.torrent.ProgramRan()
+					}
 				case <-ctx.Done():
 					return
 				}
@@ -69,44 +70,45 @@ func (s *scripts) wait() {
 	s.running.Wait()
 }
 
-// hear takes the node's events. Every change of a torrent counts, its removal too: a torrent that
-// is added again is not complete yet.
+// hear takes the node's events. Every change of a torrent counts, since its data may have arrived
+// where it stays.
 func (s *scripts) hear(n *node.Node, e any) {
+	hash := ""
 	switch e := e.(type) {
 	case event.Changed:
-		s.arrived(n, e.InfoHash)
+		hash = e.InfoHash
 	case event.Done:
-		if !e.Again && len(s.due) < maxWaiting {
-			s.due[e.InfoHash] = true
-			s.arrived(n, e.InfoHash)
-		}
+		hash = e.InfoHash
+	case event.Missed:
+		s.lookAll(n)
+	}
+	if t, err := n.Torrent(hash); err == nil {
+		s.look(n, t)
 	}
 }
 
-// arrived starts the program of a complete torrent whose data does not move, or no longer.
-func (s *scripts) arrived(n *node.Node, infoHash string) {
-	if !s.due[infoHash] {
+// lookAll also finds the torrents whose program an earlier process has not run.
+func (s *scripts) lookAll(n *node.Node) {
+	for _, t := range n.Torrents() {
+		s.look(n, t)
+	}
+}
+
+// look has the program run for a torrent, if it is due, as soon as fewer others run.
+func (s *scripts) look(n *node.Node, t *node.Torrent) {
+	if !t.TakeProgram() {
 		return
 	}
-	t, err := n.Torrent(infoHash)
-	if err != nil { // removed meanwhile
-		delete(s.due, infoHash)
-	} else if status := t.Status(); !status.Moving {
-		delete(s.due, infoHash)
-		s.start(n.Settings(), status)
-	}
-}
-
-// start runs the program, if there is one, as soon as fewer others run.
-func (s *scripts) start(settings node.Settings, t node.Status) {
-	if settings.Script == "" || settings.ScriptOff {
+	settings := n.Settings()
+	if !settings.RunsScript() {
+		t.ProgramRan()
 		return
 	}
 	select {
 	case s.queue <- &script{settings.Script, t}:
 	default:
-		s.log.Warn("the program is not run for a torrent: too many wait for it",
-			"torrent", t.Name, "program", settings.Script)
+		s.log.Warn("too many torrents wait for the program: it is run after the next start",
+			"torrent", t.Status().Name, "program", settings.Script)
 	}
 }
 
