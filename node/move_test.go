@@ -265,6 +265,20 @@ func TestMoveBeforeFirstStart(t *testing.T) {
 	wait(t, "the data in the new place", x.Done())
 }
 
+// A torrent without data, whose directory does not exist yet, moves too.
+func TestMoveBeforeDirectoryExists(t *testing.T) {
+	t.Parallel()
+	data, out, to := t.TempDir(), filepath.Join(t.TempDir(), "new"), t.TempDir()
+	x := add(t, openService(t, t.TempDir(), out), Options{Source: create(t, data, "file", 1), Paused: true})
+	if err := x.Move(to, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the move", func() bool { return !x.Status().Moving })
+	if s := x.Status(); s.Storage.Dir != to {
+		t.Errorf("it stays in %s: %+v", s.Storage.Dir, x.Log())
+	}
+}
+
 // A torrent that is Served stays so when it moves, also after a restart and after a kill in the
 // middle of the move, unless it is resumed meanwhile.
 func TestMoveServed(t *testing.T) {

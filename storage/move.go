@@ -41,14 +41,14 @@ func (s Stored) CopyTo(
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(dir, recordDir), 0o755); err != nil {
-		return err
-	}
-	from, err := os.OpenRoot(s.Dir)
-	if err != nil {
+	from, err := openDir(s.Dir)
+	if err != nil || from == nil { // nothing was written yet
 		return err
 	}
 	defer from.Close()
+	if err := os.MkdirAll(filepath.Join(dir, recordDir), 0o755); err != nil {
+		return err
+	}
 	to, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
