@@ -186,7 +186,7 @@ const tcpALPN = "braid-tcp/1"
 const tlsPatience = 10 * time.Second
 
 // maxTLSConns bounds the accepted connections, those in a handshake included. When there are more,
-// silent ones and those of greedy hosts end first (package crowd).
+// silent ones and those of greedy networks end first (package crowd).
 const maxTLSConns = maxAccepted + 256
 
 // secure completes a TLS handshake. If it fails, the connection is closed.

@@ -51,7 +51,7 @@ type Route struct {
 const (
 	defaultBody = 1 << 20
 	// maxConnections bounds what strangers can open on TCP. A browser has six, or one with streams.
-	// When all are taken, silent ones and hosts with many give way.
+	// When all are taken, silent ones and networks with many give way.
 	maxConnections = 256
 	// headerPatience is how long a client may take to send a header. Without it, idle connections
 	// would use up maxConnections.

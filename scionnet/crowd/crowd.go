@@ -1,4 +1,5 @@
-// Package crowd bounds the connections of a server on TCP, so that no host keeps others out.
+// Package crowd bounds the connections of a server on TCP, so that no network or host keeps others
+// out.
 package crowd
 
 import (
@@ -17,15 +18,16 @@ import (
 )
 
 // crowd is a listener with a bounded number of connections. When it is full, a new connection
-// replaces the oldest one that has sent nothing. If there is none, it replaces one of a host with
-// more connections than its own. So nobody can keep others out by holding connections open.
+// replaces the oldest one that has sent nothing. If there is none, it replaces one of a network with
+// more connections than its own or, in its own network, of a host with more. So nobody can keep
+// others out by holding connections open.
 type crowd struct {
 	net.Listener
 	most int
 
 	mu    sync.Mutex
 	conns map[*crowdConn]struct{}
-	hosts map[string]int // number of connections
+	of    map[string]int // number of connections of each network and of each host
 	// silent are connections that have sent nothing yet, the oldest first. It may contain closed
 	// ones.
 	silent []*crowdConn
@@ -34,20 +36,19 @@ type crowd struct {
 type crowdConn struct {
 	net.Conn
 	crowd *crowd
-	host  string
+	from  pathsel.Origin
 	heard atomic.Bool
 	once  sync.Once
 }
 
-// hostOf is the host, or for IPv6 the /64 of one customer.
-func hostOf(remote net.Addr) string {
+func originOf(remote net.Addr) pathsel.Origin {
 	a, _ := netip.ParseAddrPort(remote.String()) // others are one host
-	return pathsel.OriginIP(a.Addr(), "").Host
+	return pathsel.OriginIP(a.Addr(), "")
 }
 
 // Listen bounds the connections of a listener.
 func Listen(l net.Listener, most int) net.Listener {
-	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}, hosts: map[string]int{}}
+	return &crowd{Listener: l, most: most, conns: map[*crowdConn]struct{}{}, of: map[string]int{}}
 }
 
 // Accept implements net.Listener.
@@ -57,7 +58,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		k := &crowdConn{Conn: conn, crowd: c, host: hostOf(conn.RemoteAddr())}
+		k := &crowdConn{Conn: conn, crowd: c, from: originOf(conn.RemoteAddr())}
 		victim, ok := c.enter(k)
 		if victim != nil {
 			victim.Close()
@@ -80,7 +81,7 @@ func (c *crowd) enter(k *crowdConn) (victim *crowdConn, ok bool) {
 			c.silent = c.silent[1:]
 		}
 		if victim == nil {
-			victim = c.greedier(k.host)
+			victim = c.greedier(k.from)
 		}
 		if victim == nil {
 			return nil, false
@@ -88,7 +89,8 @@ func (c *crowd) enter(k *crowdConn) (victim *crowdConn, ok bool) {
 		c.remove(victim)
 	}
 	c.conns[k] = struct{}{}
-	c.hosts[k.host]++
+	c.of[k.from.Net]++
+	c.of[k.from.Host]++
 	if len(c.silent) > 2*c.most {
 		c.silent = slices.DeleteFunc(c.silent, func(s *crowdConn) bool { return !c.isSilent(s) })
 	}
@@ -102,17 +104,21 @@ func (c *crowd) isSilent(k *crowdConn) bool {
 	return open && !k.heard.Load()
 }
 
-// crowdSample is how many connections are examined to find a greedy host. The host with most of
-// them is hardly missed.
+// crowdSample is how many connections are examined to find a greedy network or host. The one with
+// most of them is hardly missed.
 const crowdSample = 16
 
-// greedier is a connection of a host that has more of them than the other host would have with one
-// more, or nil.
-func (c *crowd) greedier(than string) (out *crowdConn) {
-	examined, most := 0, c.hosts[than]+1
+// greedier is a connection of a network that has more of them than another one would have with one
+// more, or nil. In the same network it compares hosts instead.
+func (c *crowd) greedier(than pathsel.Origin) (out *crowdConn) {
+	examined, most := 0, 1
 	for k := range c.conns {
-		if n := c.hosts[k.host]; n > most {
-			out, most = k, n
+		more := c.of[k.from.Net] - c.of[than.Net]
+		if k.from.Net == than.Net {
+			more = c.of[k.from.Host] - c.of[than.Host]
+		}
+		if more > most {
+			out, most = k, more
 		}
 		if examined++; examined == crowdSample {
 			break
@@ -126,8 +132,10 @@ func (c *crowd) remove(k *crowdConn) {
 		return
 	}
 	delete(c.conns, k)
-	if c.hosts[k.host]--; c.hosts[k.host] == 0 {
-		delete(c.hosts, k.host)
+	for _, o := range []string{k.from.Net, k.from.Host} {
+		if c.of[o]--; c.of[o] == 0 {
+			delete(c.of, o)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxConnections bounds the connections on TCP. When all are taken, hosts with many give way.
+	// maxConnections bounds the connections on TCP. When all are taken, networks with many give way.
 	maxConnections = 512
 	// headerPatience is how long a client may take to send its request.
 	headerPatience = 10 * time.Second
