@@ -102,8 +102,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if b.places.held != 0 || len(b.places.hosts) != 0 || len(b.conns) != 0 || len(a.conns) != 0 || b.handshakes.Load() != 0 {
-		t.Errorf("left: %d accepted, %d hosts, %d and %d connections, %d handshakes", b.places.held, len(b.places.hosts), len(a.conns), len(b.conns), b.handshakes.Load())
+	if b.places.held != 0 || len(b.places.of) != 0 || len(b.conns) != 0 || len(a.conns) != 0 || b.handshakes.Load() != 0 {
+		t.Errorf("left: %d accepted, %d hosts, %d and %d connections, %d handshakes", b.places.held, len(b.places.of), len(a.conns), len(b.conns), b.handshakes.Load())
 	}
 	for _, r := range h.routes.byKey {
 		if r.pins != 0 {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"braid/pathsel"
 	"braid/scionnet/congestion"
 	"braid/scionnet/quic"
 )
@@ -127,13 +128,8 @@ func (e *IPEndpoint) connection(
 }
 
 func (e *IPEndpoint) admitIP(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	host := ipOf(info.RemoteAddr).Addr()
-	if p, err := host.Prefix(64); err == nil && host.Is6() {
-		// A network has at least this prefix, and its hosts choose the rest freely (RFC 4291,
-		// section 2.5.1).
-		host = p.Addr()
-	}
-	a := &admission{peer: info.RemoteAddr, place: newInbound(ctx, hostKey{host: host}, remoteAS{})}
+	who := pathsel.OriginIP(ipOf(info.RemoteAddr).Addr(), "")
+	a := &admission{peer: info.RemoteAddr, place: newInbound(ctx, who, remoteAS{})}
 	return e.admit(ctx, a, info.AddrVerified, func() {})
 }
 

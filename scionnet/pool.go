@@ -17,10 +17,10 @@ import (
 	"braid/scionnet/quic"
 )
 
-// connLimits are those of accepted connections, handshakes included. One AS gets at most three
+// connLimits are those of accepted connections, handshakes included. One network gets at most three
 // quarters of the places, so that a large AS cannot keep all others out. A host may be an address
 // translator with many peers, each of which has eight paths.
-var connLimits = limits{total: 2048, perAS: 2048 * 3 / 4, perHost: 512, unproven: 2048 / 8}
+var connLimits = limits{total: 2048, perNet: 2048 * 3 / 4, perHost: 512, unproven: 2048 / 8}
 
 const (
 	// acceptQueue is the number of connections that may wait for Accept: more than arrive in one

@@ -275,7 +275,8 @@ func (h *Host) newInbound(ctx context.Context, pseudo net.Addr) (*inbound, error
 	}
 	r = h.routes.pin(r)
 	h.routes.renew(r, time.Now())
-	return newInbound(ctx, hostKey{r.remote.IA, r.remote.Host}, h.remoteAS(r)), nil
+	who := pathsel.OriginSCION(r.remote.IA, r.remote.Host, "")
+	return newInbound(ctx, who, h.remoteAS(r)), nil
 }
 
 // isProven tells whether the ISD-AS is proven by now. On IP there is nothing to prove.

@@ -2,42 +2,35 @@ package scionnet
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"sync"
 
 	"braid/pathsel"
 )
 
-// quota counts the accepted connections by host and AS. An unproven claim (proof.go) counts for no
-// AS, since liars could otherwise use up the share of the AS that they claim. All unproven
-// connections share one small part of the places. In it a newcomer replaces a connection whose
-// claim was refuted or, failing that, the oldest one along the links with the most connections.
-// Once proven, a connection moves to the share of its AS.
+// quota counts the accepted connections by network and host (pathsel.Origin). An unproven claim
+// (proof.go) counts for no AS, since liars could otherwise use up the share of the AS that they
+// claim. All unproven connections share one small part of the places. In it a newcomer replaces a
+// connection whose claim was refuted or, failing that, the oldest one along the links with the most
+// connections. Once proven, a connection moves to the share of its AS.
 type quota struct {
 	limits
 
 	mu       sync.Mutex
 	held     int
-	counted  int // connections that count for an AS
-	hosts    map[hostKey]int
-	ases     map[pathsel.IA]int
-	unproven []*inbound // oldest first
+	counted  int            // connections that count for a network
+	of       map[string]int // connections of each network and of each host
+	unproven []*inbound     // oldest first
 }
 
-// limits are maximum numbers of connections: in all, for each AS, for each host, and for all
+// limits are maximum numbers of connections: in all, for each network, for each host, and for all
 // unproven ones.
-type limits struct{ total, perAS, perHost, unproven int }
-
-type hostKey struct {
-	ia   pathsel.IA // 0 on IP, where no AS is claimed
-	host netip.Addr
-}
+type limits struct{ total, perNet, perHost, unproven int }
 
 // inbound is an accepted connection. ctx ends with the connection, or when the connection is to
 // end.
 type inbound struct {
-	who   hostKey
+	who   pathsel.Origin // as it claims
 	as    remoteAS
 	ctx   context.Context
 	evict context.CancelFunc
@@ -46,7 +39,7 @@ type inbound struct {
 }
 
 // newInbound is an inbound connection whose own context is ctx.
-func newInbound(ctx context.Context, who hostKey, as remoteAS) *inbound {
+func newInbound(ctx context.Context, who pathsel.Origin, as remoteAS) *inbound {
 	g := &inbound{who: who, as: as}
 	g.ctx, g.evict = context.WithCancel(ctx)
 	return g
@@ -62,7 +55,7 @@ func (q *quota) take(g *inbound, verified bool) bool {
 		return false
 	}
 	if g.as.isProven() {
-		if q.hosts[g.who] >= q.perHost || g.who.ia != 0 && q.ases[g.who.ia] >= q.perAS {
+		if q.of[g.who.Host] >= q.perHost || q.of[g.who.Net] >= q.perNet {
 			return false
 		}
 		q.count(g)
@@ -89,11 +82,10 @@ func (q *quota) release(g *inbound) {
 		return
 	}
 	q.counted--
-	if q.hosts[g.who]--; q.hosts[g.who] == 0 {
-		delete(q.hosts, g.who)
-	}
-	if q.ases[g.who.ia]--; q.ases[g.who.ia] == 0 {
-		delete(q.ases, g.who.ia)
+	for _, k := range []string{g.who.Net, g.who.Host} {
+		if q.of[k]--; q.of[k] == 0 {
+			delete(q.of, k)
+		}
 	}
 }
 
@@ -106,13 +98,13 @@ func (q *quota) unprovenFull() bool {
 }
 
 func (q *quota) count(g *inbound) {
-	if q.hosts == nil {
-		q.hosts, q.ases = map[hostKey]int{}, map[pathsel.IA]int{}
+	if q.of == nil {
+		q.of = map[string]int{}
 	}
 	g.counted = true
 	q.counted++
-	q.hosts[g.who]++
-	q.ases[g.who.ia]++
+	q.of[g.who.Net]++
+	q.of[g.who.Host]++
 }
 
 // countProven moves connections that have been proven to the share of their AS. They may exceed the

@@ -1,24 +1,27 @@
 package scionnet
 
 import (
+	"context"
+	"net"
 	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"braid/pathsel"
+	"braid/scionnet/quic"
 )
 
 func hostNumber(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
 
 // An owner of many hosts, or of a large AS, gets no more places than one host and one AS may have.
 func TestShares(t *testing.T) {
-	q := quota{limits: limits{total: 1000, perAS: 500, perHost: 60, unproven: 100}}
+	q := quota{limits: limits{total: 1000, perNet: 500, perHost: 60, unproven: 100}}
 	var last *inbound
 	tries := func(ia pathsel.IA, hosts, each int) (in int) {
 		for n := range hosts {
 			for range each {
-				if g := newInbound(t.Context(), hostKey{ia, hostNumber(n)}, remoteAS{}); q.take(g, false) {
+				if g := newInbound(t.Context(), pathsel.OriginSCION(ia, hostNumber(n), ""), remoteAS{}); q.take(g, false) {
 					last = g
 					in++
 				}
@@ -50,6 +53,28 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// The owner of a network on IP cannot keep others out, however many hosts it has.
+func TestNetworksShareOnIP(t *testing.T) {
+	e, err := ListenIP(IPConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer e.Close()
+	defer end()
+	admits := func(host netip.Addr) bool {
+		from := net.UDPAddrFromAddrPort(netip.AddrPortFrom(host, 1))
+		_, err := e.admitIP(ctx, &quic.ClientInfo{RemoteAddr: from, AddrVerified: true})
+		return err == nil
+	}
+	for n := range connLimits.total {
+		admits(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 6: byte(n), 15: 1}))
+	}
+	if !admits(netip.MustParseAddr("192.0.2.1")) {
+		t.Error("the owner of an IPv6 network keeps others out")
+	}
+}
+
 // unprovenPeers makes connections from claimed ASes, along trails that a number identifies.
 type unprovenPeers struct {
 	t testing.TB
@@ -59,7 +84,7 @@ type unprovenPeers struct {
 func (s unprovenPeers) inbound(ia pathsel.IA, n int, along uint16) *inbound {
 	raw := rawPath(s.t, true, segment{true, false, 1000, [][2]uint16{{0, 81}, {along, 51}, {41, 0}}})
 	r := s.h.routes.mustArrive(s.t, Addr{ia, hostNumber(n), 2000}, raw, router)
-	return newInbound(s.t.Context(), hostKey{ia, r.remote.Host}, s.h.remoteAS(r))
+	return newInbound(s.t.Context(), pathsel.OriginSCION(ia, r.remote.Host, ""), s.h.remoteAS(r))
 }
 
 // Packets of liars and of honest peers come along these interfaces.
@@ -67,7 +92,7 @@ const lie, truth = 71, 61
 
 func quotaForLiars(t *testing.T) (unprovenPeers, *quota) {
 	h, _, _ := hostWithPath(t, &controlPlane{})
-	return unprovenPeers{t, h}, &quota{limits: limits{total: 100, perAS: 50, perHost: 50, unproven: 10}}
+	return unprovenPeers{t, h}, &quota{limits: limits{total: 100, perNet: 50, perHost: 50, unproven: 10}}
 }
 
 // A liar claims to be in the AS of honest peers. That does not use up their share, and does not
@@ -75,14 +100,15 @@ func quotaForLiars(t *testing.T) (unprovenPeers, *quota) {
 func TestLiarsShareOnePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, q := quotaForLiars(t)
+		inAS := pathsel.IA(peerIA).String()
 		var liars []*inbound
 		for n := range 200 {
 			if g := s.inbound(peerIA, n, lie); q.take(g, true) {
 				liars = append(liars, g)
 			}
 		}
-		if len(liars) != 10 || len(q.ases) != 0 {
-			t.Fatalf("%d liars have a place, and %d ASes bear the blame", len(liars), len(q.ases))
+		if len(liars) != 10 || len(q.of) != 0 {
+			t.Fatalf("%d liars have a place, and %d origins bear the blame", len(liars), len(q.of))
 		}
 		spoofed := s.inbound(peerIA, 1, truth)
 		if q.take(spoofed, false) {
@@ -109,8 +135,8 @@ func TestLiarsShareOnePart(t *testing.T) {
 		if q.take(s.inbound(peerIA, 999, truth), true) {
 			t.Error("an AS has more than its part")
 		}
-		if q.ases[peerIA] != 50 || len(q.unproven) != 9 {
-			t.Errorf("%d connections in the AS's name and %d unproven ones, want 50 and 9", q.ases[peerIA], len(q.unproven))
+		if q.of[inAS] != 50 || len(q.unproven) != 9 {
+			t.Errorf("%d connections in the AS's name and %d unproven ones, want 50 and 9", q.of[inAS], len(q.unproven))
 		}
 		// A connection whose claim was refuted is evicted before any other.
 		q.take(s.inbound(peerIA+1, 1, lie+1), true)
@@ -125,8 +151,8 @@ func TestLiarsShareOnePart(t *testing.T) {
 			q.release(g)
 		}
 		q.release(honest)
-		if q.ases[peerIA] != 49 || len(q.unproven) != 3 || q.held != 52 {
-			t.Errorf("%d in the AS's name, %d unproven, %d in all; want 49, 3, 52", q.ases[peerIA], len(q.unproven), q.held)
+		if q.of[inAS] != 49 || len(q.unproven) != 3 || q.held != 52 {
+			t.Errorf("%d in the AS's name, %d unproven, %d in all; want 49, 3, 52", q.of[inAS], len(q.unproven), q.held)
 		}
 	})
 }
