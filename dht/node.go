@@ -219,11 +219,7 @@ func (n *Node) Bootstrap(now time.Time, addrs []Addr) Out {
 // Suggest names an address at which a node may be. It is asked for a sign of life, as a newcomer
 // is, and enters the table as any other node.
 func (n *Node) Suggest(now time.Time, a Addr) Out {
-	switch {
-	case !n.inNetwork(a):
-	case n.table.len() == 0:
-		return n.Bootstrap(now, []Addr{a})
-	default:
+	if n.inNetwork(a) {
 		n.probe(now, Contact{Addr: a}, maxProbes)
 	}
 	return n.take()
@@ -321,6 +317,9 @@ func (n *Node) answered(now time.Time, q *query, m *Message) {
 	c := Contact{m.ID, q.to.Addr}
 	if q.to.ID != (ID{}) && q.to.ID != m.ID {
 		n.table.failed(q.to) // another node has taken the address
+	}
+	if q.probe && n.table.len() == 0 { // it may know neighbours
+		n.nextSelf = now
 	}
 	n.table.answered(now, c)
 	if c.Addr.IsSCION() {

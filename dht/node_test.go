@@ -474,6 +474,28 @@ func TestNamedNodeComesFirst(t *testing.T) {
 	})
 }
 
+// A node without neighbours finds them through one that a stranger has named. Strangers keep out no
+// node that the user names later.
+func TestSuggestedNodes(t *testing.T) {
+	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	for i := range maxFirstNodes {
+		n.Suggest(start, boundContact(2, i, n.cfg.Rand).Addr)
+	}
+	named := boundContact(3, 1, n.cfg.Rand).Addr
+	if n.Bootstrap(start, []Addr{named}); !n.hasAsked(named) {
+		t.Error("the user's node is not asked")
+	}
+
+	n = newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
+	c := boundContact(2, 1, n.cfg.Rand)
+	asked := n.Suggest(start, c.Addr).Packets[0].Message
+	n.Receive(start, Origin{Addr: c.Addr, Proven: true}, &Message{T: asked.T, ID: c.ID})
+	n.Wake(start)
+	if !n.hasAsked(c.Addr) || !n.searching(n.id) {
+		t.Error("the node does not look for neighbours")
+	}
+}
+
 // Nodes that refuse announcements, however new the token is, are not asked without a pause.
 func TestRefusedAnnouncements(t *testing.T) {
 	n := newNode(t, "1-ff00:0:1,[10.9.9.9]:1", DefaultLimits)
