@@ -27,8 +27,7 @@ const (
 	maxOffers = 10_000
 	maxTitle  = 512 // bytes; longer ones are cut
 	maxLink   = 4096
-	// maxToken bounds a tag, a comment or a text between them, in bytes. A page ends there, and a
-	// feed is refused.
+	// maxToken bounds a tag, a comment or a text between them, in bytes.
 	maxToken = 4 << 20
 	maxDepth = 64 // of elements in a feed
 )
@@ -40,13 +39,13 @@ func parseList(b []byte, base *url.URL, isPage bool) (offers []Offer, err error)
 		return nil, fmt.Errorf("the list has %d bytes, want at most %d", len(b), maxList)
 	}
 	l := list{base: base, seen: map[string]bool{}}
+	what := "feed"
 	err = l.feed(b)
 	if isPage && errors.Is(err, errNoFeed) { // some servers call their feeds web pages
-		l.page(b)
-		return l.offers, nil
+		what, err = "page", l.page(b)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the feed: %w", err)
+		return nil, fmt.Errorf("read the %s: %w", what, err)
 	}
 	return l.offers, nil
 }
@@ -94,13 +93,13 @@ func isMagnet(link string) bool {
 }
 
 // page adds the links of a web page to torrents.
-func (l *list) page(b []byte) {
+func (l *list) page(b []byte) error {
 	z := html.NewTokenizer(bytes.NewReader(b))
 	z.SetMaxBuf(maxToken)
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
-			return
+			return cutOff(z.Err())
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, more := z.TagName()
 			for more {

@@ -111,15 +111,25 @@ func (r *feedReader) isNoted(name string) bool {
 
 // end returns what is wrong if the feed ends here, for a reason.
 func (r *feedReader) end(why error) error {
+	err := cutOff(why)
+	switch {
+	case err != nil:
+		return err
+	case r.around == nil:
+		return errNoFeed
+	case len(r.around) > 0:
+		return fmt.Errorf("its end is missing: no </%s>", r.around[0])
+	}
+	return nil
+}
+
+// cutOff returns an error if a tokenizer has stopped before the end of a document.
+func cutOff(why error) error {
 	switch {
 	case errors.Is(why, html.ErrBufferExceeded):
 		return fmt.Errorf("a tag or a text is longer than %d bytes", maxToken)
 	case !errors.Is(why, io.EOF):
 		return why
-	case r.around == nil:
-		return errNoFeed
-	case len(r.around) > 0:
-		return fmt.Errorf("its end is missing: no </%s>", r.around[0])
 	}
 	return nil
 }
