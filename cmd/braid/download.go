@@ -75,13 +75,12 @@ func (t *task) fetch(ctx context.Context, torrents []*node.Torrent) error {
 	if !t.out.watch(ctx, torrents) {
 		return interrupted(torrents)
 	}
-	if err := errors.Join(lists.Map(torrents, failure)...); err != nil {
-		return err
-	}
+	errs := lists.Map(torrents, failure)
 	if command := t.String("on-done"); command != "" {
-		if err := onDone(ctx, t.out, command, torrents); err != nil {
-			return err
-		}
+		errs = append(errs, onDone(ctx, t.out, command, torrents))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	goal := torrents[0].Options().Goal
 	isUnserved := func(x *node.Torrent) bool { return x.State() != node.Served }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,13 +163,17 @@ func listFiles(out *display, l storage.Layout, s client.Selection) {
 
 // onDone runs the user's command for each transfer that is complete, and waits for it.
 func onDone(ctx context.Context, out *display, command string, torrents []*node.Torrent) error {
+	var errs []error
 	for _, t := range torrents {
+		if failure(t) != nil {
+			continue
+		}
 		s := t.Status()
 		c := daemon.Command(ctx, s, "sh", "-c", command)
 		out.people.lend(c) // standard output is for braid's results
 		if err := c.Run(); err != nil {
-			return fmt.Errorf("--on-done for %s: %w", s.Name, err)
+			errs = append(errs, fmt.Errorf("--on-done for %s: %w", s.Name, cmp.Or(ctx.Err(), err)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
