@@ -447,6 +447,14 @@ func TestOpenForms(t *testing.T) {
 	others(func() { w.torrents[0].Labels = []string{"newer"} })
 	submit(0)
 	saved("the torrent", func() bool { return w.own.Sequential && slices.Equal(w.torrents[0].Labels, []string{"newer"}) })
+
+	// What is saved follows others again, also if the server writes it in another way.
+	b.Run(field("Labels") + `.value = "a,b"`)
+	submit(0)
+	saved("the labels", func() bool { return slices.Equal(w.torrents[0].Labels, []string{"a", "b"}) })
+	b.Until(field("Labels") + `.value === "a, b"`)
+	others(func() { w.torrents[0].Labels = []string{"newest"} })
+	b.Until(field("Labels") + `.value === "newest"`)
 }
 
 // Before the first list of torrents, as after each login, nothing is said of what is there.

@@ -4,7 +4,7 @@
 import { get, post, put } from "./api.js";
 import { el, icon } from "./dom.js";
 import { plural, rate } from "./format.js";
-import { fill, number } from "./forms.js";
+import { fill, number, sending } from "./forms.js";
 import { live } from "./live.js";
 import { dialog, say, sayError } from "./messages.js";
 import { hopText } from "./paths.js";
@@ -156,10 +156,13 @@ export function policyForm(signal) {
     e.preventDefault();
     try {
       show(await get("policy"));
+      const saved = sending(form);
       const preview = await post("policy/preview", { policy: read() });
       shown.replaceChildren(...previewOf(preview));
       if (e.submitter?.value === "apply") {
-        show(await put("policy", preview.policy));
+        const newer = await put("policy", preview.policy);
+        saved();
+        show(newer);
         say("The policy was changed.");
       }
     } catch (err) {
