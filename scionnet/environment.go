@@ -115,9 +115,18 @@ func findLocal(f Flags, getenv func(string) string) (netip.Addr, error) {
 	if s == "" {
 		return netip.Addr{}, nil
 	}
+	ip, err := ParseLocal(s)
+	if err != nil {
+		err = fmt.Errorf("%s %q: %w", source, s, err)
+	}
+	return ip, err
+}
+
+// ParseLocal reads the address that a host sends from.
+func ParseLocal(s string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.IsUnspecified() {
-		return netip.Addr{}, fmt.Errorf("%s %q: want one IP address of this host", source, s)
+		return netip.Addr{}, errors.New("want one IP address of this host")
 	}
 	return ip.Unmap(), nil
 }

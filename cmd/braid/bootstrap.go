@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -25,7 +26,7 @@ func bootstrapCommand() *cli.Command {
 			"commands that need SCION do the same, and refresh the result. An administrator's " +
 			"configuration always wins.\n\n" + exitCodes,
 		Flags: []cli.Flag{
-			stringFlag("bootstrap", "auto", "ask the discovery server at `URL`, such as "+
+			bootstrapFlag("ask the discovery server at `URL`, such as " +
 				"http://192.0.2.1:8041; auto asks the network for one"),
 			boolFlag("dry-run", "show what would be kept, and write nothing"),
 			boolFlag("json", "print the result as a JSON object"),
@@ -33,6 +34,17 @@ func bootstrapCommand() *cli.Command {
 		},
 		Action: runBootstrap,
 	}
+}
+
+// bootstrapFlag wants auto, off or a discovery server.
+func bootstrapFlag(usage string) cli.Flag {
+	parse := func(s string) (*url.URL, error) {
+		if s == "auto" || s == "off" {
+			return nil, nil
+		}
+		return bootstrap.ParseServer(s)
+	}
+	return parsedFlag("bootstrap", "auto", usage, parse)
 }
 
 // bootstrapped is the result of braid bootstrap --json.
@@ -55,13 +67,8 @@ type trustedTRC struct {
 
 func runBootstrap(ctx context.Context, cmd *cli.Command) error {
 	server := cmd.String("bootstrap")
-	if server == "off" {
-		return usageErrorf("--bootstrap off: want the URL of a discovery server")
-	}
-	if server != "auto" {
-		if _, err := bootstrap.ParseServer(server); err != nil {
-			return usageErrorf("--bootstrap: %w", err)
-		}
+	if server == "" || server == "off" {
+		return usageErrorf("--bootstrap %q: want the URL of a discovery server", server)
 	}
 	dir, err := bootstrapDir()
 	if err != nil {

@@ -19,6 +19,22 @@ func stringFlag(name, value, usage string, short ...string) cli.Flag {
 	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Aliases: short}
 }
 
+// parsedFlag wants a value that parse can read, or an empty one.
+func parsedFlag[T any](
+	name, value, usage string, parse func(string) (T, error), short ...string,
+) cli.Flag {
+	isRight := func(s string) error {
+		if s == "" {
+			return nil
+		}
+		_, err := parse(s)
+		return err
+	}
+	return &cli.StringFlag{
+		Name: name, Value: value, Usage: usage, Aliases: short, Validator: isRight,
+	}
+}
+
 // envFlag can also be set by an environment variable.
 func envFlag(name, variable, usage string) cli.Flag {
 	return &cli.StringFlag{Name: name, Sources: cli.EnvVars(variable), Usage: usage}

@@ -232,7 +232,7 @@ func usageError(c *cli.Command, err error) error {
 	} else if m := noValue.FindStringSubmatch(text); m != nil {
 		text = dashed(m[1]) + " needs a value"
 	} else if m := badValue.FindStringSubmatch(text); m != nil {
-		what := m[3]
+		what := strings.TrimPrefix(m[3], m[1]+": ")
 		switch parser, _, _ := strings.Cut(what, ": "); parser {
 		case "strconv.ParseInt":
 			what = "want a whole number"

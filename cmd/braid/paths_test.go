@@ -124,7 +124,6 @@ func TestPathsCommandErrors(t *testing.T) {
 		{[]string{"x"}, "ISD-AS"},
 		{[]string{"1-ff00:0:111", "--config-dir", "/nowhere"}, "/nowhere"},
 		{[]string{"1-ff00:0:111", "--sciond", "127.0.0.1:1"}, "127.0.0.1:1"},
-		{[]string{"1-ff00:0:111", "--local", "x"}, "--local"},
 	} {
 		out, err := runPathsCommand(t.Context(), tt.args...)
 		if err == nil || !strings.Contains(err.Error(), tt.part) {

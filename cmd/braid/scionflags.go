@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"braid/node/bootstrap"
+	"braid/pathsel"
 	"braid/scionnet"
 )
 
@@ -21,24 +22,19 @@ func scionFlags() []cli.Flag {
 			"Linux); ignored with --sciond or SCION_DAEMON"),
 		stringFlag("sciond", "", "use the SCION daemon at `HOST:PORT`, or \"default\" for "+
 			"127.0.0.1:30255"),
-		stringFlag("local", "", "local `IP` address to send from (also SCION_LOCAL_ADDR)", "l"),
-		&cli.StringFlag{
-			Name: "nat", Value: "auto",
-			Usage: "whether to ask the routers of the AS for the address that a " +
-				"NAT has given this host: `MODE` is auto (ask once; if there is a NAT, repeatedly), " +
-				"on (always ask repeatedly), or off",
-			Validator: func(mode string) error {
-				_, err := scionnet.ParseNAT(mode)
-				return err
-			},
-		},
+		parsedFlag("local", "", "local `IP` address to send from (also SCION_LOCAL_ADDR)",
+			scionnet.ParseLocal, "l"),
+		parsedFlag("nat", "auto", "whether to ask the routers of the AS for the address that a "+
+			"NAT has given this host: `MODE` is auto (ask once; if there is a NAT, repeatedly), "+
+			"on (always ask repeatedly), or off", scionnet.ParseNAT),
 		boolFlag("epic", "send with EPIC along paths that offer it (see braid paths --json): the "+
 			"routers of their last two ASes then check each packet. The clock must be right to a "+
 			"second"),
-		stringFlag("bootstrap", "auto", "where a host without SCION configuration gets one: "+
+		bootstrapFlag("where a host without SCION configuration gets one: "+
 			"`SERVER` is the URL of a discovery server, auto (ask the network for one, as braid "+
 			"bootstrap does), or off"),
-		stringFlag("isd-as", "", "the local `ISD-AS`, if the environment file names several"),
+		parsedFlag("isd-as", "", "the local `ISD-AS`, if the environment file names several",
+			pathsel.ParseIA),
 	)
 }
 
