@@ -155,6 +155,10 @@ func Refresh(ctx context.Context, server, dir string, now bool, log *slog.Logger
 		return
 	}
 	r, hint, err := AskAny(ctx, server, dir, log)
+	failed := slog.LevelInfo // many networks have no server
+	if now || err == nil {
+		failed = slog.LevelWarn
+	}
 	if err == nil {
 		err = r.Keep(dir, time.Now())
 	}
@@ -163,7 +167,9 @@ func Refresh(ctx context.Context, server, dir string, now bool, log *slog.Logger
 		log.Error("the SCION configuration of this network is refused", "error", err)
 		return
 	case err != nil:
-		log.Info("no SCION configuration from the network", "error", err)
+		if ctx.Err() == nil {
+			log.Log(ctx, failed, "no SCION configuration from the network", "error", err)
+		}
 		return
 	}
 	for _, j := range r.Judged {

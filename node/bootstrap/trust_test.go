@@ -1,8 +1,10 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -281,6 +283,22 @@ func TestKeep(t *testing.T) {
 	}
 	if _, err := TRCs(dir); err == nil {
 		t.Error("a damaged TRC is forgotten, so that another one would be believed")
+	}
+}
+
+// Who names a server reads why there is no configuration from it. An interrupt is no reason.
+func TestRefreshNamesTheFailure(t *testing.T) {
+	var warnings bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	Refresh(interrupted, "127.0.0.1:1", t.TempDir(), true, log)
+	if warnings.Len() > 0 {
+		t.Errorf("interrupted: %s", &warnings)
+	}
+	Refresh(t.Context(), "127.0.0.1:1", t.TempDir(), true, log)
+	if !strings.Contains(warnings.String(), "refused") {
+		t.Errorf("%q", &warnings)
 	}
 }
 
