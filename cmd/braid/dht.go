@@ -47,7 +47,7 @@ func dhtCommand() *cli.Command {
 			forceFlag(),
 			verboseFlag(),
 		}, scionFlags()...),
-		Action: working(true, runDHT),
+		Action: endOnHangup(working(true, runDHT)),
 	}
 }
 

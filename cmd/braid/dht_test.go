@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"braid/node/event"
 )
@@ -81,9 +83,16 @@ func knowsOne(t *testing.T, args ...string) {
 	}
 }
 
-// At its end a node says what it has done, with a line for each network.
+// At its end a node says what it has done, with a line for each network. It ends so, too, if its
+// terminal is closed.
 func TestDHTSummary(t *testing.T) {
 	t.Parallel()
+	for _, end := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		t.Run(end.String(), func(t *testing.T) { endsWithSummary(t, end) })
+	}
+}
+
+func endsWithSummary(t *testing.T, end os.Signal) {
 	cmd := braid(t, t.TempDir(), "dht", "--listen", "127.0.0.1:0", "--listen", "[::1]:0")
 	out, err := cmd.StderrPipe()
 	if err != nil {
@@ -96,7 +105,8 @@ func TestDHTSummary(t *testing.T) {
 	if !lines.Scan() { // it is ready
 		t.Fatal("no line")
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	defer time.AfterFunc(swarmPatience, func() { _ = cmd.Process.Kill() }).Stop()
+	if err := cmd.Process.Signal(end); err != nil {
 		t.Fatal(err)
 	}
 	var networks []string
