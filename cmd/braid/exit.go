@@ -61,11 +61,13 @@ func outcome(err, lost error) (code int, said error) {
 	return exitFailed, failure
 }
 
-// inWords returns an error that calls an interrupt by its name.
+var words = strings.NewReplacer(
+	context.Canceled.Error(), "interrupted", context.DeadlineExceeded.Error(), "no answer in time")
+
+// inWords returns an error that calls an interrupt, and the end of a timeout, by their names.
 func inWords(err error) error {
-	if errors.Is(err, context.Canceled) {
-		text := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
-		return errors.New(text)
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return errors.New(words.Replace(err.Error()))
 	}
 	return err
 }

@@ -33,6 +33,7 @@ func TestOutcome(t *testing.T) {
 		{bad, nil, exitData, "bad data"},
 		{context.Canceled, nil, exitInterrupted, "interrupted"},
 		{errors.Join(fmt.Errorf("check file: %w", context.Canceled), bad), nil, exitData, "check file: interrupted\nbad data"},
+		{fmt.Errorf("ask: %w", context.DeadlineExceeded), nil, exitFailed, "ask: no answer in time"},
 		{nil, lost, exitFailed, "standard output is lost: no space left on device"},
 		{bad, lost, exitFailed, "bad data\nstandard output is lost: no space left on device"},
 		{interrupted, lost, exitFailed, "standard output is lost: no space left on device"},

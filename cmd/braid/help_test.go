@@ -75,6 +75,7 @@ func TestMistypedCommandLines(t *testing.T) {
 		"info --json=x file":             `--json "x": want true or false; see braid info --help`,
 		"download --local x file":        `--local "x": want one IP address of this host; see braid download --help`,
 		"seed --isd-as x file":           `--isd-as "x": ISD-AS "x": want ISD-AS such as 1-ff00:0:110; see braid seed --help`,
+		"paths 1-1 --timeout 0s":         `--timeout "0s": want more than 0; see braid paths --help`,
 		"paths 1-1 --bootstrap ftp://x":  `--bootstrap "ftp://x": want http://HOST:PORT, the address of a SCION discovery server; see braid paths --help`,
 
 		"testbed up tiny4 -d x --router-of 1-1=x": `testbed up: --router-of "1-1=x": "x": want stock or fast`,

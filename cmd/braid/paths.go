@@ -42,7 +42,7 @@ no path, or if paths were probed and none is alive.`,
 			stringFlag("password-file", "", "with --torrent: `FILE` with the daemon's password"),
 			boolFlag("verbose", "with --torrent: show reasons; with --status: show whole "+
 				"addresses, and fingerprints of paths", "v"),
-			timeFlag("timeout", 5*time.Second, "give up after `TIME`, for everything together"),
+			periodFlag("timeout", 5*time.Second, "give up after `TIME`, for everything together"),
 		}, policyFlags(), scionFlags()),
 		Action: runPaths,
 	}

@@ -6,6 +6,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -124,6 +125,7 @@ func (all *findings) ok(check, format string, args ...any) {
 }
 
 func (all *findings) add(check string, s Status, found, why, do string) {
+	found = strings.ReplaceAll(found, context.DeadlineExceeded.Error(), "no answer in time")
 	*all = append(*all, Finding{check, s, found, why, do})
 }
 

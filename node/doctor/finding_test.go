@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -56,6 +58,10 @@ func TestExamine(t *testing.T) {
 		"no range of ports": {Facts{}, Finding{"port", Warn, "names no range", "30041", "dispatched_ports"}},
 		"a braid that answers echo requests": {
 			Facts{Dispatcher: true}, Finding{"port 30041", Warn, "or a braid", "older than scionproto 0.12", "unless it is a braid"},
+		},
+		"a port at which nobody listens": {
+			Facts{Target: &Reach{To: local.String(), Port: local.Port, Paths: []pathsel.Path{{}}, Dial: fmt.Errorf("connect: %w", context.DeadlineExceeded)}},
+			Finding{"target port", Fail, "31000 (no answer in time)", "peers connect", "firewall"},
 		},
 		"a full disk": {
 			Facts{Dir: "/data", Free: 1 << 20}, Finding{"disk", Fail, "/data has 1 MiB left", "stops", "free some space"},
