@@ -8,10 +8,11 @@ import (
 	"braid/testbed/linkemu"
 )
 
+// startLinks starts the links without their properties; see setLinks.
 func (n *Network) startLinks() error {
 	for i, p := range n.plan.links {
 		l := n.opts.Topology.Links[i]
-		link, err := linkemu.New(p.a, p.b, l.Config)
+		link, err := linkemu.New(p.a, p.b, linkemu.Config{})
 		if err != nil {
 			return fmt.Errorf("emulate link %s to %s: %w", l.A.Interface, l.B.Interface, err)
 		}
@@ -22,6 +23,17 @@ func (n *Network) startLinks() error {
 				n.log.Error("link emulator stopped", "a", l.A.Interface, "b", l.B.Interface, "err", err)
 			}
 		})
+	}
+	return nil
+}
+
+// setLinks gives the links the properties of the topology. Control services have to find each other
+// before: they give up a beacon after two seconds, and over a link of 300 ms it takes longer.
+func (n *Network) setLinks() error {
+	for _, l := range n.opts.Topology.Links {
+		if err := n.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -212,6 +212,7 @@ func (o *Options) Check() error {
 //  4. open the control socket, so that status and down work from here on
 //  5. wait for the paths
 //  6. restart the control services, to send fewer beacons
+//  7. give the links their properties
 //
 // The order of 2 and 3 matters: a beacon that is sent on a link before BFD has seen it makes the
 // router answer "interface down", and for the ten seconds that this holds no segment over that link
@@ -222,7 +223,10 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		return err
 	}
 	if n.opts.LinksOnly {
-		return n.startLinks()
+		if err := n.startLinks(); err != nil {
+			return err
+		}
+		return n.setLinks()
 	}
 	g := generator{
 		dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime,
@@ -279,7 +283,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		}
 		n.log.Info("control services at rest", "seconds", time.Since(n.started).Seconds())
 	}
-	return nil
+	return n.setLinks()
 }
 
 // ended reports a process that has ended by itself.

@@ -69,15 +69,20 @@ func gone(t *testing.T, ps []ProcessRef) {
 	}
 }
 
-// Once all paths are found, the control services start again, and find everything in their files.
+// Once all paths are found, the control services start again, and find everything in their files. The
+// links are so long that these services would give up if they had to find each other over them.
 func TestAtRest(t *testing.T) {
 	var last Progress
-	n := start(t, Options{Topology: load(t, "tiny4"), Progress: func(p Progress) { last = p }})
+	topology := load(t, "tiny4")
+	for i := range topology.Links {
+		topology.Links[i].Config.Delay = 300 * time.Millisecond
+	}
+	n := start(t, Options{Topology: topology, Progress: func(p Progress) { last = p }})
 	if last.Paths == 0 || last.Paths != last.ImpliedPaths || last.Segments != last.ImpliedSegments {
 		t.Errorf("progress ended with %+v", last)
 	}
 	s := n.Status(t.Context(), true)
-	if !s.Healthy() || len(s.Processes) != last.Processes {
+	if !s.Healthy() || len(s.Processes) != last.Processes || s.Links[0].B.Config != topology.Links[0].Config {
 		t.Errorf("%+v", s)
 	}
 	for _, p := range s.Processes {
