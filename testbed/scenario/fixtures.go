@@ -45,8 +45,8 @@ func newFixtures() (*fixtures, error) {
 }
 
 // networkFor returns the options of the scenario's network, except the router. Scenarios with the
-// same key can share a network. The properties of links are not in the key, since
-// each run sets them.
+// same key can share a network. Of the properties of links, only rates and delays are in the key:
+// beacons announce them, and peers act on the announcement. Each run sets the others.
 func networkFor(s Scenario) (opts testbed.Options, key string, err error) {
 	if opts, err = s.options(); err != nil {
 		return opts, "", err
@@ -55,7 +55,8 @@ func networkFor(s Scenario) (opts testbed.Options, key string, err error) {
 	same := opts
 	same.Topology.Links = slices.Clone(opts.Topology.Links)
 	for i := range same.Topology.Links {
-		same.Topology.Links[i].Config = linkemu.Config{}
+		c := &same.Topology.Links[i].Config
+		*c = linkemu.Config{Rate: c.Rate, Delay: c.Delay}
 	}
 	return opts, fmt.Sprintf("%v %+v", s.Router == "fast", same), nil
 }

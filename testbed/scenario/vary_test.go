@@ -241,7 +241,7 @@ func TestSmallPieces(t *testing.T) {
 }
 
 // Variants on one network come one after another in every round, which is counted in the time that
-// it takes.
+// it takes. A network announces the rates and delays that its links have at its start.
 func TestTurns(t *testing.T) {
 	s, err := parseText(`
 about: three networks
@@ -256,8 +256,11 @@ variants:
   - {name: a}
   - {name: b, router: fast}
   - {name: c, transport: tcp, size: 2MB}
-  - {name: d, links: [{rate: 5mbit}]}
-  - {name: e, router: fast, links: [{rate: 5mbit}]}
+  - {name: d, links: [{loss: 1%, queue: 50ms}]}
+  - {name: e, router: fast, links: [{jitter: 5ms}]}
+  - {name: f, links: [{rate: 5mbit}]}
+  - {name: g, links: [{rate: 5mbit}, {loss: 1%}]}
+  - {name: h, links: [{delay: 5ms}]}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -270,11 +273,11 @@ variants:
 	for _, x := range turns {
 		names += x.variant.Name
 	}
-	if names != "adbec" || turns[4].Size != 2e6 {
+	if names != "adbecfgh" || turns[4].Size != 2e6 {
 		t.Errorf("turns %s", names)
 	}
 	network := startSCION + 2*startAS
-	if got, want := s.Estimate(0), 15*(5*time.Second+aroundRun)+3*(2*network+startIP); got != want {
+	if got, want := s.Estimate(0), 24*(5*time.Second+aroundRun)+3*(4*network+startIP); got != want {
 		t.Errorf("three runs take %v, want %v", got, want)
 	}
 	one, err := s.Only([]string{"a", "d"})
