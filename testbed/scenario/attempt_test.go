@@ -3,12 +3,17 @@ package scenario
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"braid/pathsel"
+	"braid/scionnet"
 	"braid/testbed"
+	"braid/testbed/bench"
 )
 
 // A competing flow that breaks is a result of the run, like a peer that fails.
@@ -22,6 +27,24 @@ func TestBrokenFlow(t *testing.T) {
 	res, err := a.run(context.Background())
 	if err != nil || !strings.Contains(res.Failed, "idle for too long") {
 		t.Errorf("the result %+v, %v", res, err)
+	}
+}
+
+// The hosts of competing flows end with their run. What they have learned of a path in one run would
+// change the start of the flows in the next one.
+func TestHostsEndWithTheirRun(t *testing.T) {
+	dir := t.TempDir()
+	if err := bench.OneAS(dir, 1400); err != nil {
+		t.Fatal(err)
+	}
+	host, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: dir, LocalIP: netip.MustParseAddr("127.0.0.1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &fixtures{scratch: dir, hosts: map[pathsel.IA]*scionnet.Host{home: host}}
+	lost := Scenario{data: filepath.Join(dir, "missing"), Traffic: []Traffic{{Name: "rival"}}}
+	if _, err := h.run(t.Context(), turn{Scenario: lost}, 1, dir, Options{}); err == nil || len(h.hosts) > 0 {
+		t.Errorf("%d hosts are left after a run that ended with %v", len(h.hosts), err)
 	}
 }
 

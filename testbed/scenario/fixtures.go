@@ -30,8 +30,11 @@ type fixtures struct {
 
 	key     string // of the network; "" if there is none
 	network *testbed.Network
-	hosts   map[pathsel.IA]*scionnet.Host // the runner's own, one in each AS that it needs
-	log     *os.File
+	// hosts are the runner's own, one in each AS that it needs. They end with a run that has
+	// competing flows: a host remembers what its paths carried, so the flows of the next run would
+	// start faster.
+	hosts map[pathsel.IA]*scionnet.Host
+	log   *os.File
 }
 
 func newFixtures() (*fixtures, error) {
@@ -41,6 +44,7 @@ func newFixtures() (*fixtures, error) {
 	}
 	return &fixtures{
 		scratch: scratch, held: held, launcher: testbed.NewLauncher(), datasets: map[dataKey]*dataset{},
+		hosts: map[pathsel.IA]*scionnet.Host{},
 	}, nil
 }
 
@@ -97,23 +101,28 @@ func (h *fixtures) open(ctx context.Context, t turn, o Options) (err error) {
 		}
 		return err
 	}
-	h.hosts = map[pathsel.IA]*scionnet.Host{}
 	o.Say(fmt.Sprintf("%s: network of %d ASes and %d links is up after %.1f s",
 		t.Name, len(t.topology.ASes), len(t.topology.Links), time.Since(began).Seconds()))
 	return nil
 }
 
-func (h *fixtures) closeNetwork() (err error) {
+// closeHosts closes the runner's own hosts.
+func (h *fixtures) closeHosts() {
 	for _, host := range h.hosts {
 		host.Close()
 	}
+	clear(h.hosts)
+}
+
+func (h *fixtures) closeNetwork() (err error) {
+	h.closeHosts()
 	if h.network != nil {
 		h.network.Close()
 	}
 	if h.log != nil {
 		err = h.log.Close()
 	}
-	h.key, h.network, h.hosts, h.log = "", nil, nil, nil
+	h.key, h.network, h.log = "", nil, nil
 	return err
 }
 

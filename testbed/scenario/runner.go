@@ -152,6 +152,9 @@ func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Optio
 		Scenario: t.Scenario, fixtures: h, braid: o.Braid, hooks: o.Hooks, variant: t.variant, dir: dir,
 		messages: make(chan message), done: make(chan struct{}),
 	}
+	if len(t.Traffic) > 0 {
+		defer h.closeHosts()
+	}
 	if a.data, err = h.dataset(ctx, t.Scenario); err != nil {
 		return res, err
 	}
