@@ -156,10 +156,10 @@ func (f *fold) addRoute(l Line) {
 	f.feed = f.feed || !fromSeed
 	to := f.leechers[l.What]
 	switch {
-	case len(r.Links) == 0 || to == nil: // nothing between the peers limits them
+	case to == nil:
 	case fromSeed:
 		to.routes = append(to.routes, r)
-	default:
+	case len(r.Links) > 0: // else nothing between the peers limits them
 		r.Links, r.Back = r.Back, r.Links
 		f.overlay = append(f.overlay, overlay{l.What, l.To, r})
 	}

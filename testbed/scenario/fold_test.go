@@ -34,6 +34,53 @@ measure:
   - {name: away, what: out, over: "1-ff00:0:110#1", from: 500ms}
 `
 
+// A leecher in the AS of a seed has a path without links, which has no limit. So the run has none,
+// though the links limit the other leecher.
+func TestLeecherBesideASeed(t *testing.T) {
+	s, err := parseText(`
+about: x
+topology: two-paths
+size: 2MB
+takes: 10s
+peers:
+  - {name: seeder, as: "1-ff00:0:110", role: seed}
+  - {name: near, as: "1-ff00:0:110", role: leech}
+  - {name: far, as: "1-ff00:0:111", role: leech}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFold(s)
+	lines := []Line{
+		{Kind: "path", What: "near", To: "seeder", route: route{Share: 1}},
+		{Kind: "path", What: "far", To: "seeder", route: route{Share: 1, Links: []pathsel.Interface{{IA: home, ID: 1}}}},
+	}
+	for _, name := range []string{"near", "far"} {
+		for at := range 5 {
+			p := &event.Progress{T: float64(at), InfoHash: "h", Fetched: int64(at) * 1e6}
+			lines = append(lines, Line{Kind: "peer", What: name, T: float64(at), said: p})
+		}
+	}
+	for _, l := range lines {
+		if err := f.add(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := f.record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := r.Measures()
+	for _, name := range []string{"e", "e-payload", "t-star"} {
+		if v, ok := m[name]; ok {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+	if limit := r.limit(); limit != nil {
+		t.Errorf("the limit is %v", limit)
+	}
+}
+
 // A run is folded twice: while its samples are written, and from the file. Both give the same
 // record, so every figure can be computed again from a run's files.
 func TestRecordAgain(t *testing.T) {
