@@ -304,7 +304,7 @@ func (b *block) figures(
 		case kind == "reached":
 			f = reachedFigure(s, vs, of)
 		case kind == "completion":
-			f = cdfFigure(vs, of)
+			f = cdfFigure(s, vs, of)
 		case kind == "components":
 			f = componentsFigure(vs, of)
 		default:

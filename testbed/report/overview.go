@@ -43,7 +43,7 @@ func timesOf(v scenario.Summary) (times []float64, all int) {
 }
 
 // cdfFigure draws the distribution of completion times.
-func cdfFigure(vs []scenario.Summary, of string) figure.Figure {
+func cdfFigure(s scenario.Scenario, vs []scenario.Summary, of string) figure.Figure {
 	f, y := begin("completion", "Completion times", of, bound(vs), "variant", "s", "part done")
 	lo, hi := math.Inf(1), 0.0
 	var words []string
@@ -57,7 +57,12 @@ func cdfFigure(vs []scenario.Summary, of string) figure.Figure {
 		words = append(words, fmt.Sprintf("%s: %s downloads in %.1f to %.1f s, median %.1f s",
 			v.Variant, outOf(r.Runs, all), r.Min, r.Max, r.Median))
 	}
-	stars := starsOf(vs)
+	var stars []star
+	// T* counts from the start of the first leecher, these times from the own start of each.
+	apart := func(p scenario.Peer) bool { return p.Role == scenario.Leech && p.Start != (scenario.When{}) }
+	if !slices.ContainsFunc(s.Peers, apart) {
+		stars = starsOf(vs)
+	}
 	for _, s := range stars {
 		lo, hi = min(lo, s.at), max(hi, s.at)
 		words = append(words, fmt.Sprintf("%s = %.1f s", s.name, s.at))

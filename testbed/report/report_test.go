@@ -38,6 +38,23 @@ func open(t testing.TB, m made) scenario.RunDir {
 	return run
 }
 
+// T* counts from the first leecher's start, the times of leechers from their own. So the figure of
+// completion times has no T* if leechers start at different times.
+func TestCompletionOfLateLeechers(t *testing.T) {
+	vs := []scenario.Summary{{
+		Variant: "only", Figures: map[string]scenario.Range{"t-star": scenario.RangeOf([]float64{17})},
+		Results: []scenario.Result{{Peers: []scenario.PeerResult{{End: 5, Complete: true}, {Start: 12, End: 17, Complete: true}}}},
+	}}
+	s := scenario.Scenario{Peers: []scenario.Peer{{Role: scenario.Leech}, {Role: scenario.Leech}}}
+	if f := cdfFigure(s, vs, "late"); !strings.Contains(f.Text, "T* = 17.0 s") {
+		t.Errorf("no limit in %q", f.Text)
+	}
+	s.Peers[1].Start.After = 12e9
+	if f := cdfFigure(s, vs, "late"); strings.Contains(f.Text, "T*") || strings.Contains(f.Inline(), "T*") {
+		t.Errorf("a limit of both beside the times of each: %q", f.Text)
+	}
+}
+
 func TestMake(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws many figures")
@@ -377,7 +394,7 @@ func TestCompletionCountsFailures(t *testing.T) {
 	r := &vs[0].Results[0]
 	r.Peers[1].Complete, r.Peers[2].Complete = false, false
 	r.Leechers, r.Verified = 2, 1 // one of the others was stopped
-	rows := cdfFigure(vs[:1], "x").Data.Rows
+	rows := cdfFigure(dir.Scenarios[0], vs[:1], "x").Data.Rows
 	if last := rows[len(rows)-1]; last[2] != .5 {
 		t.Errorf("the curve ends at %v, want a half", last[2])
 	}
@@ -571,7 +588,7 @@ func TestLimitOfEachVariant(t *testing.T) {
 	run := open(t, made{leechers: 1, runs: 2, about: "x"})
 	vs := variantsOf(run, run.Scenarios[0])
 	limits := func() (tips []string) {
-		for _, m := range cdfFigure(vs, "x").Marks {
+		for _, m := range cdfFigure(scenario.Scenario{}, vs, "x").Marks {
 			if strings.Contains(m.Tip, "cannot be complete") {
 				tips = append(tips, m.Tip)
 			}
