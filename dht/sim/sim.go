@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anacrolix/generics/heap"
+	"gonum.org/v1/gonum/stat"
 
 	"braid/dht"
 	"braid/pathsel"
@@ -443,5 +444,5 @@ func quantile(x []float64, q float64) float64 {
 		return 0
 	}
 	slices.Sort(x)
-	return x[min(len(x)-1, int(q*float64(len(x))))]
+	return stat.Quantile(q, stat.Empirical, x, nil)
 }

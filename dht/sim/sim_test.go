@@ -55,6 +55,20 @@ func TestOneASHasHalf(t *testing.T) {
 	}
 }
 
+// A percentile is the least value that so many of the values do not exceed (nearest rank).
+func TestPercentiles(t *testing.T) {
+	var searches []Search
+	for i := range 20 {
+		searches = append(searches, Search{Found: time.Duration(20-i) * time.Second, Hops: 1 + i, Queries: 1})
+	}
+	if r := Summarize(20, searches, []NodeLoad{{Bytes: 3}, {Bytes: 5}}); r.P50 != 10 || r.P95 != 19 || r.HopsP95 != 19 || r.LoadP99 != 5 {
+		t.Errorf("%+v", r)
+	}
+	if r := Summarize(20, nil, nil); r != (Result{Nodes: 20}) {
+		t.Errorf("of nothing: %+v", r)
+	}
+}
+
 func TestSameSeedSameRun(t *testing.T) {
 	t.Parallel()
 	cfg := Default(50)

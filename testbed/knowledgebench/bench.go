@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/stat"
 
 	"braid/pathsel"
 	"braid/pathsel/sim"
@@ -90,7 +91,7 @@ type sample struct {
 func row(r Row, of []sample) Row {
 	spread := func(figure func(sample) float64) Spread {
 		x := bench.Figures(of, figure)
-		return Spread{bench.Median(of, figure), x[(9*len(x)+9)/10-1]}
+		return Spread{bench.Median(of, figure), stat.Quantile(0.9, stat.Empirical, x, nil)}
 	}
 	r.Runs = len(of)
 	r.First = spread(func(s sample) float64 { return s.first })

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/stat"
 
 	"braid/units"
 )
@@ -308,7 +309,7 @@ func (r *record) accuracy(cfg Config, load Load, c Counters, cpu time.Duration) 
 	}
 	if load.Rate > 0 { // without a rate, packets also wait at the socket
 		slices.Sort(late)
-		at := func(q float64) float64 { return late[int(q*float64(len(late)-1))] }
+		at := func(q float64) float64 { return stat.Quantile(q, stat.Empirical, late, nil) }
 		a.DelayError = &Percentiles{at(.5), at(.9), at(.99)}
 	}
 	a.LossPercent = 100 * float64(a.Sent-a.Received) / float64(a.Sent)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // How pieces spread through a swarm, compared with the delays of the shortest ways (the relative
@@ -89,7 +91,7 @@ func (r *Record) addPropagation(figures map[string]float64) {
 	add := func(name string, values []float64, part float64) {
 		if len(values) > 0 {
 			slices.Sort(values)
-			figures[name] = values[int(part*float64(len(values)-1)+0.5)]
+			figures[name] = stat.Quantile(part, stat.Empirical, values, nil)
 		}
 	}
 	add("propagation", took, 0.5)

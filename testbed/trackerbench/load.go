@@ -18,7 +18,10 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"braid/tracker/wire"
+	"braid/units/lists"
 )
 
 // Job is a load on one tracker.
@@ -101,14 +104,14 @@ func (t *tally) add(o *tally) {
 	t.lost += o.lost
 }
 
-// within returns the time in ms within which that part of the answers arrived, and sorts the
-// answers.
+// within returns the time in ms within which that part of the answers arrived.
 func (t *tally) within(part float64) float64 {
 	if len(t.latencies) == 0 {
 		return 0
 	}
-	slices.Sort(t.latencies)
-	return float64(t.latencies[int(part*float64(len(t.latencies)-1))]) / 1000
+	ms := lists.Map(t.latencies, func(us uint32) float64 { return float64(us) / 1000 })
+	slices.Sort(ms)
+	return stat.Quantile(part, stat.Empirical, ms, nil)
 }
 
 // Run runs the load.
