@@ -102,6 +102,8 @@ type network struct {
 	wanted  []dht.Addr     // the peer of each torrent
 	keep    map[int32]bool // nodes that announce or search, and so are not replaced
 	count   bool           // load is counted
+	counted []int32        // nodes that ran when the count began
+	loads   []NodeLoad     // of those that ran when it ended
 
 	searches map[searcher]*outcome
 }
@@ -182,13 +184,25 @@ func (w *network) plan() {
 		}
 	})
 	// Load is counted while announcements age, before the searches start.
-	w.at(announce.Add(cfg.Keeping/2), func() { w.count = true })
-	w.at(searches, func() { w.count = false })
+	w.at(announce.Add(cfg.Keeping/2), func() { w.count, w.counted = true, slices.Clone(w.live) })
+	w.at(searches, w.endCount)
 	for i := range cfg.Searches {
 		after := time.Duration(float64(cfg.Searching) * float64(i) / float64(cfg.Searches))
 		w.at(searches.Add(after), func() { w.search(i % len(w.targets)) })
 	}
 	w.at(end.Add(20*time.Second), func() { w.queue = nil })
+}
+
+// endCount notes the load of the nodes that ran all the time. The others have sent and received for
+// a part of it only.
+func (w *network) endCount() {
+	w.count = false
+	seconds := (w.cfg.Keeping / 2).Seconds()
+	for _, i := range w.counted {
+		if x := w.nodes[i]; x.core != nil {
+			w.loads = append(w.loads, NodeLoad{float64(x.bytes) / seconds, len(x.core.Contacts())})
+		}
+	}
 }
 
 func (w *network) at(t time.Time, do func()) { w.push(event{at: t, do: do}) }
@@ -389,12 +403,7 @@ func (w *network) result() Result {
 			searches = append(searches, Search{o.found, o.result.Hops, o.result.Queries})
 		}
 	}
-	var nodes []NodeLoad
-	seconds := (w.cfg.Keeping / 2).Seconds()
-	for _, i := range w.live {
-		nodes = append(nodes, NodeLoad{float64(w.nodes[i].bytes) / seconds, len(w.nodes[i].core.Contacts())})
-	}
-	return Summarize(w.cfg.Nodes, searches, nodes)
+	return Summarize(w.cfg.Nodes, searches, w.loads)
 }
 
 // Search is how one search went.

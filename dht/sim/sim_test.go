@@ -39,6 +39,19 @@ func TestChurn(t *testing.T) {
 	}
 }
 
+// The load is counted before the searches, so it does not depend on how long they last: nodes that
+// come later do not count as idle ones.
+func TestLoadWithChurn(t *testing.T) {
+	t.Parallel()
+	cfg := Default(200)
+	cfg.Churn, cfg.Torrents, cfg.Searches = 0.2, 10, 20
+	short := run(t, cfg)
+	cfg.Searching *= 5
+	if long := run(t, cfg); long.LoadMean != short.LoadMean || long.Table != short.Table {
+		t.Errorf("a node has %.0f B/s with short searches, %.0f B/s with long ones", short.LoadMean, long.LoadMean)
+	}
+}
+
 // Half of all nodes are in one AS, with IDs next to the torrents' info hashes. What the limits are
 // worth shows without them.
 func TestOneASHasHalf(t *testing.T) {

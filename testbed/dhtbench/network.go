@@ -148,7 +148,9 @@ func (w *world) run(ctx context.Context) (sim.Result, error) {
 	after, seconds := w.bytes(), time.Since(at).Seconds()
 	var loads []sim.NodeLoad
 	for x, n := range after {
-		loads = append(loads, sim.NodeLoad{Bytes: float64(n-before[x]) / seconds, Table: x.Status()[0].Nodes})
+		if began, ok := before[x]; ok { // else it has replaced another one meanwhile
+			loads = append(loads, sim.NodeLoad{Bytes: float64(n-began) / seconds, Table: x.Status()[0].Nodes})
+		}
 	}
 	searches, err := w.search(ctx)
 	return sim.Summarize(w.cfg.Nodes, searches, loads), err
