@@ -191,6 +191,11 @@ func TestSummary(t *testing.T) {
 	if e := got[0].Expected; len(e) != 2 || e[0] != (Expected{"back", "<= 1", false}) || e[1] != (Expected{"e", ">= 0.9", true}) {
 		t.Errorf("%+v", e)
 	}
+	// A run that failed was over early, perhaps, but not as expected.
+	results[0].Failed = "peer leecher ended"
+	if e := Summarise([]Scenario{s}, results)[0].Expected; e[1].Met {
+		t.Errorf("%+v with a run that failed", e)
+	}
 	// The table says so, too, even if no run has the figure.
 	delete(results[2].Figures, "back")
 	var b strings.Builder

@@ -62,7 +62,7 @@ type Range struct {
 	Runs int       `json:"runs"`
 }
 
-// Expected is an expectation and whether it is met.
+// Expected is an expectation and whether it is met. It is not if a run lacks the figure or failed.
 type Expected struct {
 	Figure string `json:"figure"`
 	Want   string `json:"want"`
@@ -119,7 +119,7 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 	for _, n := range slices.Sorted(maps.Keys(s.Expect)) {
 		c, err := parseComparison(s.Expect[n])
 		f, ok := x.Figures[n]
-		met := err == nil && ok && f.Runs == x.Runs && c.holds(f.Median)
+		met := err == nil && ok && f.Runs == x.Runs && x.Failed == 0 && c.holds(f.Median)
 		x.Expected = append(x.Expected, Expected{n, s.Expect[n], met})
 	}
 	return x
