@@ -323,6 +323,8 @@ func (s *Scenario) checkTraffic(t Traffic, earlier []Traffic) error {
 		return errors.New("datagrams need a rate, bulk has none")
 	case t.Start.After >= s.end():
 		return s.tooLate(t.Start)
+	case len(s.Peers) == 0 && t.Start.Done+cmp.Or(t.Stop, &When{}).Done > 0:
+		return errNoData
 	case t.Stop.comesBefore(t.Start):
 		return errors.New("it stops before it starts")
 	case !s.hasAS(t.From) || !s.hasAS(t.To) || t.From == t.To:
@@ -342,6 +344,8 @@ func (s *Scenario) checkEvent(e Event) error {
 		return errors.New("want a time at, such as 5s or 30%")
 	case e.At.After >= s.end():
 		return s.tooLate(*e.At)
+	case len(s.Peers) == 0 && e.At.Done > 0:
+		return errNoData
 	case s.topology.LinkAt(where.Interface) < 0:
 		return fmt.Errorf("no link of topology %s ends at %s", s.topology.Name, where)
 	case e.Link != nil && len(e.Properties) == 0:
@@ -363,6 +367,9 @@ func (s *Scenario) checkEvent(e Event) error {
 	e.change.Apply(&c)
 	return c.Validate()
 }
+
+// errNoData is returned for a moment that never comes.
+var errNoData = errors.New("without peers there is no part of the data: want a time such as 5s")
 
 func (s *Scenario) tooLate(w When) error {
 	return fmt.Errorf("%v is after the end of the run, which takes about %v (takes)", w.After, s.end())

@@ -320,4 +320,20 @@ func TestVariantMistakes(t *testing.T) {
 	if _, err := parseText("about: x\ntopology: two-paths\ntakes: 5s\n"); err == nil {
 		t.Error("a scenario of nothing")
 	}
+	// Without peers there are no data, and so no part of them.
+	const traffic = `
+about: x
+topology: two-paths
+lasts: 5s
+traffic:
+  - {name: rival, kind: bulk, from: "1-ff00:0:110", to: "1-ff00:0:111", over: "1-ff00:0:110#1", start: 1s, stop: 2s}
+events:
+  - {at: 3s, link: "1-ff00:0:110#1", down: true}
+`
+	for _, never := range [][2]string{{"", ""}, {"start: 1s", "start: 30%"}, {"stop: 2s", "stop: 30%"}, {"at: 3s", "at: 30%"}} {
+		_, err := parseText(strings.Replace(traffic, never[0], never[1], 1))
+		if (err != nil) != (never[0] != "") || err != nil && !strings.Contains(err.Error(), "without peers") {
+			t.Errorf("%q: %v", never[1], err)
+		}
+	}
 }
