@@ -251,7 +251,8 @@ func (c Comparison) Explained() string {
 		"in at most 1 of 20 comparisons (Mann-Whitney test, two-sided). " +
 		"If no difference is shown, there may still be one; " +
 		"three runs or fewer on each side cannot show any. " +
-		"Brackets hold 95 % confidence intervals, by bootstrap over the runs."
+		"Brackets hold 95 % confidence intervals, by bootstrap over the runs; " +
+		"with five runs or fewer they are too short."
 	if c.Tested > 0 {
 		s += fmt.Sprintf(" %d figures were tested; chance alone would make about %.1f of them differ.",
 			c.Tested, c.ByChance)

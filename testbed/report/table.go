@@ -73,7 +73,8 @@ func spread(r scenario.Range) string {
 
 // ofIntervals explains confidence intervals below a table.
 const ofIntervals = "Brackets hold the 95 % confidence interval of the median, by bootstrap over the runs. " +
-	"With few runs it is the range of their values; one run has none."
+	"With five runs or fewer it is the range of their values, in which the true median lies less " +
+	"often: with 94, 88, 75 and 50 % for five, four, three and two runs. One run has none."
 
 // columns is a table with a row for each variant, which is made column by column.
 type columns struct {

@@ -265,6 +265,16 @@ func TestInterval(t *testing.T) {
 	if got := Interval([]float64{1, 2}); !reflect.DeepEqual(got, []float64{1, 2}) {
 		t.Errorf("two runs: %v, want their range", got)
 	}
+	// Of five values or fewer it is their range.
+	for n := 2; n < 8; n++ {
+		var v []float64
+		for i := range n {
+			v = append(v, float64(i))
+		}
+		if whole := reflect.DeepEqual(Interval(v), []float64{v[0], v[n-1]}); whole != (n < 6) {
+			t.Errorf("%d runs: %v", n, Interval(v))
+		}
+	}
 	// 99 evenly spread values: the median's standard error is about 1 / (2 f sqrt n) = 5, the
 	// interval 50 +- 10.
 	var many, more []float64

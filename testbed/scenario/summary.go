@@ -150,8 +150,10 @@ const resamples = 2000
 
 // Interval returns the 95 % confidence interval of the median, or of the difference between two
 // sides' medians (second minus first), by the percentile bootstrap (Efron 1979). It is nil unless
-// each side has two runs. With few runs it is as wide as the range of their values. The same values
-// give the same interval.
+// each side has two runs. The same values give the same interval.
+//
+// Of one side with n < 6 runs it is the range of their values. The range holds the median of their
+// distribution with a probability of 1 - 2^(1-n), which is less than 95 %.
 func Interval(sides ...[]float64) []float64 {
 	for _, v := range sides {
 		if len(v) < 2 {
