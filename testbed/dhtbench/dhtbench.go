@@ -12,6 +12,7 @@ import (
 
 	"braid/dht"
 	"braid/dht/sim"
+	"braid/testbed/bench"
 	"braid/testbed/figure"
 )
 
@@ -81,6 +82,7 @@ var panels = []panel{
 const (
 	panelWidth, panelHeight = 230.0, 150.0
 	left, above, between    = 44.0, 40.0, 56.0
+	labelWidth              = 48.0 // room for 100000
 )
 
 // Draw draws the measurements: one panel for each value, one line for each case.
@@ -141,10 +143,13 @@ func (p panel) draw(x, y float64, rows []Row) []figure.Mark {
 	}
 	marks := append(frame.AxisY(4), figure.Words(x, y-10, p.title, figure.Text, figure.Start))
 	marks = append(marks, figure.Segment(x, y+panelHeight, x+panelWidth, y+panelHeight, figure.Muted))
-	for decade := math.Ceil(lo); decade <= hi; decade++ {
-		at := frame.X.At(decade)
-		nodes := strconv.Itoa(int(math.Pow(10, decade)))
-		marks = append(marks, figure.Words(at, y+panelHeight+16, nodes, figure.Muted, figure.Middle))
+	last := math.Inf(-1) // label
+	for _, n := range bench.Figures(rows, func(r Row) float64 { return float64(r.Nodes) }) {
+		if at := frame.X.At(math.Log10(n)); at > last+labelWidth {
+			last = at
+			text := strconv.FormatFloat(n, 'f', 0, 64)
+			marks = append(marks, figure.Words(at, y+panelHeight+16, text, figure.Muted, figure.Middle))
+		}
 	}
 	for i, name := range casesOf(rows) {
 		ink, dash := figure.SeriesInk(i)

@@ -31,6 +31,18 @@ func TestMeasureAndDraw(t *testing.T) {
 	}
 }
 
+// The axis names sizes, also if no power of ten is among them.
+func TestDrawnSizes(t *testing.T) {
+	rows := []Row{{Case: "calm", Result: sim.Result{Nodes: 200}}, {Case: "calm", Result: sim.Result{Nodes: 210}}, {Case: "calm", Result: sim.Result{Nodes: 800}}}
+	drawn := Draw(rows).Inline()
+	if !strings.Contains(drawn, ">200<") || !strings.Contains(drawn, ">800<") {
+		t.Error("an axis without sizes")
+	}
+	if strings.Contains(drawn, ">210<") {
+		t.Error("two sizes over each other")
+	}
+}
+
 // In a small network, every node searches at some time. Nodes that have searched can be replaced.
 func TestChurnOfFewNodes(t *testing.T) {
 	dir := t.TempDir()
