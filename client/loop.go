@@ -29,6 +29,9 @@ type loop struct {
 
 	checking   bool // as isChecking has last found
 	checkAgain time.Time
+	haveBytes  int64 // as countWanted has last found
+	havePieces int
+	countAgain time.Time
 
 	verifying sync.Mutex // held while options.Verified is called
 
@@ -282,7 +285,7 @@ func (l *loop) complete() {
 	if rho, n, ok := pathsel.HandshakeCorrelation(l.chooser.view()); ok {
 		l.log.Info("how well handshakes predicted rates: rank correlation", "rho", rho, "paths", n)
 	}
-	l.isDone, l.chooser.waiting = true, ""
+	l.isDone, l.chooser.waiting, l.countAgain = true, "", time.Time{}
 	l.connector.closeWebSeeds()
 	close(l.done)
 }
@@ -303,6 +306,7 @@ func (l *loop) fail(err error) {
 }
 
 func (l *loop) finish() {
+	l.countAgain = time.Time{}
 	l.final = l.progress()
 	l.final.ReadRate, l.final.WriteRate = 0, 0
 	l.connector.withdrawAll()
@@ -330,6 +334,16 @@ func (l *loop) isChecking() bool {
 	return l.checking
 }
 
+// countWanted counts the wanted pieces that are complete, and their bytes, sparingly like
+// isChecking.
+func (l *loop) countWanted() (bytes int64, pieces int) {
+	if now := time.Now(); !now.Before(l.countAgain) {
+		l.haveBytes, l.havePieces = l.want.have(l.torrent)
+		l.countAgain = sparingly(now)
+	}
+	return l.haveBytes, l.havePieces
+}
+
 func (l *loop) progress() Progress {
 	st := l.torrent.Stats()
 	p := Progress{
@@ -346,7 +360,7 @@ func (l *loop) progress() Progress {
 		p.Pieces, p.Done = pieces, st.PiecesComplete
 		if l.want != nil && l.want.partial {
 			p.Total, p.Pieces = l.want.total, len(l.want.order)
-			p.Have, p.Done = l.want.have(l.torrent)
+			p.Have, p.Done = l.countWanted()
 		}
 		p.Phase = Downloading
 		if !l.isDone && st.BytesReadData.Int64() == 0 && l.isChecking() {

@@ -529,6 +529,29 @@ func TestProgressOfManyPieces(t *testing.T) {
 	})
 }
 
+// So it does if only some files are wanted.
+func TestProgressOfSomeFiles(t *testing.T) {
+	dir := t.TempDir()
+	randomFiles(t, dir, "data", 50_000, 50_000)
+	src := makeTorrent(t, filepath.Join(dir, "data"), CreateOptions{PieceLength: 16 << 10}).Source
+	synctest.Test(t, func(t *testing.T) {
+		tr := transferWithoutPeers(t, src, Options{Selection: Selection{Select: []string{"#1"}}})
+		fake := tr.torrent.(*fakeTorrent)
+		fake.mu.Lock()
+		fake.slow = time.Second
+		fake.mu.Unlock()
+		for range 20 * 60 {
+			tr.Progress()
+			time.Sleep(time.Second)
+		}
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		if n := fake.runs; n > 300 { // those of the checkup and the chooser included
+			t.Errorf("%d looks of a second each in 20 minutes", n)
+		}
+	})
+}
+
 // countedSeed is a connection to a seed. The number of its pieces must be enough: to copy them takes
 // long, and while the number of pieces in the torrent is not known, the engine says that a seed has
 // four billion.

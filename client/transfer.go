@@ -127,6 +127,7 @@ func (t *Transfer) Select(s Selection) error {
 		t.want = newWant(s, t.want.layout)
 		t.want.ask(t.torrent)
 		t.loop.rarest.forget()
+		t.loop.countAgain = time.Time{}
 	})
 	return err
 }
