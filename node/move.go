@@ -100,7 +100,10 @@ func (t *Torrent) moveNext() {
 	t.mu.Unlock()
 	t.save()
 	t.moveOn(ctx, state)
-	if s := t.State(); !next.Data && (s == Paused || s == Served) {
+	t.mu.Lock()
+	verify := (!next.Data || t.unverified) && (t.state == Paused || t.state == Served)
+	t.mu.Unlock()
+	if verify {
 		if err := t.Verify(); err != nil {
 			t.logger().Warn("the data is not verified until the next start", "error", err)
 		}
@@ -288,6 +291,7 @@ func (t *Torrent) verifyStopped() {
 		return
 	}
 	t.mu.Lock()
+	t.unverified = false
 	t.options.Storage.Recheck = again // so that the next start corrects the record
 	t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
 	t.last.Missing = o.Source.Layout.Length - t.last.Have
@@ -300,7 +304,8 @@ func (t *Torrent) verifyStopped() {
 func (t *Torrent) endVerify(before State) {
 	t.mu.Lock()
 	t.abort, t.verifying, t.last.Checked = nil, false, 0
-	t.unverified = t.unverified && t.node.ctx.Err() != nil
+	// A move ends a check, which begins anew after it.
+	t.unverified = t.unverified && (t.nextMove != nil || t.node.ctx.Err() != nil)
 	t.mu.Unlock()
 	t.goOn(before)
 	t.save()

@@ -279,6 +279,27 @@ func TestMoveBeforeDirectoryExists(t *testing.T) {
 	}
 }
 
+// A check that a move has ended begins anew after it.
+func TestMoveWhileVerifying(t *testing.T) {
+	t.Parallel()
+	out, to := t.TempDir(), t.TempDir()
+	src := create(t, out, "file", 1<<20)
+	n := openService(t, t.TempDir(), out)
+	for range startsAtOnce {
+		n.checks <- struct{}{} // the check waits
+	}
+	x := add(t, n, Options{Source: src, Paused: true}) // begins the check
+	eventually(t, "the check", func() bool { return x.Status().Verifying })
+	if err := x.Move(to, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the move", func() bool { return !x.Status().Moving && x.Status().Storage.Dir == to })
+	for range startsAtOnce {
+		<-n.checks
+	}
+	eventually(t, "the result", func() bool { return x.State() == Paused && x.Status().Have == 1<<20 })
+}
+
 // A torrent that is Served stays so when it moves, also after a restart and after a kill in the
 // middle of the move, unless it is resumed meanwhile.
 func TestMoveServed(t *testing.T) {
