@@ -1,6 +1,7 @@
 package qbittorrent
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"net/url"
@@ -237,14 +238,12 @@ func (c *call) goal() node.Goal {
 		"Remove", "RemoveWithContent", "EnableSuperSeeding", "1", "2", "3")
 	ratio := c.real("ratioLimit", globalLimit)
 	part := func(name string) time.Duration {
-		switch m := c.whole(name, globalLimit); {
-		case m == globalLimit:
+		m := c.whole(name, globalLimit)
+		if m == globalLimit {
 			return 0
-		case m < 0:
-			return -1
-		default:
-			return max(foreign.Minutes(float64(m)), 1) // 0 is at once; to a node, 0 is the global limit
 		}
+		d := foreign.Minutes(float64(max(m, noLimit)))
+		return cmp.Or(d, 1) // 0 is at once; to a node, 0 is the global limit
 	}
 	g := node.Goal{Time: part("seedingTimeLimit"), Idle: part("inactiveSeedingTimeLimit")}
 	switch {

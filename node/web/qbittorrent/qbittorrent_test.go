@@ -273,6 +273,11 @@ func TestAddAndList(t *testing.T) {
 	if x != want {
 		t.Errorf("%+v, want %+v", x, want)
 	}
+	// "No limit" is -1 minute everywhere, as Transmission's clients and braid's page write it.
+	added, err := s.node.Torrent(hash)
+	if err != nil || added.Options().Goal.Time != -time.Minute {
+		t.Errorf("seeding time %v, %v", added.Options().Goal.Time, err)
+	}
 	names := func(pairs ...string) string {
 		t.Helper()
 		var out []string
