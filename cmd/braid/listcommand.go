@@ -302,6 +302,10 @@ func watch(ctx context.Context, cmd *cli.Command, d *v1.Client) error {
 			return watchScreen(rows, sum, columns, height)
 		})
 		return nil
+	}, func() {
+		if live {
+			out.drawText("no braid daemon answers any more; waiting for one")
+		}
 	})
 	if live {
 		out.clear()

@@ -682,7 +682,7 @@ func TestEvents(t *testing.T) {
 				err = enough
 			}
 			return err
-		})
+		}, func() { t.Error("the daemon has gone") })
 		if !errors.Is(err, enough) {
 			t.Fatalf("the stream ended: %v", err)
 		}
@@ -734,10 +734,31 @@ func TestEventsEndWithThePassword(t *testing.T) {
 		err := d.SetPassword(ctx, "second")
 		_, changed := d.SetSettings(ctx, v1.ChangeSettings{AddPaused: new(true)})
 		return errors.Join(err, changed)
-	})
+	}, func() { t.Error("the daemon has gone") })
 	var status *v1.StatusError
 	if !errors.As(err, &status) || status.Status != http.StatusUnauthorized || len(got) != 1 {
 		t.Errorf("after %q: %v", got, err)
+	}
+}
+
+// A reader hears that no daemon answers any more.
+func TestEventsOfADaemonThatGoes(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		_, _ = w.Write([]byte("id: 1\nevent: log\ndata: {}\n\n"))
+	}))
+	t.Cleanup(s.Close)
+	c := v1.NewClient(s.URL, "")
+	t.Cleanup(c.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	gone := false
+	err := c.Events(ctx, "", func(v1.Event) error { return s.Listener.Close() }, func() {
+		gone = true
+		cancel()
+	})
+	if !gone || !errors.Is(err, context.Canceled) {
+		t.Errorf("gone: %v, %v", gone, err)
 	}
 }
 

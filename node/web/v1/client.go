@@ -229,8 +229,11 @@ const reconnectAfter = time.Second
 
 // Events calls each for all events or, if last is not empty, for those after the event with that
 // id. It returns when the context ends or each returns an error. If the stream breaks, Events opens
-// it again and continues. It returns an error of the first connection.
-func (c *Client) Events(ctx context.Context, last string, each func(Event) error) error {
+// it again and continues, and calls gone whenever no daemon answers. It returns an error of the
+// first connection.
+func (c *Client) Events(
+	ctx context.Context, last string, each func(Event) error, gone func(),
+) error {
 	connected := false
 	for {
 		r, err := http.NewRequestWithContext(ctx, "GET", c.base+"/events", nil)
@@ -244,7 +247,10 @@ func (c *Client) Events(ctx context.Context, last string, each func(Event) error
 			connected, last = true, e.ID
 			return each(e)
 		})
-		if err != nil && (!connected || !errors.Is(err, ErrNoDaemon)) {
+		switch {
+		case connected && errors.Is(err, ErrNoDaemon):
+			gone()
+		case err != nil:
 			return err
 		}
 		select {
