@@ -140,7 +140,7 @@ func stateDir(flag string, getenv func(string) string) (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", usageErrorf("no place for the state: HOME is not set")
+		return "", usageErrorf("no place for the state: set HOME or XDG_STATE_HOME")
 	}
 	return filepath.Join(home, ".local", "state", "braid"), nil
 }

@@ -429,7 +429,7 @@ func TestNoHome(t *testing.T) {
 	for _, name := range []string{"HOME", "STATE_DIRECTORY", "XDG_STATE_HOME"} {
 		t.Setenv(name, "")
 	}
-	if dir, err := bootstrapDir(); err == nil || !strings.Contains(err.Error(), "HOME is not set") {
+	if dir, err := bootstrapDir(); err == nil || !strings.Contains(err.Error(), "set HOME") {
 		t.Errorf("%q, %v", dir, err)
 	}
 }
