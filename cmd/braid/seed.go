@@ -109,8 +109,8 @@ func (t *task) seeds(ctx context.Context) ([]node.Options, error) {
 		all = append(all, o)
 	}
 	if len(all) == 0 {
-		err := fmt.Errorf("none of the %d torrents is complete, with the right data, in %s",
-			len(named), o.Storage.Dir)
+		err := fmt.Errorf("none of the torrents is complete, with the right data, in %s",
+			o.Storage.Dir)
 		return nil, codedError{err, exitData}
 	}
 	return all, nil

@@ -49,7 +49,7 @@ func TestSeedDirectory(t *testing.T) {
 		code int
 		says string
 	}{
-		"torrents --data out2":          {exitData, "none of the 3 torrents is complete"},
+		"torrents --data out2":          {exitData, "none of the torrents is complete"},
 		"set":                           {exitUsage, "no .torrent file in this directory"},
 		"torrents/gone.TORRENT":         {exitData, "gone in . is not complete"},
 		"torrents torrents/set.TORRENT": {exitUsage, "named twice"},
