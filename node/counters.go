@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -153,7 +152,7 @@ func (n *Node) saveOrder() error {
 func (n *Node) loadOrder() (map[string]int, error) {
 	var order []string
 	if err := n.read(orderFile, &order); err != nil {
-		return nil, fmt.Errorf("restore the order of torrents: %w", err)
+		return nil, err
 	}
 	out := map[string]int{}
 	for i, hash := range order {

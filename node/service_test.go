@@ -425,6 +425,22 @@ func TestCountersWithoutRestore(t *testing.T) {
 	sums("after a kill during its removal")
 }
 
+// If the kept order cannot be read, all torrents are still restored.
+func TestDamagedOrder(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1000)
+	n := openService(t, state, data)
+	add(t, n, Options{Source: src, Paused: true})
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(state, orderFile), []byte(`["`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	torrent(t, openService(t, state, data), src)
+}
+
 // A restart does not save torrents again, whether they run or not: with thousands of them that would
 // take minutes, and on a full disk they would be left out.
 func TestRestartSavesNothing(t *testing.T) {

@@ -176,7 +176,10 @@ func (n *Node) Restore(ctx context.Context) error {
 	all, removing, err := n.restoredAll()
 	errs := []error{err}
 	order, err := n.loadOrder()
-	errs = append(errs, err)
+	if err != nil {
+		n.log.Error("the order of all torrents is lost: it cannot be read",
+			"file", filepath.Join(n.state, orderFile), "error", err)
+	}
 	place := func(t *Torrent) int {
 		if i, ok := order[t.InfoHash()]; ok {
 			return i
