@@ -8,7 +8,7 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// startLinks starts the links without their properties; see setLinks.
+// startLinks starts the links without their properties; see SetLinks.
 func (n *Network) startLinks() error {
 	for i, p := range n.plan.links {
 		l := n.opts.Topology.Links[i]
@@ -27,10 +27,11 @@ func (n *Network) startLinks() error {
 	return nil
 }
 
-// setLinks gives the links the properties of the topology. Control services have to find each other
-// before: they give up a beacon after two seconds, and over a link of 300 ms it takes longer.
-func (n *Network) setLinks() error {
-	for _, l := range n.opts.Topology.Links {
+// SetLinks gives the links the properties that they have in a topology. Start does so once control
+// services have found each other: they give up a beacon after two seconds, and over a link of 300 ms
+// it takes longer.
+func (n *Network) SetLinks(links []Link) error {
+	for _, l := range links {
 		if err := n.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {
 			return err
 		}

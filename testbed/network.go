@@ -226,7 +226,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		if err := n.startLinks(); err != nil {
 			return err
 		}
-		return n.setLinks()
+		return n.SetLinks(n.opts.Topology.Links)
 	}
 	g := generator{
 		dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime,
@@ -283,7 +283,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		}
 		n.log.Info("control services at rest", "seconds", time.Since(n.started).Seconds())
 	}
-	return n.setLinks()
+	return n.SetLinks(n.opts.Topology.Links)
 }
 
 // ended reports a process that has ended by itself.

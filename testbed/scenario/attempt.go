@@ -13,7 +13,6 @@ import (
 	"braid/node/event"
 	"braid/pathsel"
 	"braid/testbed"
-	"braid/testbed/linkemu"
 )
 
 // attempt is one run of a scenario in one variant.
@@ -90,10 +89,8 @@ func (f failure) Unwrap() error { return f.error }
 
 // rest resets every link, and waits until the routers see that all work.
 func (a *attempt) rest(ctx context.Context) (s testbed.Status, err error) {
-	for _, l := range a.topology.Links {
-		if err := a.network.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {
-			return s, err
-		}
+	if err := a.network.SetLinks(a.topology.Links); err != nil {
+		return s, err
 	}
 	works := func(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == "unwatched" }
 	for {
