@@ -54,7 +54,7 @@ func createCommand() *cli.Command {
 				"of network (IP, SCION)"),
 			boolFlag("json", "print the result as a JSON object"),
 		}, scionFlags()...),
-		Action: working(false, create),
+		Action: endOnHangup(working(false, create)),
 	}
 }
 

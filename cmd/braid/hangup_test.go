@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,5 +75,39 @@ func TestHangup(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(said.String(), "interrupted at") {
 			t.Errorf("%s: %v: %s", tt.name, cmd.ProcessState, said.String())
 		}
+	}
+}
+
+// It also ends a command that hashes for hours.
+func TestHangupWhileHashing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	big := filepath.Join(dir, "data", "big")
+	err := errors.Join(os.Mkdir(filepath.Dir(big), 0o755), os.WriteFile(big, nil, 0o644),
+		os.Truncate(big, 100<<30), os.Symlink("big", filepath.Join(dir, "data", "link")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := braid(t, dir, "create", "data")
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(swarmPatience, func() { _ = cmd.Process.Kill() }).Stop()
+	lines := bufio.NewScanner(said)
+	if !lines.Scan() || !strings.Contains(lines.Text(), "left out") { // it is at work
+		t.Fatalf("%q", lines.Text())
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+	}
+	_ = cmd.Wait() // with the code that is looked at
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("%v", cmd.ProcessState)
 	}
 }

@@ -34,7 +34,7 @@ func verifyCommand() *cli.Command {
 				"(repeatable; default: what the last download has selected; '*' is all)"),
 			boolFlag("json", "print the result as a JSON object"),
 		},
-		Action: working(false, verify),
+		Action: endOnHangup(working(false, verify)),
 	}
 }
 
