@@ -147,8 +147,9 @@ func (p panel) draw(x, y float64, rows []Row) []figure.Mark {
 	for _, n := range bench.Figures(rows, func(r Row) float64 { return float64(r.Nodes) }) {
 		if at := frame.X.At(math.Log10(n)); at > last+labelWidth {
 			last = at
-			text := strconv.FormatFloat(n, 'f', 0, 64)
-			marks = append(marks, figure.Words(at, y+panelHeight+16, text, figure.Muted, figure.Middle))
+			size := strconv.FormatFloat(n, 'f', 0, 64)
+			label := figure.Words(at, y+panelHeight+16, size, figure.Muted, figure.Middle)
+			marks = append(marks, label)
 		}
 	}
 	for i, name := range casesOf(rows) {

@@ -149,7 +149,8 @@ func (w *world) run(ctx context.Context) (sim.Result, error) {
 	var loads []sim.NodeLoad
 	for x, n := range after {
 		if began, ok := before[x]; ok { // else it has replaced another one meanwhile
-			loads = append(loads, sim.NodeLoad{Bytes: float64(n-began) / seconds, Table: x.Status()[0].Nodes})
+			load := sim.NodeLoad{Bytes: float64(n-began) / seconds, Table: x.Status()[0].Nodes}
+			loads = append(loads, load)
 		}
 	}
 	searches, err := w.search(ctx)

@@ -59,7 +59,9 @@ func cdfFigure(s scenario.Scenario, vs []scenario.Summary, of string) figure.Fig
 	}
 	var stars []star
 	// T* counts from the start of the first leecher, these times from the own start of each.
-	apart := func(p scenario.Peer) bool { return p.Role == scenario.Leech && p.Start != (scenario.When{}) }
+	apart := func(p scenario.Peer) bool {
+		return p.Role == scenario.Leech && p.Start != (scenario.When{})
+	}
 	if !slices.ContainsFunc(s.Peers, apart) {
 		stars = starsOf(vs)
 	}

@@ -103,7 +103,8 @@ func buildSection(run scenario.RunDir, s scenario.Scenario, o Options) section {
 	folder := filepath.Join("figures", slugOf(s.Name))
 	of := scaleNote(file, s.Name)
 	for _, f := range []figure.Figure{
-		reachedFigure(s, sec.variants, of), cdfFigure(s, sec.variants, of), componentsFigure(sec.variants, of),
+		reachedFigure(s, sec.variants, of), cdfFigure(s, sec.variants, of),
+		componentsFigure(sec.variants, of),
 	} {
 		f.Name = s.Name + "-" + f.Name
 		sec.Figures = append(sec.Figures, placed{folder, f})
