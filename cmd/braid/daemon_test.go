@@ -213,6 +213,7 @@ func TestDaemonAnswersWithAllTorrents(t *testing.T) {
 				first <- len(all)
 				return
 			}
+			time.Sleep(time.Millisecond)
 		}
 	}()
 	startDaemon(t, dir)
