@@ -148,8 +148,8 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 // ErrChanging is in errors about files of which no torrent could be made because they change.
 var ErrChanging = errors.New("files have changed while they were hashed")
 
-// Stamp is a hash of the names, sizes, modification times and permissions of the files that Create
-// reads. While the stamp stays the same, so does the torrent. Permissions count, since a file may
+// Stamp hashes the names, sizes, modification times and permissions of the files that Create would
+// read. While the stamp stays the same, so does the torrent. Permissions count, since a file may
 // become readable.
 func Stamp(ctx context.Context, root string, opts CreateOptions) (string, error) {
 	h := sha256.New()

@@ -138,7 +138,8 @@ func TestReadBesideUnwanted(t *testing.T) {
 	}
 }
 
-// A complete torrent is read without a reader of the engine. A read waits for a piece that is lost.
+// Reading a complete torrent needs no reader of the engine. If a piece is lost, the read waits for
+// it.
 func TestReadComplete(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	randomFiles(t, from, "data", 100_000, 50_000)

@@ -230,8 +230,8 @@ func (n *Node) conduct() (out []decision) {
 	return out
 }
 
-// carryOut starts and stops torrents in the background. It returns the decisions that must wait for
-// room.
+// carryOut starts and stops torrents in the background. It returns the decisions for which there is
+// no room yet.
 func (n *Node) carryOut(all []decision) []decision {
 	for i, d := range all {
 		t := d.torrent

@@ -707,7 +707,7 @@ func TestFoundFilesAreSynced(t *testing.T) {
 	}
 }
 
-// A start that finds all as it was writes nothing: a service may start thousands of torrents.
+// If nothing has changed, a start writes no record. A service may start thousands of torrents.
 func TestUnchangedTorrentIsNotRecordedAgain(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind Kind) {
 		info, _, data := shape(t, 16<<10, 32<<10, 16<<10)

@@ -87,8 +87,8 @@ func fillStore(t *testing.T, kind Kind, dir string, info *metainfo.Info, data []
 	closeStore(t, s, tor)
 }
 
-// Names may be as long as file systems allow. Incomplete files have shorter names, which differ
-// even if the names of the complete files differ only at their end.
+// File names may be as long as file systems allow. Incomplete files get shorter names. These differ
+// even if the complete names differ only at their end.
 func TestLongNames(t *testing.T) {
 	info, _, data := shape(t, 16<<10, 32<<10, 32<<10)
 	long := strings.Repeat("é", 127)

@@ -32,8 +32,8 @@ const (
 
 	// Every sent segment costs a QUIC handshake and signatures at both ends, about beaconCost of CPU
 	// time. The interval is short, because finding paths takes a few of them (the default is 5 s), but
-	// long enough to take at most half a core. A control service gives up after an interval what it
-	// has not sent. On a busy machine, one second is too short for a handshake, and no path is found.
+	// long enough to take at most half a core. A control service drops a beacon that it could not
+	// send within one interval. On a busy machine, a handshake can take a second.
 	minBeaconInterval = 2 * time.Second
 	maxBeaconInterval = 5 * time.Second
 	beaconCost        = 12 * time.Millisecond

@@ -50,8 +50,8 @@ func stopJob(printers []*printer) {
 	<-goesOn
 }
 
-// watchReader calls lost as soon as nobody can read the printer's output any more, as after head -1
-// has ended. Writes alone would notice that at the next line, which may never come.
+// watchReader calls lost when the program that reads the printer's output, such as head -1, has
+// ended. Otherwise braid would notice that at its next line only, which may never come.
 func (p *printer) watchReader() {
 	f, ok := p.w.(*os.File)
 	if !ok || p.lost == nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// A request that has begun is answered, although the context has ended. A listener that fails is an
-// error.
+// Serve answers requests that began before the context ended. It returns the error of a listener.
 func TestServe(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

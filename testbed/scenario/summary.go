@@ -62,7 +62,7 @@ type Range struct {
 	Runs int       `json:"runs"`
 }
 
-// Expected is an expectation and whether it is met. It is not if a run lacks the figure or failed.
+// Expected is an expectation and whether it is met. A run that fails or lacks the figure misses it.
 type Expected struct {
 	Figure string `json:"figure"`
 	Want   string `json:"want"`

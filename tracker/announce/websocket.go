@@ -46,8 +46,8 @@ const (
 	// answersAtOnce bounds the offers of others that are being answered.
 	answersAtOnce = 8
 	// A tracker may send that many messages and pings at once, and then one a second. We read no
-	// faster: an offer that fails, or an answer to a ping, costs us more than the tracker. Honest
-	// trackers send a message in several seconds.
+	// faster, because answering them costs us more than it costs the tracker. Honest trackers send
+	// one message in several seconds.
 	messagesAtOnce, messagesEvery = 100, time.Second
 )
 

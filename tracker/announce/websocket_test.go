@@ -63,7 +63,7 @@ func overLoopback(t *testing.T, lost func(), talk func(context.Context, *websock
 	return o
 }
 
-// A connection over which no answer comes is given up, and the next announce goes over another one.
+// If no answer comes over a connection, the announcer closes it. The next announce opens another.
 func TestSilentWebSocket(t *testing.T) {
 	ctx := expiring{t.Context(), make(chan struct{})}
 	var connections atomic.Int32
