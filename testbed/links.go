@@ -27,9 +27,9 @@ func (n *Network) startLinks() error {
 	return nil
 }
 
-// SetLinks gives the links the properties that they have in a topology. Start does so once control
-// services have found each other: they give up a beacon after two seconds, and over a link of 300 ms
-// it takes longer.
+// SetLinks gives the links the properties that they have in a topology. Start does so last: control
+// services drop a beacon after two seconds, and over links of 300 ms they need longer to find each
+// other.
 func (n *Network) SetLinks(links []Link) error {
 	for _, l := range links {
 		if err := n.SetLink(l.A.Interface, func(c *linkemu.Config) { *c = l.Config }); err != nil {

@@ -177,7 +177,11 @@ func Start(ctx context.Context, opts Options) (*Network, error) {
 	if n.lock, err = lockDir(dir); err != nil {
 		return nil, err
 	}
-	if err := n.start(ctx, bin); err != nil {
+	err = n.start(ctx, bin)
+	if err == nil {
+		err = n.SetLinks(n.opts.Topology.Links)
+	}
+	if err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -205,14 +209,13 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// start, in order:
+// start starts everything, in order:
 //  1. claim addresses, write the configuration
 //  2. run the emulated links and the routers, and wait until the routers see the links
 //  3. start the control services
 //  4. open the control socket, so that status and down work from here on
 //  5. wait for the paths
 //  6. restart the control services, to send fewer beacons
-//  7. give the links their properties
 //
 // The order of 2 and 3 matters: a beacon that is sent on a link before BFD has seen it makes the
 // router answer "interface down", and for the ten seconds that this holds no segment over that link
@@ -223,10 +226,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		return err
 	}
 	if n.opts.LinksOnly {
-		if err := n.startLinks(); err != nil {
-			return err
-		}
-		return n.SetLinks(n.opts.Topology.Links)
+		return n.startLinks()
 	}
 	g := generator{
 		dir: filepath.Join(n.dir, "gen"), plan: n.plan, bfd: n.opts.BFD, lifetime: n.opts.PathLifetime,
@@ -283,7 +283,7 @@ func (n *Network) start(ctx context.Context, bin programs) error {
 		}
 		n.log.Info("control services at rest", "seconds", time.Since(n.started).Seconds())
 	}
-	return n.SetLinks(n.opts.Topology.Links)
+	return nil
 }
 
 // ended reports a process that has ended by itself.
