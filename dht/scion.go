@@ -17,6 +17,8 @@ const (
 	// maxLookups bounds the path lookups under way, and newASes the new ones in a second. A
 	// stranger can claim any AS in a query, and causes a lookup when we ask it something.
 	maxLookups, newASes = 16, 20
+	// maxWaiting bounds the queries that wait for a lookup.
+	maxWaiting = 16
 	// maxASes bounds the ASes whose path is remembered.
 	maxASes = 1024
 )
@@ -30,11 +32,18 @@ type scionSocket struct {
 	stop    context.CancelFunc
 	lookups sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	turns  map[pathsel.IA]int // which of the paths to an AS is used; the first one if it is not there
-	asking map[pathsel.IA]struct{}
-	rate   *rate.Limiter // of lookups
+	mu      sync.Mutex
+	closed  bool
+	turns   map[pathsel.IA]int // which of the paths to an AS is used; the first one if it is not there
+	waiting map[pathsel.IA][]waiting
+	rate    *rate.Limiter // of lookups
+}
+
+// waiting is a query that waits for the lookup of paths to its AS.
+type waiting struct {
+	b     []byte
+	to    Addr
+	again bool
 }
 
 // ListenSCION opens a socket on SCION; port 0 is any free one. allow returns the paths that may be
@@ -48,7 +57,7 @@ func ListenSCION(
 	}
 	s := &scionSocket{
 		Datagrams: d, host: h, allow: allow,
-		turns: map[pathsel.IA]int{}, asking: map[pathsel.IA]struct{}{},
+		turns: map[pathsel.IA]int{}, waiting: map[pathsel.IA][]waiting{},
 		rate: rate.NewLimiter(newASes, newASes),
 	}
 	if allow == nil {
@@ -83,7 +92,7 @@ func (s *scionSocket) Send(b []byte, to Addr, again bool) {
 		s.sendOver(b, to, paths, s.pathTurn(to.IA, again))
 		return
 	}
-	if !s.mayLookUp(to.IA) {
+	if !s.waitForPaths(waiting{b, to, again}) {
 		return
 	}
 	// The first lookup takes some milliseconds, or seconds if the control service is busy.
@@ -91,10 +100,14 @@ func (s *scionSocket) Send(b []byte, to Addr, again bool) {
 		defer s.lookups.Done()
 		paths, err := s.host.PathsOnce(s.ctx, to.IA)
 		s.mu.Lock()
-		delete(s.asking, to.IA)
+		all := s.waiting[to.IA]
+		delete(s.waiting, to.IA)
 		s.mu.Unlock()
-		if err == nil {
-			s.sendOver(b, to, paths, s.pathTurn(to.IA, again))
+		if err != nil {
+			return
+		}
+		for _, w := range all {
+			s.sendOver(w.b, w.to, paths, s.pathTurn(to.IA, w.again))
 		}
 	}()
 }
@@ -112,17 +125,20 @@ func (s *scionSocket) pathTurn(ia pathsel.IA, again bool) int {
 	return s.turns[ia]
 }
 
-// mayLookUp decides whether the control service may be asked for the paths to an AS now.
-func (s *scionSocket) mayLookUp(ia pathsel.IA) bool {
+// waitForPaths keeps a query until the paths to its AS are known, and reports whether the caller has
+// to look them up. It drops the query if too much waits.
+func (s *scionSocket) waitForPaths(w waiting) (lookUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, asking := s.asking[ia]
-	if asking || s.closed || len(s.asking) >= maxLookups || !s.rate.Allow() {
+	all, asking := s.waiting[w.to.IA]
+	if !asking && (s.closed || len(s.waiting) >= maxLookups || !s.rate.Allow()) || len(all) >= maxWaiting {
 		return false
 	}
-	s.lookups.Add(1)
-	s.asking[ia] = struct{}{}
-	return true
+	s.waiting[w.to.IA] = append(all, w)
+	if !asking {
+		s.lookups.Add(1)
+	}
+	return !asking
 }
 
 // sendOver sends over one of the paths, best first: announced latency, then hops.

@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"braid/dht"
+	"braid/scionnet"
 	"braid/testbed"
 	"braid/testbed/dhtbench"
 )
@@ -33,5 +36,47 @@ func TestDHTOnNetwork(t *testing.T) {
 		}
 		t.Logf("%+v", r)
 		return r.Found == 1
+	})
+}
+
+// firstQueries sends two queries to an AS whose paths a host has not looked up. Both arrive: a node
+// that joins asks its first neighbour several things at once.
+func (n ends) firstQueries(t *testing.T) {
+	open := func(h *scionnet.Host) dht.Socket {
+		s, err := dht.ListenSCION(t.Context(), h, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	to, sent := open(n.b), []string{"first", "second"}
+	arrived := make(chan string, 100)
+	go func() {
+		b := make([]byte, 100)
+		for {
+			size, _, _, err := to.Receive(b)
+			if err != nil {
+				return
+			}
+			arrived <- string(b[:size])
+		}
+	}()
+	eventually(t, "both queries of a new host", func() bool { // busy routers lose some
+		from := open(openHost(t, n.network, n.a.IA()))
+		for _, q := range sent {
+			from.Send([]byte(q), to.Addr(), false)
+		}
+		var got []string
+		for len(got) < len(sent) {
+			select {
+			case q := <-arrived:
+				got = append(got, q)
+			case <-time.After(time.Second):
+				return false
+			}
+		}
+		slices.Sort(got)
+		return slices.Equal(got, sent)
 	})
 }

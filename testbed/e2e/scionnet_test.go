@@ -174,6 +174,7 @@ func TestTwoPaths(t *testing.T) {
 	t.Run("Conformance", func(t *testing.T) { conformance.Run(t, n.pair) })
 	t.Run("AcceptorLearnsThePath", n.acceptorLearnsThePath)
 	t.Run("ClientsAreProven", n.clientsAreProven)
+	t.Run("FirstQueries", n.firstQueries)
 	t.Run("NewHopFields", n.newHopFields)
 	t.Run("Probe", n.probe)
 	t.Run("StockTools", n.stockTools)
