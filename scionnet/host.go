@@ -192,11 +192,30 @@ func (h *Host) loadInterfaces(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the local AS's interfaces: %w", err)
 	}
-	if old := h.interfaces.Load(); old == nil || !maps.Equal(*old, now) {
-		h.interfaces.Store(&now)
-		h.askAgain(nil)
+	old := h.interfaces.Load()
+	if old != nil && maps.Equal(*old, now) {
+		return nil
+	}
+	h.interfaces.Store(&now)
+	h.askAgain(nil)
+	if old != nil {
+		h.followRouters(*old, now)
 	}
 	return nil
+}
+
+// followRouters has packets go to the new addresses of routers that have moved. The next answer
+// about a path has the same hop fields, and so would not replace the way of its route.
+func (h *Host) followRouters(old, now map[uint16]netip.AddrPort) {
+	follow := func(t trail, w *way) *way {
+		id := t.first()
+		if to, ok := now[id]; ok && to != old[id] && w.nextHop == unmapped(old[id]) {
+			w = w.through(unmapped(to))
+		}
+		return w
+	}
+	h.lookup.replaceWays(follow)
+	h.routes.replaceWays(follow)
 }
 
 // reloadEvery is how often the routers of the AS are looked up. Until then packets for a moved

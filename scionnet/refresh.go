@@ -395,6 +395,25 @@ func unexpired(paths []found, now time.Time) []found {
 	return slices.DeleteFunc(slices.Clone(paths), func(f found) bool { return !now.Before(f.path.Expiry) })
 }
 
+// replaceWays replaces the way of each known path by what f returns for it.
+func (l *lookup) replaceWays(f func(trail, *way) *way) {
+	replace := func(paths []found) []found {
+		paths = slices.Clone(paths)
+		for i, p := range paths {
+			paths[i].way = f(p.trail, p.way)
+		}
+		return paths
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.destinations {
+		d.paths = replace(d.paths)
+	}
+	for ia, g := range l.glanced {
+		l.glanced[ia] = glance{replace(g.paths), g.at}
+	}
+}
+
 // dueAfter is the time of the next lookup after an answer with these paths.
 func dueAfter(now time.Time, paths []found, failures int) time.Time {
 	if len(paths) == 0 {

@@ -98,6 +98,13 @@ func (w *way) headerLen(a, b Addr) int {
 // headerLen is that of packets from local along the route.
 func (r *route) headerLen(local Addr) int { return r.way.Load().headerLen(local, r.remote) }
 
+// through is the way through another address of the first router.
+func (w *way) through(nextHop netip.AddrPort) *way {
+	moved := *w
+	moved.nextHop = nextHop
+	return &moved
+}
+
 // outlasts tells whether w expires later than v.
 func (w *way) outlasts(v *way) bool {
 	return !v.expiry.IsZero() && (w.expiry.IsZero() || w.expiry.After(v.expiry))
@@ -279,6 +286,21 @@ func (t *routes) renew(r *route, now time.Time) {
 	defer t.mu.Unlock()
 	if r.spare != nil && r.spare.beats(r.way.Load(), now) {
 		r.setWay(r.spare)
+	}
+}
+
+// replaceWays replaces each way by what f returns for it.
+func (t *routes) replaceWays(f func(trail, *way) *way) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.byKey {
+		was := r.way.Load()
+		if now := f(r.trail, was); now != was {
+			r.setWay(now)
+		}
+		if r.spare != nil {
+			r.spare = f(r.trail, r.spare)
+		}
 	}
 }
 
