@@ -3,10 +3,13 @@ package scionnet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
+	"syscall"
 	"time"
 
 	"braid/pathsel"
@@ -59,12 +62,57 @@ func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
 	e := &IPEndpoint{addr: ipOf(socket.LocalAddr())}
 	e.name, e.log = e.addr, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	e.identity, e.congestion = cfg.Identity, cfg.Congestion
-	e.socket, e.quic = socket, &quic.Transport{Conn: socket, ConnContext: e.admitIP}
+	e.socket = socket
+	e.quic = &quic.Transport{Conn: ipSocket{socket, e.isConnected}, ConnContext: e.admitIP}
 	e.places.limits = connLimits
 	if err := e.listen(ipQUICConfig(), e.greet); err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+// ipSocket is the UDP socket of an IPEndpoint. Packets of a connection that cannot be sent count as
+// lost. With an error QUIC would end the connection at once, and this host may be cut off for a
+// moment only, as while it changes to another wireless network. A handshake fails with the error.
+type ipSocket struct {
+	*net.UDPConn
+	isConnected func(netip.AddrPort) bool // there is a connection to the address
+}
+
+var _ quic.OOBCapablePacketConn = ipSocket{}
+
+// WriteMsgUDP sends one packet or several of one size.
+func (s ipSocket) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err error) {
+	n, oobn, err = s.UDPConn.WriteMsgUDP(b, oob, to)
+	if s.isLost(err, len(b), to) {
+		return len(b), len(oob), nil
+	}
+	return n, oobn, err
+}
+
+// WriteTo sends a packet where QUIC sends one by one.
+func (s ipSocket) WriteTo(b []byte, to net.Addr) (int, error) {
+	n, err := s.UDPConn.WriteTo(b, to)
+	if s.isLost(err, len(b), to) {
+		return len(b), nil
+	}
+	return n, err
+}
+
+func (s ipSocket) isLost(err error, size int, to net.Addr) bool {
+	switch {
+	case err == nil, errors.Is(err, net.ErrClosed):
+		return false
+	case size > mostPacket && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL)):
+		return false // the system cannot cut packets apart; QUIC sends them again, one by one
+	}
+	return s.isConnected(ipOf(to))
+}
+
+func (e *IPEndpoint) isConnected(to netip.AddrPort) bool {
+	return slices.ContainsFunc(e.list(), func(c *IPConn) bool {
+		return ipOf(c.quic.RemoteAddr()) == to
+	})
 }
 
 // ipQUICConfig is quicConfig with path MTU discovery, since IP does not announce a path's MTU.
