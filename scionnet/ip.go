@@ -65,10 +65,21 @@ func ListenIP(cfg IPConfig) (*IPEndpoint, error) {
 	e.socket = socket
 	e.quic = &quic.Transport{Conn: ipSocket{socket, e.isConnected}, ConnContext: e.admitIP}
 	e.places.limits = connLimits
-	if err := e.listen(ipQUICConfig(), e.greet); err != nil {
+	server := ipQUICConfig()
+	server.GetConfigForClient = func(*quic.ClientInfo) (*quic.Config, error) {
+		return e.config(), nil
+	}
+	if err := e.listen(server, e.greet); err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+// config is the configuration of one more connection.
+func (e *IPEndpoint) config() *quic.Config {
+	c := ipQUICConfig()
+	c.KeepAlivePeriod = keepAliveAmong(e.count())
+	return c
 }
 
 // ipSocket is the UDP socket of an IPEndpoint. Packets of a connection that cannot be sent count as
@@ -156,7 +167,8 @@ func (e *IPEndpoint) dial(ctx context.Context, remote netip.AddrPort, want *Peer
 	}
 	defer done()
 	start := time.Now()
-	qc, err := e.quic.Dial(ctx, net.UDPAddrFromAddrPort(remote), e.identity.TLS(ALPN, want), ipQUICConfig())
+	to, secret := net.UDPAddrFromAddrPort(remote), e.identity.TLS(ALPN, want)
+	qc, err := e.quic.Dial(ctx, to, secret, e.config())
 	if err != nil {
 		return nil, err
 	}
