@@ -45,6 +45,18 @@ func (d *Durable) Break(t *testing.T) (mend func()) {
 	}
 }
 
+// Later gives all members the time of an announce in the next second.
+func (m *Memory) Later() {
+	for i := range m.parts {
+		s := &m.parts[i]
+		s.mu.Lock()
+		for _, t := range s.tables {
+			t.each(func(x *member) { x.seen = m.now() + 1 })
+		}
+		s.mu.Unlock()
+	}
+}
+
 // Hang stops all writes of the journal until release is called, like a disk that does not answer.
 func (d *Durable) Hang() (release func()) {
 	d.mu.Lock()

@@ -217,7 +217,8 @@ func (m *Memory) Sweep(ctx context.Context) error {
 		for h, t := range s.tables {
 			for _, g := range t.groups {
 				for i := 0; g != nil && i < len(g.members); {
-					if now-g.members[i].seen > lifetime {
+					// A member may have announced after now, while this waited for the lock.
+					if g.members[i].seen+lifetime < now {
 						m.drop(s, h, t, g, i)
 					} else {
 						i++

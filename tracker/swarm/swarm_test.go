@@ -587,3 +587,16 @@ func BenchmarkAnnounce(b *testing.B) {
 		}
 	})
 }
+
+// A member that announces while a sweep waits for the lock of its shard stays.
+func TestSweepKeepsTheNewest(t *testing.T) {
+	m := swarm.NewMemory(swarm.Limits{})
+	announce(t, m, visit(1))
+	m.Later()
+	if err := m.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := m.Totals(t.Context()); n.Members != 1 {
+		t.Errorf("%d members", n.Members)
+	}
+}
