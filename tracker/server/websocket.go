@@ -22,7 +22,7 @@ const signalInterval = 2 * time.Minute
 
 const (
 	// pingEvery keeps a connection open through proxies, many of which end silent ones after a
-	// minute.
+	// minute. It is also how long a client may take to answer.
 	pingEvery = 50 * time.Second
 	// tooManyPause is how long a connection is not read after a refused message.
 	tooManyPause = time.Second
@@ -75,6 +75,7 @@ func (s *Server) acceptSocket(ctx context.Context, w http.ResponseWriter, r *htt
 	defer s.relay.leaveAll(k)
 	defer stop()
 	all.Go(func() { defer stop(); k.write(ctx, c) })
+	all.Go(func() { defer stop(); ping(ctx, c) })
 	s.readSocket(ctx, c, k, request{transport: overWebSocket, from: from}, key)
 }
 
@@ -91,23 +92,38 @@ func forwarded(from netip.Addr, h http.Header) netip.Addr {
 	return host.Unmap().WithZone("")
 }
 
-// write sends what is queued, and asks for signs of life. It returns when the client does not take
-// a message, or gives none.
+// write sends what is queued. It returns when the client does not take a message.
 func (k *socket) write(ctx context.Context, c *websocket.Conn) {
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
 	for {
-		send := c.Ping
 		select {
 		case <-ctx.Done():
 			return
 		case b := <-k.out:
 			k.queued.Add(-int64(len(b)))
-			send = func(ctx context.Context) error { return c.Write(ctx, websocket.MessageText, b) }
+			ctx, cancel := context.WithTimeout(ctx, writePatience)
+			err := c.Write(ctx, websocket.MessageText, b)
+			cancel()
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ping asks for signs of life. It returns when the client gives none. The sign comes behind all
+// messages of the client, and reading them may take a while, also because answers to them wait for
+// room in the queue. So write must not wait for it.
+func ping(ctx context.Context, c *websocket.Conn) {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
 		case <-tick.C:
 		}
-		ctx, cancel := context.WithTimeout(ctx, writePatience)
-		err := send(ctx)
+		ctx, cancel := context.WithTimeout(ctx, pingEvery)
+		err := c.Ping(ctx)
 		cancel()
 		if err != nil {
 			return
