@@ -10,20 +10,38 @@ import (
 	"testing/synctest"
 
 	"github.com/coder/websocket"
-	"google.golang.org/grpc/test/bufconn"
 
 	"braid/tracker/server"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 )
 
-// inMemory is a listener without a network, whose clients have an address.
-type inMemory struct{ *bufconn.Listener }
-
-func (l inMemory) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	return addressed{c}, err
+// single is a listener with one client, without a network.
+type single struct {
+	client net.Conn
+	accept chan net.Conn
 }
+
+func listenSingle() single {
+	ours, theirs := net.Pipe()
+	l := single{theirs, make(chan net.Conn, 1)}
+	l.accept <- addressed{ours}
+	return l
+}
+
+func (l single) Accept() (net.Conn, error) {
+	if c, ok := <-l.accept; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l single) Close() error {
+	close(l.accept)
+	return nil
+}
+
+func (single) Addr() net.Addr { return addressed{}.RemoteAddr() }
 
 type addressed struct{ net.Conn }
 
@@ -31,8 +49,8 @@ func (addressed) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))
 }
 
-// A client that is asked for a sign of life while it announces many torrents gives the sign behind
-// the announces. It gets all answers, and keeps its connection.
+// A client may give a sign of life only behind announces of many torrents, which it was about to
+// send when it was asked. It gets all answers, and keeps its connection.
 func TestWebSocketPingAmongAnnounces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := server.Default()
@@ -40,40 +58,50 @@ func TestWebSocketPingAmongAnnounces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := inMemory{bufconn.Listen(1 << 20)}
+		l := listenSingle()
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.ServeWebSocket(ctx, l, 10) }()
-		const many = 100
-		announce := func(c *websocket.Conn, n byte) {
-			m := wire.Signal{InfoHash: wire.InfoHash{n}, PeerID: wire.PeerID{1}, Left: 1}
-			if err := c.Write(ctx, websocket.MessageText, m.Request()); err != nil {
-				t.Error(err)
-			}
-		}
-		var c *websocket.Conn
-		over := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return l.DialContext(ctx)
-		}}
-		c, _, err = websocket.Dial(ctx, "ws://tracker/announce", &websocket.DialOptions{
-			HTTPClient: &http.Client{Transport: over},
-			OnPingReceived: func(context.Context, []byte) bool {
-				for n := range many {
-					announce(c, byte(n))
-				}
-				return true
+		pings := make(chan []byte, 1)
+		c, _, err := websocket.Dial(ctx, "ws://tracker/announce", &websocket.DialOptions{
+			HTTPClient: &http.Client{Transport: &http.Transport{
+				DialContext: func(context.Context, string, string) (net.Conn, error) { return l.client, nil },
+			}},
+			OnPingReceived: func(_ context.Context, b []byte) bool {
+				pings <- b
+				return false
 			},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		announce(c, many)
-		for n := range 1 + many {
-			if _, _, err := c.Read(ctx); err != nil {
-				t.Errorf("after %d answers: %v", n, err)
-				break
+		const many = 100
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			for n := range 1 + many {
+				if _, _, err := c.Read(ctx); err != nil {
+					t.Errorf("after %d answers: %v", n, err)
+					return
+				}
+			}
+		}()
+		announce := func(n byte) {
+			m := wire.Signal{InfoHash: wire.InfoHash{n}, PeerID: wire.PeerID{1}, Left: 1}
+			if err := c.Write(ctx, websocket.MessageText, m.Request()); err != nil {
+				t.Error(err)
 			}
 		}
+		announce(many)
+		ping := <-pings
+		for n := range many {
+			announce(byte(n))
+		}
+		pong := append([]byte{0x8a, 0x80 | byte(len(ping)), 0, 0, 0, 0}, ping...) // RFC 6455, section 5.2
+		if _, err := l.client.Write(pong); err != nil {
+			t.Error(err)
+		}
+		<-answered
 		_ = c.CloseNow()
 		stop()
 		if err := <-ended; err != nil {
