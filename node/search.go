@@ -13,6 +13,7 @@ import (
 
 	"braid/client"
 	"braid/storage"
+	"braid/tracker"
 )
 
 // TrackerStatus is the state of a tracker of a torrent.
@@ -96,6 +97,7 @@ func (t *Torrent) search(r *run) (out []Search, err error) {
 			}
 			t.trackers[x.URL] = x
 			t.mu.Unlock()
+			x.URL = tracker.RedactURL(x.URL) // everybody sees the cause of a stall
 			r.transfer.TrackerState(x.TrackerState)
 		},
 		Logger: t.logger().With("torrent", o.Source.Name),

@@ -1,6 +1,9 @@
 package node
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -56,5 +59,31 @@ func TestCauseAfterChangeOfTrackers(t *testing.T) {
 	eventually(t, "the second tracker as the cause", func() bool { return strings.Contains(cause(), "127.0.0.1:1") })
 	if c := cause(); strings.Contains(c, "127.0.0.1:2") || strings.Contains(c, "more") {
 		t.Errorf("the cause is %q", c)
+	}
+}
+
+// The key of a private tracker is neither in its state, though the tracker quotes it, nor in the
+// cause of a stall. Both are shown to everybody.
+func TestTrackerKeyIsHidden(t *testing.T) {
+	t.Parallel()
+	const key = "s3cret-key"
+	x := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "d14:failure reason18:unknown "+key+"e")
+	}))
+	defer x.Close()
+	tiers, err := parseTiers([]string{x.URL + "/" + key + "/announce"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Source: create(t, t.TempDir(), "file", 1), Storage: fileIn(t.TempDir()), Trackers: tiers}
+	to := add(t, open(t, Config{}), o)
+	var cause *client.Cause
+	eventually(t, "a cause", func() bool {
+		cause = to.Progress().Cause
+		return cause != nil && strings.Contains(cause.Text, "unknown")
+	})
+	if state := to.Trackers()[0].Err; state == nil || strings.Contains(state.Error(), key) ||
+		strings.Contains(cause.Text+cause.Peer, key) {
+		t.Errorf("the state is %q, and the cause %+v", state, cause)
 	}
 }

@@ -95,5 +95,21 @@ func (u URL) Hide(message string) string {
 	return Redact(message)
 }
 
+// HideIn is the error with Hide for its text. For errors.Is and errors.As it is the same error.
+func (u URL) HideIn(err error) error {
+	if err == nil {
+		return nil
+	}
+	return hidden{err, u.Hide(err.Error())}
+}
+
+type hidden struct {
+	error
+	text string
+}
+
+func (h hidden) Error() string { return h.text }
+func (h hidden) Unwrap() error { return h.error }
+
 // LogValue is the URL with possible keys hidden.
 func (u URL) LogValue() slog.Value { return slog.StringValue(RedactURL(u.text)) }

@@ -150,7 +150,8 @@ func (g *Gateway) question(ctx context.Context, number int, t *torrent) {
 		f.answered = time.Now()
 	}
 	if is := f.alive(time.Now()); is != was {
-		g.log.Info("a fellow has changed", "fellow", f.url, "alive", is, "error", err)
+		g.log.Info("a fellow has changed", "fellow", f.url, "alive", is,
+			"error", f.url.HideIn(err))
 	}
 	if err != nil {
 		c.at = nil

@@ -83,7 +83,7 @@ type Config struct {
 type Asked struct {
 	URL      tracker.URL
 	Answered bool
-	Err      error // why it has not answered
+	Err      error // why it has not answered; the user's key is hidden in its text
 	// Seeds and Leechers are the tracker's counts of the swarm, and Peers the number of peers in
 	// its answer.
 	Seeds, Leechers int64

@@ -172,7 +172,7 @@ func (t *tier) round() (*source, wire.Answer, time.Time) {
 		if err != nil {
 			s.plain = s.plain || event == wire.Paused && isRefusal(err)
 			t.failed(s, err)
-			a.reportAsked(Asked{URL: s.url, Err: err, Next: s.notBefore})
+			a.reportAsked(Asked{URL: s.url, Err: s.url.HideIn(err), Next: s.notBefore})
 			continue
 		}
 		s.failures, s.registered, s.notBefore = 0, true, time.Time{}
@@ -256,7 +256,7 @@ func (t *tier) goodbye() {
 				err = early
 			}
 			if err != nil {
-				t.announcer.log.Debug("goodbye to a tracker failed", "tracker", s.url, "error", s.url.Hide(err.Error()))
+				t.announcer.log.Debug("goodbye to a tracker failed", "tracker", s.url, "error", s.url.HideIn(err))
 			}
 		})
 	}
