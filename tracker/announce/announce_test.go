@@ -312,6 +312,7 @@ func TestSchedule(t *testing.T) {
 		regular, early time.Duration
 	}{
 		{wire.Answer{}, 0, 30 * minute, minute},
+		{wire.Answer{MinInterval: time.Hour}, 0, time.Hour, time.Hour},
 		{wire.Answer{Interval: time.Second}, 0, 30 * time.Second, 30 * time.Second},
 		{wire.Answer{Interval: 30 * minute, MinInterval: 5 * minute}, 0, 30 * minute, 5 * minute},
 		{wire.Answer{Interval: 30 * minute, MinInterval: 5 * minute}, 2, 30 * minute, 10 * minute},

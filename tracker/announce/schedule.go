@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -20,10 +21,7 @@ const (
 
 // regular is the time until the next announce to a tracker that answered.
 func regular(a wire.Answer) time.Duration {
-	if a.Interval <= 0 {
-		return usualInterval
-	}
-	return max(a.Interval, a.MinInterval, leastInterval)
+	return max(cmp.Or(a.Interval, usualInterval), a.MinInterval, leastInterval)
 }
 
 // early is the time until the next announce while there are too few peers. Each fruitless announce
