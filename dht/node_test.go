@@ -224,6 +224,34 @@ func TestStoreBounds(t *testing.T) {
 	}
 }
 
+// Torrents of others that are full are no way around the share of a network.
+func TestShareInFullTorrents(t *testing.T) {
+	var s store
+	r := rand.New(rand.NewPCG(3, 4))
+	announce := func(hash ID, as, host int) {
+		a := boundContact(as, host, r).Addr
+		s.announce(start, hash, storedPeer{addr: a, group: groupOf(a)})
+	}
+	for i := range 10 * maxSwarm {
+		announce(ID{1, byte(i / maxSwarm)}, 8+i%2, i)
+	}
+	for i := range maxPeers / share {
+		announce(ID{2, byte(i / 100)}, 5, i)
+	}
+	for i := range 10 * maxSwarm {
+		announce(ID{1, byte(i / maxSwarm)}, 5, i)
+	}
+	n := 0
+	for _, swarm := range s.swarms {
+		for _, p := range swarm {
+			n += flag(p.group == groupOf(boundContact(5, 1, r).Addr))
+		}
+	}
+	if n > maxPeers/share {
+		t.Errorf("a network has %d peers", n)
+	}
+}
+
 // A network gets no more than its share if it proves later who it is, or if another one puts its
 // items again.
 func TestShareIsKept(t *testing.T) {

@@ -72,7 +72,7 @@ func (s *store) announce(now time.Time, hash ID, p storedPeer) {
 	sameHost, oldestOfHost := 0, -1
 	for i, x := range swarm {
 		if x.addr == p.addr {
-			if p.group != x.group && (p.group == unproven || !s.room(p.group)) {
+			if p.group != x.group && (p.group == unproven || !s.mayGrow(p.group)) {
 				p.group = x.group
 			}
 			swarm[i] = p
@@ -89,10 +89,11 @@ func (s *store) announce(now time.Time, hash ID, p storedPeer) {
 		swarm[oldestOfHost] = p
 		return
 	case len(swarm) >= maxSwarm:
-		g := largest(swarm)
-		swarm[oldest(swarm, g)] = p
+		if g := largest(swarm); g == p.group || s.mayGrow(p.group) {
+			swarm[oldest(swarm, g)] = p
+		}
 		return
-	case !s.room(p.group):
+	case s.peers >= maxPeers || !s.mayGrow(p.group):
 		return
 	}
 	if s.swarms == nil {
@@ -102,11 +103,8 @@ func (s *store) announce(now time.Time, hash ID, p storedPeer) {
 	s.peers++
 }
 
-// room reports whether a network may have one more peer.
-func (s *store) room(g group) bool {
-	if s.peers >= maxPeers {
-		return false
-	}
+// mayGrow reports whether one more peer of a network is within its share.
+func (s *store) mayGrow(g group) bool {
 	if s.peers < maxPeers/share || !g.limited() {
 		return true
 	}
