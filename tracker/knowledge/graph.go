@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/anacrolix/generics/heap"
 
@@ -29,6 +30,9 @@ const (
 	// confirmed is how many ASes must name a link before other ASes use it. A single one could
 	// invent short cuts.
 	confirmed = 2
+	// mostStops bounds the stops on the ways from all ASes, of 150 bytes each. 500 ASes that know
+	// the ways to each other fit. Further ASes know no ways until there is a new graph.
+	mostStops = 1 << 18
 )
 
 // reportedPath is the input of a graph.
@@ -38,11 +42,12 @@ type reportedPath struct {
 	ifs []pathsel.Interface
 }
 
-// graph has the known links. Only ways changes after newGraph.
+// graph has the known links. Only ways and stopped change after newGraph.
 type graph struct {
-	links int
-	from  map[pathsel.IA][]edge
-	ways  sync.Map // pathsel.IA -> map[pathsel.IA]stop, a cache
+	links   int
+	from    map[pathsel.IA][]edge
+	ways    sync.Map     // pathsel.IA -> map[pathsel.IA]stop, a cache
+	stopped atomic.Int64 // stops in ways
 }
 
 // edge is a link in one direction.
@@ -209,6 +214,9 @@ func (g *graph) stops(src pathsel.IA) map[pathsel.IA]stop {
 	if known, ok := g.ways.Load(src); ok {
 		return known.(map[pathsel.IA]stop)
 	}
+	if g.stopped.Load() >= mostStops {
+		return nil
+	}
 	done, reachable := map[pathsel.IA]stop{}, []arrival{{at: src}}
 	open := heap.InterfaceForSlice(&reachable, arrival.before)
 	for len(reachable) > 0 {
@@ -223,6 +231,7 @@ func (g *graph) stops(src pathsel.IA) map[pathsel.IA]stop {
 			}
 		}
 	}
+	g.stopped.Add(int64(len(done)))
 	g.ways.Store(src, done)
 	return done
 }

@@ -479,6 +479,29 @@ func TestInventedLinks(t *testing.T) {
 	}
 }
 
+// Two ASes can invent very many others. The ways from all ASes to them take bounded memory.
+func TestManyInventedASes(t *testing.T) {
+	const many, hub, first = 1 << 14, 2, 1000
+	var paths []reportedPath
+	for n := range many {
+		for by := range 2 {
+			paths = append(paths, reportedPath{as(by), 0.1, via(0, by, hub, first+n)})
+		}
+	}
+	g, known := newGraph(paths), 0
+	for n := range 1 + mostStops/many {
+		if _, ok := g.distance(as(first+n), as(hub)); ok {
+			known++
+		}
+	}
+	if known != mostStops/many {
+		t.Errorf("%d ASes know the ways to %d others", known, many)
+	}
+	if _, ok := g.distance(as(first), as(hub)); !ok {
+		t.Error("a way that was known is forgotten")
+	}
+}
+
 func TestChoose(t *testing.T) {
 	var peers []wire.Peer
 	for n := range 40 {
