@@ -103,7 +103,7 @@ type torrent struct {
 	// contacts are with the fellows, in the order of Gateway.fellows.
 	contacts []contact
 	removed  bool   // it is no longer allowed, and leaves
-	trouble  string // why it could not be left at the last try, which the next one may repeat
+	trouble  string // why the last try to join or leave it failed
 }
 
 // state says whether the gateway has joined a torrent. Joining and leaving take a moment; the
@@ -319,11 +319,11 @@ func (g *Gateway) join(n *node.Node, t *torrent, a Allowed, evicted []*torrent) 
 		Storage:  node.Storage{Kind: storage.KindFile, Dir: g.dirOf(t.hash), AllowDotfiles: true},
 	})
 	<-g.starts
-	if err != nil && g.ctx.Err() == nil {
-		g.log.Error("a torrent cannot be joined", "torrent", a.Source.Name, "error", err)
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.ctx.Err() == nil {
+		g.report(t, "a torrent cannot be joined", err)
+	}
 	if t.state = here; err != nil {
 		t.state = away
 	}
@@ -348,15 +348,22 @@ func (g *Gateway) leave(n *node.Node, t *torrent, drop bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.report(t, "a torrent cannot be left", err)
+	t.state, t.kept = away, !drop || err != nil
+	t.complete = t.complete && t.kept
+}
+
+// report logs the error of a try to join or leave a torrent, if there is one, and the last try had
+// another or none: every client makes the gateway try again, and sweep does every second. The
+// caller holds the lock.
+func (g *Gateway) report(t *torrent, what string, err error) {
 	before := t.trouble
 	if t.trouble = ""; err != nil {
 		t.trouble = err.Error()
 	}
-	if err != nil && t.trouble != before { // sweep tries again every second
-		g.log.Error("a torrent cannot be left", "torrent", t.Source.Name, "error", err)
+	if err != nil && t.trouble != before {
+		g.log.Error(what, "torrent", t.Source.Name, "error", err)
 	}
-	t.state, t.kept = away, !drop || err != nil
-	t.complete = t.complete && t.kept
 }
 
 // sweep leaves the torrents that nobody has used for a while, those that have failed, for example

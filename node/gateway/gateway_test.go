@@ -364,6 +364,27 @@ func TestFailedJoin(t *testing.T) {
 	}
 }
 
+// A torrent that cannot be joined is reported once, however often clients ask for it.
+func TestFailedJoinsAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	src, _ := seeded(t, t.TempDir(), "file", 1000)
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	g, s, _ := opened(t, Config{Dir: t.TempDir(), Size: 1 << 20, Idle: time.Hour, Logger: log}, src)
+	if err := os.WriteFile(g.dirOf(wire.InfoHash(src.InfoHash)), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint16(3) {
+		if _, err := asks(t, s, src, clientAt(1+n), false); !errors.Is(err, errNotJoined) {
+			t.Error(err)
+		}
+	}
+	g.workers.Wait()
+	if n := strings.Count(said.String(), "a torrent cannot be joined"); n != 1 {
+		t.Errorf("%d reports: %s", n, &said)
+	}
+}
+
 // A new list changes the trackers of torrents that the gateway has joined, or is about to.
 func TestAllowOtherTrackers(t *testing.T) {
 	t.Parallel()
