@@ -210,3 +210,33 @@ func TestRenameAndKill(t *testing.T) {
 		}
 	}
 }
+
+// Names of files need not be UTF-8: many torrents from Asia have others. A new name of their
+// directory leaves them as they are, also for the next process.
+func TestRenameOtherBytes(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	odd := filepath.Join(data, "set", "\xb5\xda.txt")
+	err := errors.Join(os.Mkdir(filepath.Dir(odd), 0o755), os.WriteFile(odd, []byte("odd"), 0o644))
+	if err != nil {
+		t.Skip("this file system wants UTF-8:", err)
+	}
+	c, err := client.Create(t.Context(), filepath.Dir(odd), client.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: c.Source})
+	wait(t, "the data", x.Done())
+	if err := errors.Join(x.Rename("set", "new"), n.Close()); err != nil {
+		t.Fatal(err)
+	}
+	x = torrent(t, openService(t, state, data), c.Source)
+	if got := paths(x); !slices.Equal(got, []string{"new/\xb5\xda.txt"}) {
+		t.Errorf("%q", got)
+	}
+	wait(t, "the data, again", x.Done())
+	if p := x.Progress(); p.Err != nil || p.Have != 3 {
+		t.Errorf("%+v", p)
+	}
+}

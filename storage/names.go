@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/anacrolix/torrent/metainfo"
 )
@@ -22,6 +25,41 @@ import (
 
 // Names are the paths of files that the user has renamed, by their index in Layout.Files.
 type Names map[int]string
+
+// notText begins the JSON of a path that is not valid UTF-8, which JSON cannot have. Base64 follows.
+// No path contains a NUL.
+const notText = "\x00"
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (n Names) MarshalJSON() ([]byte, error) {
+	out := make(map[int]string, len(n))
+	for i, p := range n {
+		if !utf8.ValidString(p) {
+			p = notText + base64.StdEncoding.EncodeToString([]byte(p))
+		}
+		out[i] = p
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads an object of numbers and paths.
+func (n *Names) UnmarshalJSON(b []byte) error {
+	var in map[int]string
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	for i, p := range in {
+		if code, ok := strings.CutPrefix(p, notText); ok {
+			raw, err := base64.StdEncoding.DecodeString(code)
+			if err != nil {
+				return err
+			}
+			in[i] = string(raw)
+		}
+	}
+	*n = in
+	return nil
+}
 
 // Renamed returns the layout in which files have other paths. The paths are checked as those of a
 // torrent are.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -375,4 +376,19 @@ func TestSyncDuringRename(t *testing.T) {
 	close(stop)
 	renaming.Wait()
 	closeStore(t, s, tor)
+}
+
+// Names survive JSON, whatever bytes they have.
+func TestNamesAsJSON(t *testing.T) {
+	for _, names := range []Names{nil, {}, {0: "set/a", 7: "set/\xb5\xda/\u4e00"}, {1: "\ufffd"}} {
+		b, err := json.Marshal(names)
+		var got Names
+		if err = errors.Join(err, json.Unmarshal(b, &got)); err != nil || !maps.Equal(got, names) {
+			t.Errorf("%v became %v by way of %s: %v", names, got, b, err)
+		}
+	}
+	var got Names
+	if err := json.Unmarshal([]byte(`{"0":"\u0000?"}`), &got); err == nil {
+		t.Errorf("wrong base64 became %v", got)
+	}
 }
