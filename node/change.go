@@ -196,12 +196,15 @@ func (t *Torrent) carryOut(r *run, before, o Options) {
 		t.limiter.SetAlone(o.IgnoreGlobal)
 	}
 	more := wantsMore(o, before.Selection)
+	selects := !reflect.DeepEqual(before.Selection, o.Selection)
 	if r == nil {
-		t.mu.Lock()
-		t.complete = t.complete && !more
-		t.last.Total, _, t.last.Pieces = o.wanted()
-		t.last.Have, t.last.Done = min(t.last.Have, t.last.Total), min(t.last.Done, t.last.Pieces)
-		t.mu.Unlock()
+		if selects {
+			now := o.shapeOf(t.right())
+			t.mu.Lock()
+			t.complete = t.complete && !more
+			t.setShape(now)
+			t.mu.Unlock()
+		}
 		return
 	}
 	r.transfer.SetMaxPeers(cmp.Or(o.PeerLimit, t.node.Settings().PeerLimit))
@@ -209,7 +212,7 @@ func (t *Torrent) carryOut(r *run, before, o Options) {
 		p, _ := o.Policy.Parse() // it is valid
 		r.transfer.SetPolicy(p)
 	}
-	if !more && !reflect.DeepEqual(before.Selection, o.Selection) {
+	if !more && selects {
 		if err := r.transfer.Select(o.Selection); err != nil {
 			t.node.log.Warn("the priorities of files take effect at the next start",
 				"torrent", o.title(), "error", err)

@@ -42,16 +42,22 @@ func (t *Torrent) Files() []File {
 	return out
 }
 
-// right returns a function that tells which pieces are verified. If the torrent does not run, the
-// completion record says it, which data that was only checked may lack.
+// right returns a function that tells which pieces are verified. If the torrent does not run, its
+// last check says it, or the completion record, which data that was only checked may lack.
 func (t *Torrent) right() func(piece int) bool {
 	p := t.Pieces()
 	if len(p.State) > 0 {
 		return func(i int) bool { return i < len(p.State) && p.State[i] == client.PieceRight }
 	}
-	recorded, all := t.Options().stored().Recorded(), t.Progress()
+	t.mu.Lock()
+	known, stored := t.found, t.options.stored()
+	t.mu.Unlock()
+	if known == nil {
+		known = stored.Recorded()
+	}
+	all := t.Progress()
 	whole := all.Total > 0 && all.Missing == 0 && all.Have == all.Total
-	return func(i int) bool { return whole || i < len(recorded) && recorded[i] }
+	return func(i int) bool { return whole || i < len(known) && known[i] }
 }
 
 // Pieces returns the state of the pieces. It is empty if the torrent does not run, or if its pieces

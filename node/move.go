@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"braid/storage"
 )
 
 // Move moves the torrent to another directory. It returns an error if that is impossible. Otherwise
@@ -293,8 +291,8 @@ func (t *Torrent) verifyStopped() {
 	t.mu.Lock()
 	t.unverified = false
 	t.options.Storage.Recheck = again // so that the next start corrects the record
-	t.last.Have, t.last.Done = goodOf(o.Source.Layout, r)
-	t.last.Missing = o.Source.Layout.Length - t.last.Have
+	t.found = r.Good
+	t.setShape(t.options.shapeOf(func(i int) bool { return r.Good[i] }))
 	t.complete = t.complete && r.Complete()
 	t.mu.Unlock()
 	t.logger().Info("verified", "complete", r.Complete(), "seconds", time.Since(began).Seconds())
@@ -310,15 +308,4 @@ func (t *Torrent) endVerify(before State) {
 	t.goOn(before)
 	t.save()
 	t.changed("changed")
-}
-
-// goodOf counts the right pieces of a report, and their bytes.
-func goodOf(l storage.Layout, r storage.Report) (bytes int64, pieces int) {
-	for i, good := range r.Good {
-		if good {
-			_, n := l.PieceRange(i)
-			bytes, pieces = bytes+n, pieces+1
-		}
-	}
-	return bytes, pieces
 }

@@ -161,7 +161,7 @@ func (t *Torrent) begin(r *run) {
 		t.ended = make(chan struct{})
 	}
 	t.run, t.state, t.started = r, Running, r.began
-	t.options.Paused, t.failed, t.reason, t.unverified = false, nil, "", false
+	t.options.Paused, t.failed, t.reason, t.unverified, t.found = false, nil, "", false, nil
 	if !t.options.Source.IsMagnet() { // otherwise the check is due later: see describe
 		t.options.Storage.Recheck = false
 	}

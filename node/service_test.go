@@ -341,7 +341,7 @@ func TestChangeWhileChecking(t *testing.T) {
 	if !changed {
 		t.Fatal("nothing was checked")
 	}
-	want, _, _ := x.Options().wanted()
+	want := x.Options().shapeOf(nil).Total
 	if want == src.Layout.Length {
 		t.Fatal("the change was lost")
 	}

@@ -122,6 +122,7 @@ type Torrent struct {
 	run        *run               // nil: it does not run
 	abort      context.CancelFunc // cancels a start, move or check; nil: none is under way
 	last       client.Progress    // of the last run, without its connections
+	found      []bool             // pieces that a check since then has found right; nil: none was made
 	past       counters           // of earlier runs
 	started    time.Time
 	completed  time.Time
@@ -151,7 +152,7 @@ func newTorrent(n *Node, o Options) *Torrent {
 		ended:    make(chan struct{}),
 	}
 	t.last.Name, t.last.Phase = o.title(), client.Checking
-	t.last.Total, t.last.Missing, t.last.Pieces = o.wanted()
+	t.setShape(o.shapeOf(nil))
 	switch {
 	case o.Paused:
 		t.state = Paused
@@ -164,22 +165,34 @@ func newTorrent(n *Node, o Options) *Torrent {
 	return t
 }
 
-// wanted returns the size of the wanted data, the size of all data, and the number of wanted
-// pieces. It returns zeros for a magnet link.
-func (o Options) wanted() (bytes, all int64, pieces int) {
+// shapeOf returns what the torrent wants, and what of it is there. right tells which pieces are; if
+// it is nil, none is. A magnet link has zeros.
+func (o Options) shapeOf(right func(piece int) bool) (s shape) {
 	if o.Source.IsMagnet() {
-		return 0, 0, 0
+		return s
 	}
 	l := o.Source.Layout
-	wants := o.Selection.Wants(l)
-	next := 0 // the first piece that was not counted yet
-	for i, f := range l.Files {
-		if begin, end := l.FilePieces(f); wants[i] && end > next {
-			pieces += end - max(begin, next)
-			next = end
+	for i, wanted := range l.PiecesOf(o.Selection.Wants(l)) {
+		_, n := l.PieceRange(i)
+		has := right != nil && right(i)
+		if !has {
+			s.Missing += n
+		}
+		if wanted {
+			s.Total, s.Pieces = s.Total+n, s.Pieces+1
+		}
+		if wanted && has {
+			s.Have, s.Done = s.Have+n, s.Done+1
 		}
 	}
-	return l.BytesOf(wants), l.Length, pieces
+	return s
+}
+
+// setShape notes the progress of a torrent that does not run. The caller holds mu, unless nobody else
+// has the torrent yet.
+func (t *Torrent) setShape(s shape) {
+	p := &t.last
+	p.Total, p.Have, p.Missing, p.Pieces, p.Done = s.Total, s.Have, s.Missing, s.Pieces, s.Done
 }
 
 // lookAtRecord reads the completion record of a torrent that is not started yet. It returns false
@@ -193,9 +206,7 @@ func (t *Torrent) lookAtRecord() bool {
 	if right == nil {
 		return o.stored().IsGone()
 	}
-	bytes, pieces := goodOf(o.Source.Layout, storage.Report{Good: right})
-	p := &t.last
-	p.Have, p.Missing, p.Done = min(bytes, p.Total), p.Missing-bytes, min(pieces, p.Pieces)
+	t.setShape(o.shapeOf(func(i int) bool { return right[i] }))
 	return true
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,5 +120,38 @@ func TestFilesWhilePaused(t *testing.T) {
 	}
 	if paused := x.Files(); !slices.Equal(paused, running) || paused[0].Have == 0 {
 		t.Errorf("%+v; while it runs %+v", paused, running)
+	}
+}
+
+// The progress of a paused torrent is that of the files that are selected now, also if its data was
+// only verified.
+func TestSelectOthersWhilePaused(t *testing.T) {
+	t.Parallel()
+	for _, verified := range []bool{false, true} {
+		data, out := t.TempDir(), t.TempDir()
+		src := createMany(t, data, "set")
+		path := src.Layout.Files[0].Path
+		err := os.Mkdir(filepath.Join(out, src.Name), 0o755)
+		if err == nil {
+			err = os.Rename(filepath.Join(data, path), filepath.Join(out, path))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := add(t, openService(t, t.TempDir(), out), Options{Source: src, Paused: verified})
+		eventually(t, "the check", func() bool { return x.Status().Have == 7*32<<10 }) // all of its whole pieces
+		if !verified {
+			err = x.Pause()
+		}
+		for _, p := range []client.Priority{client.Skip, client.High} {
+			want := int64(0)
+			if p != client.Skip {
+				want = 7 * 32 << 10
+			}
+			err = errors.Join(err, x.Change(func(o *Options) error { return o.SetFiles(map[int]client.Priority{0: p}) }))
+			if s := x.Status(); err != nil || s.Have != want || s.Done != int(want>>15) || s.Missing != src.Layout.Length-7*32<<10 {
+				t.Errorf("verified: %v; priority %d: %v; %+v", verified, p, err, s.Progress)
+			}
+		}
 	}
 }

@@ -67,7 +67,7 @@ func claims(hash metainfo.Hash, l Layout, wanted func(metainfo.Hash, Layout) []b
 	if wanted != nil {
 		mine = wanted(hash, l)
 	}
-	pieces := piecesOf(l, mine)
+	pieces := l.PiecesOf(mine)
 	for i, f := range l.Files {
 		begin, end := l.FilePieces(f)
 		mine[i] = mine[i] || slices.Contains(pieces[begin:end], true)

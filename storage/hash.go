@@ -209,7 +209,7 @@ func (s Stored) checkFiles(
 			r.Files[i] = found
 		}
 	}
-	err = work{l, piecesOf(l, wanted), data, progress}.check(ctx, func(piece int, err error) error {
+	err = work{l, l.PiecesOf(wanted), data, progress}.check(ctx, func(piece int, err error) error {
 		r.Good[piece] = err == nil
 		return nil
 	})
@@ -220,7 +220,7 @@ func (s Stored) checkFiles(
 func newReport(l Layout, wanted []bool) Report {
 	r := Report{
 		Good: make([]bool, l.Pieces()), Files: make([]FileReport, len(l.Files)),
-		Pieces: count(piecesOf(l, wanted)),
+		Pieces: count(l.PiecesOf(wanted)),
 	}
 	for i, f := range l.Files {
 		r.Files[i] = FileReport{File: f, State: FileOK}
@@ -233,7 +233,7 @@ func newReport(l Layout, wanted []bool) Report {
 
 // BytesOf is the length of the pieces that hold bytes of wanted files.
 func (l Layout) BytesOf(wanted []bool) (bytes int64) {
-	for p, chosen := range piecesOf(l, wanted) {
+	for p, chosen := range l.PiecesOf(wanted) {
 		if _, n := l.PieceRange(p); chosen {
 			bytes += n
 		}
@@ -241,9 +241,9 @@ func (l Layout) BytesOf(wanted []bool) (bytes int64) {
 	return bytes
 }
 
-// piecesOf returns the pieces that hold bytes of wanted files; if all files are wanted, or wanted
+// PiecesOf returns the pieces that hold bytes of wanted files; if all files are wanted, or wanted
 // is nil, all pieces, padding too.
-func piecesOf(l Layout, wanted []bool) []bool {
+func (l Layout) PiecesOf(wanted []bool) []bool {
 	out := make([]bool, l.Pieces())
 	all := !slices.Contains(wanted, false)
 	for p := range out {

@@ -152,7 +152,7 @@ func (s Stored) checkDatabase(
 	unfinished := make([]bool, l.Pieces())
 	db, err := openBoltReader(s.Dir, l, s.Hash)
 	if err == nil {
-		pieces := work{l, piecesOf(l, wanted), db, progress}
+		pieces := work{l, l.PiecesOf(wanted), db, progress}
 		err = pieces.check(ctx, func(piece int, err error) error {
 			r.Good[piece] = err == nil
 			unfinished[piece] = errors.Is(err, io.ErrUnexpectedEOF) ||
