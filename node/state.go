@@ -242,16 +242,25 @@ func (n *Node) restoredAll() (all, removing []*Torrent, err error) {
 			errs = append(errs, fmt.Errorf("restore %s: %w", e.Name(), err))
 			continue
 		}
-		if c, ok := known[t.InfoHash()]; ok {
-			if s, p := c.Shape, &t.last; s != (shape{}) {
-				p.Total, p.Have, p.Missing = s.Total, s.Have, s.Missing
-				p.Pieces, p.Done = s.Pieces, s.Done
-			}
-			t.past, t.past.Shape = c, shape{}
-		}
+		t.restoreCounters(known[t.InfoHash()])
 		all = append(all, t)
 	}
 	return all, removing, errors.Join(errs...)
+}
+
+// restoreCounters takes over the saved counters. If a process was killed, they may be older than
+// the torrent's options and its completion. Then the completion record tells the progress, unless a
+// check has found it wrong.
+func (t *Torrent) restoreCounters(c counters) {
+	same := c.Shape.Total == t.last.Total
+	if same {
+		t.setShape(c.Shape)
+	}
+	older := !t.completed.IsZero() && t.last.Have < t.last.Total && !t.options.Storage.Recheck
+	if !same || older {
+		t.lookAtRecord()
+	}
+	t.past, t.past.Shape = c, shape{}
 }
 
 // restored reads a HASH.json.

@@ -155,3 +155,27 @@ func TestSelectOthersWhilePaused(t *testing.T) {
 		}
 	}
 }
+
+// A torrent that was added or became complete just before a kill shows after it what it has.
+func TestProgressAfterKill(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: src})
+	wait(t, "the data", x.Done())
+	if err := x.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	nothing := shape{Total: 1 << 20, Missing: 1 << 20, Pieces: 32}
+	for _, saved := range []map[string]counters{{}, {x.InfoHash(): {Shape: nothing}}} {
+		killed := filepath.Join(t.TempDir(), "state")
+		err := errors.Join(n.write(countersFile, savedCounters{Torrents: saved}), os.CopyFS(killed, os.DirFS(state)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := torrent(t, openService(t, killed, data), src).Status(); s.State != Paused || s.Have != 1<<20 || s.Missing != 0 {
+			t.Errorf("%s, %+v", s.State, s.Progress)
+		}
+	}
+}
