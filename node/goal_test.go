@@ -73,12 +73,29 @@ func TestServedAfterRestart(t *testing.T) {
 	}
 	n = openService(t, state, data)
 	x = torrent(t, n, src)
-	if x.State() != Served || !isClosed(x.Ended()) || !isClosed(x.Done()) {
-		t.Fatalf("it is %s", x.State())
+	if p := x.Progress(); x.State() != Served || p.Phase != client.Complete || !isClosed(x.Ended()) || !isClosed(x.Done()) {
+		t.Fatalf("it is %s, %+v", x.State(), p)
 	}
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the second goal", func() bool { return x.State() == Served })
 	wait(t, "its end", x.Ended())
+}
+
+// A torrent that is not served any longer has no peers, also if it has ended in the middle of a
+// peer's download.
+func TestServedHasNoPeers(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := create(t, data, "file", 1<<20)
+	n := openService(t, t.TempDir(), data)
+	seed := add(t, n, Options{Source: src, Goal: Goal{Ratio: 0.1}})
+	wait(t, "the data", seed.Done())
+	slow := open(t, Config{Client: client.Config{Limits: client.Limits{Download: 1e6}}})
+	add(t, slow, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: n.Listening()})
+	wait(t, "the goal", seed.Ended())
+	if s := seed.Status(); s.State != Served || s.Peers != 0 || s.Paths != 0 || s.Getting != 0 {
+		t.Errorf("it is %s, with %d peers, %d paths, and gives to %d", s.State, s.Peers, s.Paths, s.Getting)
+	}
 }

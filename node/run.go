@@ -198,6 +198,7 @@ func (t *Torrent) fold(r *run) {
 	t.past.Wasted, t.past.Dropped = t.past.Wasted+p.Wasted, t.past.Dropped+p.Dropped
 	p.Since += r.offset
 	p.Fetched, p.Sent, p.Wasted, p.Dropped, p.ReadRate, p.WriteRate = 0, 0, 0, 0, 0, 0
+	p.Paths = nil
 	t.last, t.run = p, nil
 }
 

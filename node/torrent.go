@@ -278,7 +278,7 @@ func (t *Torrent) Progress() client.Progress {
 	p.Fetched, p.Sent = p.Fetched+past.Fetched, p.Sent+past.Sent
 	p.Wasted, p.Dropped = p.Wasted+past.Wasted, p.Dropped+past.Dropped
 	if phase, ok := phases[state]; ok && r == nil {
-		p.Phase, p.Paths, p.Err, p.Cause, p.Waiting = phase, nil, failed, nil, ""
+		p.Phase, p.Err, p.Cause, p.Waiting = phase, failed, nil, ""
 	}
 	return p
 }
@@ -286,6 +286,7 @@ func (t *Torrent) Progress() client.Progress {
 // phases are the phases of torrents without a transfer.
 var phases = map[State]client.Phase{
 	Paused:   "paused",
+	Served:   client.Complete,
 	Queued:   "queued",
 	Moving:   "moving",
 	Failed:   client.Broken,
