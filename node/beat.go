@@ -322,7 +322,10 @@ func (t *Torrent) takeTurn() {
 		t.state = Queued // if the start was cancelled, the canceller sets the final state
 	}
 	t.mu.Unlock()
-	if err != nil && !cancelled {
+	switch {
+	case err == nil:
+		t.save() // the check that was due has begun, and the record continues it after a kill
+	case !cancelled:
 		t.fail(err)
 	}
 }

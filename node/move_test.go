@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -674,4 +675,25 @@ func TestChecksAtOnce(t *testing.T) {
 	eventually(t, "another check", verifying)
 	<-n.checks
 	eventually(t, "its end", func() bool { return x.State() == Paused && x.Status().Have == 1000 })
+}
+
+// A process that is killed after a check has begun does not begin it anew: the completion record
+// says what is left of it.
+func TestBegunCheckIsSaved(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	n := openService(t, state, t.TempDir())
+	x := add(t, n, Options{Source: create(t, t.TempDir(), "file", 1<<20)}) // nobody has its data
+	eventually(t, "the start", func() bool { return x.State() == Running })
+	began := x.Status().Started
+	if err := x.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second start", func() bool { return x.State() == Running && x.Status().Started.After(began) })
+	x.op.Lock() // the start has ended
+	defer x.op.Unlock()
+	b, err := os.ReadFile(n.stateFile(x.InfoHash(), ".json"))
+	if err != nil || bytes.Contains(b, []byte(`"recheck":true`)) {
+		t.Errorf("%s, %v", b, err)
+	}
 }
