@@ -80,8 +80,21 @@ func (t *Torrent) moveNext() {
 		t.mu.Unlock()
 		t.endMove("changed")
 		t.save()
-		return
+	} else {
+		t.carry(next, state, reason)
 	}
+	t.mu.Lock()
+	verify := (!next.Data || t.unverified) && (t.state == Paused || t.state == Served)
+	t.mu.Unlock()
+	if verify {
+		if err := t.Verify(); err != nil {
+			t.logger().Warn("the data is not verified until the next start", "error", err)
+		}
+	}
+}
+
+// carry makes a move to another directory. state and reason are those before it.
+func (t *Torrent) carry(next *move, state State, reason string) {
 	ctx, cancel := t.beginMove() // before the end of the run, which can take seconds
 	defer cancel()
 	t.end(Moving)
@@ -98,14 +111,6 @@ func (t *Torrent) moveNext() {
 	t.mu.Unlock()
 	t.save()
 	t.moveOn(ctx, state)
-	t.mu.Lock()
-	verify := (!next.Data || t.unverified) && (t.state == Paused || t.state == Served)
-	t.mu.Unlock()
-	if verify {
-		if err := t.Verify(); err != nil {
-			t.logger().Warn("the data is not verified until the next start", "error", err)
-		}
-	}
 }
 
 // beginsLocked notes that a move no longer waits. Another one may have taken its place by now.

@@ -697,3 +697,23 @@ func TestBegunCheckIsSaved(t *testing.T) {
 		t.Errorf("%s, %v", b, err)
 	}
 }
+
+// A move to the directory where the data is does not end the check of a paused torrent.
+func TestMoveNowhereWhileVerifying(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	n := openService(t, t.TempDir(), out)
+	for range startsAtOnce {
+		n.checks <- struct{}{} // the check waits
+	}
+	x := add(t, n, Options{Source: create(t, out, "file", 1<<20), Paused: true}) // begins the check
+	eventually(t, "the check", func() bool { return x.Status().Verifying })
+	if err := x.Move(out, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the move", func() bool { return !x.Status().Moving })
+	for range startsAtOnce {
+		<-n.checks
+	}
+	eventually(t, "the result", func() bool { return x.State() == Paused && x.Status().Have == 1<<20 })
+}
