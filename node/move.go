@@ -195,7 +195,12 @@ func (t *Torrent) copyAway(ctx context.Context) error {
 			return errors.Join(err, keepErr) // the old place stays, and nothing is deleted
 		}
 	}
-	return t.leave(ctx)
+	err := t.leave(ctx)
+	if err != nil && ctx.Err() == nil {
+		t.logger().Error("the data was moved, but cannot be deleted in the old place", "error", err)
+		return nil
+	}
+	return err
 }
 
 // leave deletes the data in the place that the torrent has left.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -716,4 +717,33 @@ func TestMoveNowhereWhileVerifying(t *testing.T) {
 		<-n.checks
 	}
 	eventually(t, "the result", func() bool { return x.State() == Paused && x.Status().Have == 1<<20 })
+}
+
+// If the old data of a moved torrent cannot be deleted, the log does not say that the move has
+// failed. The next process tries again.
+func TestOldDataCannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	data, state, other := t.TempDir(), t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1000)
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: src, Paused: true})
+	eventually(t, "the check", func() bool { return !x.saved().Verify })
+	old := filepath.Join(other, "old")
+	if err := os.WriteFile(old, nil, 0o644); err != nil { // no directory
+		t.Fatal(err)
+	}
+	x.mu.Lock()
+	x.leaving = old
+	x.mu.Unlock()
+	if err := errors.Join(x.keep(), n.Close()); err != nil {
+		t.Fatal(err)
+	}
+	x = torrent(t, openService(t, state, data), src)
+	eventually(t, "the attempt", func() bool { return x.State() == Paused && len(x.Log()) > 0 })
+	if l := x.Log(); len(l) != 1 || !strings.Contains(l[0].Text, "was moved, but cannot be deleted") {
+		t.Error(l)
+	}
+	if left := x.saved().Leaving; left != old {
+		t.Errorf("%q is left", left)
+	}
 }
