@@ -887,3 +887,23 @@ func TestUnsavedDoesNotRun(t *testing.T) {
 		t.Errorf("it is %s", s)
 	}
 }
+
+// Two paths lead to one directory. Torrents that name it in either way share it.
+func TestLinkedDirectory(t *testing.T) {
+	t.Parallel()
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	n := openService(t, t.TempDir(), dir)
+	for i, at := range []string{filepath.Join(link, "new"), filepath.Join(dir, "new"), dir, link} {
+		x := add(t, n, Options{Source: create(t, dir, fmt.Sprint(i), 1), Storage: fileIn(at)})
+		eventually(t, "the start", func() bool { s := x.State(); return s == Running || s == Failed })
+		if err := x.Progress().Err; err != nil {
+			t.Errorf("in %s: %v", at, err)
+		}
+	}
+	if len(n.stores.all) != 2 {
+		t.Errorf("%d stores", len(n.stores.all))
+	}
+}

@@ -59,11 +59,11 @@ func (s *stores) open(
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	want.Dir, want.Recheck = dir, false
+	want.Dir, want.Recheck = realDir(dir), false
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.all {
-		if x.options.Dir != dir || x.options.Complete != want.Complete {
+		if x.options.Dir != want.Dir || x.options.Complete != want.Complete {
 			continue
 		}
 		if want.Complete && x.options.Kind != want.Kind {
@@ -96,8 +96,18 @@ func (s *stores) open(
 	if err != nil {
 		return nil, err
 	}
+	x.options.Dir = realDir(dir) // which exists only now
 	s.all = append(s.all, x)
 	return x, nil
+}
+
+// realDir resolves symbolic links: several paths may lead to a directory. A directory that does not
+// exist is returned as it is.
+func realDir(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
 }
 
 // release ends a torrent's use of its store. If no other torrent uses it, the store is closed.
