@@ -27,6 +27,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -359,7 +360,7 @@ func (n *Node) withDefaults(o Options) Options {
 
 func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 	failed := func(err error) error {
-		return fmt.Errorf("add torrent %s: %w", t.options.title(), err)
+		return fmt.Errorf("add torrent %s: %w", t.Options().title(), err)
 	}
 	if err := t.options.check(); err != nil {
 		return nil, failed(err)
@@ -374,6 +375,7 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 	if n.service && t.options.Storage.Dir == "" {
 		return nil, failed(errors.New("neither it nor the settings name a directory"))
 	}
+	restored := t.onDisk != [sha256.Size]byte{}
 	if err := n.register(t); err != nil {
 		return nil, failed(err)
 	}
@@ -387,13 +389,13 @@ func (n *Node) add(ctx context.Context, t *Torrent) (*Torrent, error) {
 		}
 	}
 	if err := t.keep(); err != nil {
-		if n.service {
+		if n.service && !restored {
 			t.remove() // the queue may have started it
 			n.forget(t)
 			return nil, failed(err)
 		}
 		n.log.Warn("the state of a torrent cannot be saved",
-			"torrent", t.options.title(), "error", err)
+			"torrent", t.Options().title(), "error", err)
 	}
 	t.changed("added")
 	n.poke()

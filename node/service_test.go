@@ -496,3 +496,33 @@ func TestSelectMoreWhilePaused(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// A torrent whose state a newer program would write in another way is restored also if the disk
+// takes nothing.
+func TestRestoreOntoFullDisk(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1000)
+	n := openService(t, state, data)
+	add(t, n, Options{Source: src, Paused: true})
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, Config{Service: true, State: state})
+	all, _, err := n.restoredAll()
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	away := state + ".away"
+	if err := os.Rename(state, away); err != nil { // so that nothing can be written
+		t.Fatal(err)
+	}
+	all[0].onDisk[0]++
+	if _, err := n.add(t.Context(), all[0]); err != nil {
+		t.Error(err)
+	}
+	if err := os.Rename(away, state); err != nil {
+		t.Fatal(err)
+	}
+	torrent(t, n, src)
+}
