@@ -59,18 +59,7 @@ type Totals struct {
 	Added    int           `json:"added"`    // torrents
 }
 
-// Totals returns the totals, including those of earlier processes.
-func (n *Node) Totals() Totals {
-	s, torrents, unrestored := n.sums()
-	for _, t := range torrents {
-		p := t.Progress()
-		s.Fetched, s.Sent = s.Fetched+p.Fetched, s.Sent+p.Sent
-	}
-	for _, c := range unrestored {
-		s.Fetched, s.Sent = s.Fetched+c.Fetched, s.Sent+c.Sent
-	}
-	return s
-}
+func (t *Totals) add(fetched, sent int64) { t.Fetched, t.Sent = t.Fetched+fetched, t.Sent+sent }
 
 // sums returns the totals without the bytes of the torrents, the torrents, and the counters of
 // those that are not restored.
@@ -129,13 +118,13 @@ func (n *Node) loadCounters() {
 		_, err := os.Stat(n.stateFile(infoHash, ".json"))
 		removed := errors.Is(err, os.ErrNotExist) // and the process ended before it saved the totals
 		if removed {
-			s.Totals.Fetched, s.Totals.Sent = s.Totals.Fetched+c.Fetched, s.Totals.Sent+c.Sent
+			s.Totals.add(c.Fetched, c.Sent)
 		}
 		return removed
 	})
 	n.totals, n.before, n.unrestored = s.Totals, s.Totals, s.Torrents
 	for _, c := range s.Torrents {
-		n.before.Fetched, n.before.Sent = n.before.Fetched+c.Fetched, n.before.Sent+c.Sent
+		n.before.add(c.Fetched, c.Sent)
 	}
 }
 

@@ -101,6 +101,7 @@ type Node struct {
 	checks   chan struct{}                        // one for checks of torrents that do not run
 	workers  sync.WaitGroup
 	opened   time.Time
+	before   Totals        // of earlier processes, with the bytes of their torrents
 	logged   atomic.Int64  // the number of the last log entry
 	listened []client.Peer // the addresses that were announced last; only for beat
 	count    atomic.Int64  // of the torrents, for logs, which must not wait for mu
@@ -118,7 +119,6 @@ type Node struct {
 	settings Settings
 	applied  client.Limits // the current limits
 	totals   Totals        // of earlier processes and of torrents that were removed
-	before   Totals        // of earlier processes, with the bytes of their torrents
 	closed   bool
 	// unrestored are the counters of saved torrents that are not restored yet, or cannot be
 	// restored now. They must not be lost.
@@ -416,8 +416,7 @@ func (n *Node) register(t *Torrent) error {
 	n.torrents, n.byHash[t.hash] = append(n.torrents, t), t
 	n.count.Store(int64(len(n.torrents)))
 	if c, ok := n.unrestored[t.InfoHash()]; ok { // its bytes stay in the totals if it is added anew
-		n.totals.Fetched, n.totals.Sent = n.totals.Fetched+c.Fetched-t.past.Fetched,
-			n.totals.Sent+c.Sent-t.past.Sent
+		n.totals.add(c.Fetched-t.past.Fetched, c.Sent-t.past.Sent)
 		delete(n.unrestored, t.InfoHash())
 	}
 	return nil
@@ -427,7 +426,7 @@ func (n *Node) forget(t *Torrent) {
 	p := t.Progress()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.totals.Fetched, n.totals.Sent = n.totals.Fetched+p.Fetched, n.totals.Sent+p.Sent
+	n.totals.add(p.Fetched, p.Sent)
 	n.torrents = slices.DeleteFunc(n.torrents, func(o *Torrent) bool { return o == t })
 	delete(n.byHash, t.hash)
 	n.count.Store(int64(len(n.torrents)))
@@ -496,6 +495,7 @@ func (t *Torrent) isRemoving() bool {
 
 // Stats are the sums of a node.
 type Stats struct {
+	Ever                Totals // including those of earlier processes
 	Torrents            map[State]int
 	Fetched, Sent       int64   // payload bytes since the node was opened, with those of removed torrents
 	ReadRate, WriteRate float64 // bits per second
@@ -504,22 +504,17 @@ type Stats struct {
 
 // Stats sums over the torrents.
 func (n *Node) Stats() Stats {
-	ever := n.Totals()
-	n.mu.Lock()
+	all, ever := n.Overview()
 	s := Stats{
+		Ever:     ever,
 		Torrents: map[State]int{},
 		Fetched:  ever.Fetched - n.before.Fetched,
 		Sent:     ever.Sent - n.before.Sent,
 	}
-	n.mu.Unlock()
-	for _, t := range n.Torrents() {
-		p, state := t.Progress(), t.State()
-		if p.Err != nil {
-			state = Failed
-		}
-		s.Torrents[state]++
-		s.ReadRate, s.WriteRate = s.ReadRate+p.ReadRate, s.WriteRate+p.WriteRate
-		s.Peers += ConnectedPeers(p)
+	for _, x := range all {
+		s.Torrents[x.State]++
+		s.ReadRate, s.WriteRate = s.ReadRate+x.ReadRate, s.WriteRate+x.WriteRate
+		s.Peers += x.Peers
 	}
 	return s
 }

@@ -404,7 +404,7 @@ func TestRestore(t *testing.T) {
 	if err := y.Resume(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if s, ever := n.Stats(), n.Totals(); s.Torrents[Running] != 2 || s.Fetched != 0 || ever.Fetched != before.Fetched {
+	if s, ever := n.Stats(), n.Stats().Ever; s.Torrents[Running] != 2 || s.Fetched != 0 || ever.Fetched != before.Fetched {
 		t.Errorf("this process: %+v, all: %+v", s, ever)
 	}
 }
@@ -809,7 +809,7 @@ func TestReadWhileChanging(t *testing.T) {
 	var readers sync.WaitGroup
 	readers.Go(func() {
 		for last := int64(0); !isClosed(ended); {
-			now := n.Totals().Fetched
+			now := n.Stats().Ever.Fetched
 			if now < last {
 				t.Errorf("the total was %d and is %d", last, now)
 				return

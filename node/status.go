@@ -35,16 +35,26 @@ type Status struct {
 	TrackerError                          string        // of one tracker, if all have failed
 }
 
-// Statuses returns the status of all torrents, in the order of the queue.
-func (n *Node) Statuses() []Status {
-	all := n.Torrents()
+// Overview returns the status of all torrents, in the order of the queue, and the totals.
+func (n *Node) Overview() ([]Status, Totals) {
+	ever, all, unrestored := n.sums()
 	out := make([]Status, len(all))
 	stalled := n.Settings().Queue.stalled()
 	for i, t := range all {
 		out[i] = t.status(stalled)
 		out[i].QueuePosition = i
+		ever.add(out[i].Fetched, out[i].Sent)
 	}
-	return out
+	for _, c := range unrestored {
+		ever.add(c.Fetched, c.Sent)
+	}
+	return out, ever
+}
+
+// Statuses returns the status of all torrents, in the order of the queue.
+func (n *Node) Statuses() []Status {
+	all, _ := n.Overview()
+	return all
 }
 
 // Status returns the torrent's status.

@@ -72,11 +72,11 @@ func collect(n *node.Node, out chan<- prometheus.Metric) {
 	}
 	gauge("peers", "Peers with a connection that carries data; a peer counts for each torrent.",
 		float64(stats.Peers))
-	totals := n.Totals()
 	counter("received_bytes_total",
-		"Payload received, also by earlier daemons with the same state.", float64(totals.Fetched))
+		"Payload received, also by earlier daemons with the same state.",
+		float64(stats.Ever.Fetched))
 	counter("sent_bytes_total",
-		"Payload sent, also by earlier daemons with the same state.", float64(totals.Sent))
+		"Payload sent, also by earlier daemons with the same state.", float64(stats.Ever.Sent))
 	all := lists.Map(n.Torrents(), func(t *node.Torrent) shown {
 		return shown{t.InfoHash(), t.Progress()}
 	})

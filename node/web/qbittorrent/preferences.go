@@ -273,9 +273,11 @@ func (c *call) buildInfo() (any, error) {
 	}, nil
 }
 
-// transferInfo returns the figures of the whole program.
-func (c *call) transferInfo() (any, error) {
-	s, now := c.node.Settings(), c.node.Stats()
+func (c *call) transferInfo() (any, error) { return c.figures(c.node.Stats()), nil }
+
+// figures returns the figures of the whole program.
+func (c *call) figures(now node.Stats) map[string]any {
+	s := c.node.Settings()
 	rates, alternative := s.RatesAt(time.Now())
 	dhtNodes := 0
 	if d := c.node.DHT(); d != nil {
@@ -293,7 +295,7 @@ func (c *call) transferInfo() (any, error) {
 		"up_info_speed":        int64(now.WriteRate / 8),
 		"up_rate_limit":        limitOf(rates, false),
 		"use_alt_speed_limits": alternative,
-	}, nil
+	}
 }
 
 func (c *call) speedLimitsMode() (any, error) {
@@ -309,10 +311,8 @@ var noCache = map[string]any{
 
 // serverState returns the figures of the whole program for sync/maindata.
 func (c *call) serverState() map[string]any {
-	info, _ := c.transferInfo()
-	out := info.(map[string]any)
-	ever := c.node.Totals()
-	ratio := "0"
+	now := c.node.Stats()
+	out, ever, ratio := c.figures(now), now.Ever, "0"
 	if ever.Fetched > 0 {
 		b, _ := json.Marshal(math.Round(float64(ever.Sent)/float64(ever.Fetched)*100) / 100)
 		ratio = string(b)
@@ -320,7 +320,7 @@ func (c *call) serverState() map[string]any {
 	out["alltime_dl"], out["alltime_ul"] = ever.Fetched, ever.Sent //nolint:misspell // API names
 	out["global_ratio"] = ratio
 	out["free_space_on_disk"] = foreign.FreeSpace(c.node.Settings())
-	out["total_peer_connections"] = c.node.Stats().Peers
+	out["total_peer_connections"] = now.Peers
 	out["use_subcategories"] = false
 	maps.Copy(out, noCache)
 	return out

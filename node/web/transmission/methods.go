@@ -201,7 +201,7 @@ func (c *call) sessionStats() (any, error) {
 			paused++
 		}
 	}
-	now, ever := n.Stats(), n.Totals()
+	now := n.Stats()
 	sums := func(t node.Totals) map[string]any {
 		return map[string]any{
 			k("downloadedBytes"): t.Fetched,
@@ -220,7 +220,7 @@ func (c *call) sessionStats() (any, error) {
 		k("current-stats"): sums(node.Totals{
 			Sent: now.Sent, Fetched: now.Fetched, Sessions: 1, Active: time.Since(c.server.since),
 		}),
-		k("cumulative-stats"): sums(ever),
+		k("cumulative-stats"): sums(now.Ever),
 	}, nil
 }
 

@@ -197,7 +197,7 @@ func (h *hub) append(m message) {
 func (h *hub) sample() {
 	h.sampling.Lock()
 	defer h.sampling.Unlock()
-	all := h.api.rows()
+	all, ever := h.api.rows()
 	rows := make(map[string]*row, len(all))
 	order := make([]string, 0, len(all))
 	changed, removed := []json.RawMessage{}, []string{}
@@ -214,7 +214,7 @@ func (h *hub) sample() {
 		rows[t.InfoHash] = r
 		order = append(order, t.InfoHash)
 	}
-	totals, _ := json.Marshal(h.api.sum(all)) // of numbers only
+	totals, _ := json.Marshal(h.api.sum(all, ever)) // of numbers only
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, hash := range h.order {

@@ -44,13 +44,12 @@ func (a *API) session(*http.Request, none) (Session, error) {
 func (a *API) totals(*http.Request, none) (Totals, error) { return a.sum(a.rows()), nil }
 
 // sum returns the totals of these torrents.
-func (a *API) sum(rows []Torrent) Totals {
-	all := a.Node.Totals()
+func (a *API) sum(rows []Torrent, ever node.Totals) Totals {
 	t := Totals{
 		Torrents:     len(rows),
 		States:       map[string]int{},
-		FetchedBytes: all.Fetched,
-		SentBytes:    all.Sent,
+		FetchedBytes: ever.Fetched,
+		SentBytes:    ever.Sent,
 	}
 	_, t.Alternative = a.Node.Settings().RatesAt(time.Now())
 	for _, r := range rows {
@@ -61,9 +60,10 @@ func (a *API) sum(rows []Torrent) Totals {
 	return t
 }
 
-// rows returns all torrents, in the order of the queue.
-func (a *API) rows() []Torrent {
-	return lists.Map(a.Node.Statuses(), a.row)
+// rows returns all torrents, in the order of the queue, and the node's totals.
+func (a *API) rows() ([]Torrent, node.Totals) {
+	all, ever := a.Node.Overview()
+	return lists.Map(all, a.row), ever
 }
 
 func (a *API) list(w http.ResponseWriter, r *http.Request) error {
@@ -73,7 +73,8 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := []json.RawMessage{}
-	for _, t := range a.rows() {
+	all, _ := a.rows()
+	for _, t := range all {
 		if s := q.Get("state"); s != "" && s != t.State {
 			continue
 		}
