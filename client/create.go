@@ -127,21 +127,15 @@ func create(ctx context.Context, root string, opts CreateOptions) (Created, erro
 	if after, err := Stamp(ctx, real, opts); err != nil || after != before {
 		return Created{}, errors.Join(err, ErrChanging)
 	}
-	mi := metainfo.MetaInfo{CreatedBy: "braid", Comment: opts.Comment, UrlList: opts.WebSeeds}
-	if mi.InfoBytes, err = bencode.Marshal(info); err != nil {
+	s := Source{Creator: "braid", Comment: opts.Comment, WebSeeds: opts.WebSeeds}
+	if s.infoBytes, err = bencode.Marshal(info); err != nil {
 		return Created{}, err
 	}
-	if all := slices.Concat(opts.Trackers...); len(all) > 0 {
-		mi.Announce = all[0]
-		if len(all) > 1 {
-			mi.AnnounceList = opts.Trackers
-		}
-	}
-	b, err := bencode.Marshal(mi)
+	b, err := s.File(opts.Trackers)
 	if err != nil {
 		return Created{}, err
 	}
-	s, err := ParseTorrent(b)
+	s, err = ParseTorrent(b)
 	return Created{Torrent: b, Source: s}, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/anacrolix/torrent/bencode"
 	"github.com/anacrolix/torrent/metainfo"
 
 	"braid/storage"
@@ -380,6 +381,27 @@ func (s Source) Magnet(peers ...Peer) string {
 // title names the torrent for users: its name or, while that is unknown, the begin of its hash.
 func (s Source) title() string {
 	return cmp.Or(s.Name, hex.EncodeToString(s.InfoHash[:4]))
+}
+
+// File is a .torrent file of the source with these tiers of announce URLs. The source is no magnet
+// link.
+func (s Source) File(trackers [][]string) ([]byte, error) {
+	mi := metainfo.MetaInfo{InfoBytes: s.infoBytes, CreatedBy: s.Creator, Comment: s.Comment}
+	if !s.Created.IsZero() {
+		mi.CreationDate = s.Created.Unix()
+	}
+	for _, url := range s.WebSeeds {
+		if !slices.Contains(s.HTTPSeeds, url) {
+			mi.UrlList = append(mi.UrlList, url)
+		}
+	}
+	if all := slices.Concat(trackers...); len(all) > 0 {
+		mi.Announce = all[0]
+		if len(all) > 1 {
+			mi.AnnounceList = trackers
+		}
+	}
+	return bencode.Marshal(mi)
 }
 
 // Torrent is a .torrent file of the source without its trackers, peers and web seeds; nil for a

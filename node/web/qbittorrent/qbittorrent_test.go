@@ -980,3 +980,24 @@ func TestAvailable(t *testing.T) {
 		}
 	}
 }
+
+// An exported torrent has the trackers that it has now, and what its file said of itself.
+func TestExport(t *testing.T) {
+	t.Parallel()
+	s := in(t)
+	_, dir, _ := s.torrent("one")
+	c, err := client.Create(t.Context(), filepath.Join(dir, "one"), client.CreateOptions{
+		Comment: "hi", Trackers: [][]string{{"http://a/announce"}}, WebSeeds: []string{"http://w/one"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.add(c.Torrent, "stopped", "true")
+	hash := c.Source.InfoHash.HexString()
+	s.must("torrents/addTrackers", "hash", hash, "urls", "http://b/announce")
+	got, err := client.ParseTorrent([]byte(s.must("torrents/export", "hash", hash)))
+	if err != nil || got.InfoHash != c.Source.InfoHash || got.Comment != "hi" || got.Creator != c.Source.Creator ||
+		fmt.Sprint(got.Trackers, got.WebSeeds) != "[[http://a/announce] [http://b/announce]] [http://w/one]" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

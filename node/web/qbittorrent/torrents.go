@@ -13,6 +13,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/foreign"
+	"braid/tracker"
 	"braid/units/lists"
 )
 
@@ -427,11 +428,14 @@ func (c *call) rate(down bool) (any, error) {
 	return text(fmt.Sprint(limitOf(r, down))), nil
 }
 
-// export returns the .torrent file.
+// export returns the .torrent file, with the present trackers.
 func (*call) export(t *node.Torrent) (any, error) {
-	b := t.Source().Torrent()
-	if b == nil {
+	o := t.Options()
+	if o.Source.IsMagnet() {
 		return nil, fail(http.StatusConflict, "it is not known yet what is in the torrent")
 	}
-	return file{t.InfoHash() + ".torrent", b}, nil
+	b, err := o.Source.File(lists.Map(o.Trackers, func(tier []tracker.URL) []string {
+		return lists.Map(tier, tracker.URL.String)
+	}))
+	return file{t.InfoHash() + ".torrent", b}, err
 }
