@@ -218,13 +218,17 @@ func (f *fold) addEvent(l Line) {
 // noteLinks records what the links carry from a time on.
 func (f *fold) noteLinks(t float64) {
 	stopped := slices.Concat(slices.Collect(maps.Values(f.paused))...)
-	s := linkState{t, map[pathsel.Interface]float64{}}
+	s := linkState{t, map[pathsel.Interface]float64{}, map[pathsel.Interface]bool{}}
 	for _, l := range f.Scenario.topology.Links {
 		a, b := l.A.Interface, l.B.Interface
+		still := slices.Contains(stopped, a) || slices.Contains(stopped, b)
 		for _, e := range []pathsel.Interface{a, b} {
 			c := f.configs[e]
+			if still || c != l.Config {
+				s.changed[e] = true
+			}
 			switch {
-			case c.Down || slices.Contains(stopped, a) || slices.Contains(stopped, b):
+			case c.Down || still:
 				s.capacity[e] = 0
 			case c.Rate == 0:
 				s.capacity[e] = math.Inf(1)

@@ -73,7 +73,7 @@ func TestLeastTime(t *testing.T) {
 		return &Leecher{Start: start, End: 1000, routes: routes, Payload: payload(999, megabytes*1e6)}
 	}
 	one, two := way(1, 1), way(1, 2)
-	always := []linkState{{-5, caps(8e6, 16e6)}}
+	always := []linkState{{t: -5, capacity: caps(8e6, 16e6)}}
 	for _, tt := range []struct {
 		name string
 		r    *Record
@@ -81,7 +81,7 @@ func TestLeastTime(t *testing.T) {
 	}{
 		{"one leecher over both links", &Record{Leechers: []*Leecher{leech(-1, 30, one, two)}, states: always}, 10},
 		{"a link is away for ten seconds", &Record{
-			Leechers: []*Leecher{leech(0, 60, one, two)}, states: []linkState{{-5, caps(8e6, 16e6)}, {5, caps(8e6, 0)}, {15, caps(8e6, 16e6)}},
+			Leechers: []*Leecher{leech(0, 60, one, two)}, states: []linkState{{t: -5, capacity: caps(8e6, 16e6)}, {t: 5, capacity: caps(8e6, 0)}, {t: 15, capacity: caps(8e6, 16e6)}},
 		}, 5 + 10 + 35./3},
 		{"leechers alike share", &Record{Leechers: []*Leecher{leech(0, 30, one, two), leech(0, 30, one, two)}, states: always}, 20},
 		{"the one with the slow link is last", &Record{Leechers: []*Leecher{leech(0, 30, one), leech(0, 30, two)}, states: always}, 30},
@@ -94,7 +94,7 @@ func TestLeastTime(t *testing.T) {
 			Leechers: []*Leecher{leech(0, 15, two)}, states: always, Flows: []*Flow{{Traffic: Traffic{Kind: Bulk}, route: two}},
 		}, 0},
 		{"leechers feed each other", &Record{Leechers: []*Leecher{leech(0, 15, two)}, states: always, feed: true}, 0},
-		{"a link that never works", &Record{Leechers: []*Leecher{leech(0, 15, two)}, states: []linkState{{-5, caps(8e6, 0)}}}, 0},
+		{"a link that never works", &Record{Leechers: []*Leecher{leech(0, 15, two)}, states: []linkState{{t: -5, capacity: caps(8e6, 0)}}}, 0},
 	} {
 		tt.r.End = 1000
 		got := tt.r.leastTime()

@@ -340,7 +340,7 @@ func (r *Record) changes() (all, needless int) {
 			}
 			if now != in[c.Path] && known[c.Path] {
 				all++
-				if c.T < l.End-lastPieces && !r.explained(l, c) {
+				if c.T < l.End-lastPieces && !r.explained(c) {
 					needless++
 				}
 			}
@@ -355,29 +355,24 @@ func leaves(event string) bool {
 	return event == "parked" || event == "failed" || event == "closed"
 }
 
-// explained tells whether a link of the path differs from its state at the start, has changed a
-// short while ago, or carries datagrams at a constant rate.
-func (r *Record) explained(l *Leecher, c Choice) bool {
-	i := slices.IndexFunc(l.routes, func(x route) bool { return x.Fingerprint == c.Path.Key.Path })
-	if i < 0 {
-		return false
-	}
-	shared := func(x pathsel.Interface) bool { return slices.Contains(l.routes[i].Links, x) }
+// explained tells whether a link of the path differs from its state at the start, in any property
+// and direction, has changed a short while ago, or carries datagrams at a constant rate.
+func (r *Record) explained(c Choice) bool {
+	shared := func(x pathsel.Interface) bool { return slices.Contains(c.Path.Interfaces, x) }
 	for _, f := range r.Flows {
 		flows := f.Kind == Datagrams && f.Start <= c.T && c.T < f.End+explains
 		if flows && slices.ContainsFunc(f.route.Links, shared) {
 			return true
 		}
 	}
-	for _, link := range l.routes[i].Links {
-		for j, s := range r.states {
-			end := math.Inf(1)
-			if j+1 < len(r.states) {
-				end = r.states[j+1].t
-			}
-			if j > 0 && s.t <= c.T && c.T < end+explains && s.capacity[link] != r.states[0].capacity[link] {
-				return true
-			}
+	for i, s := range r.states {
+		end := math.Inf(1)
+		if i+1 < len(r.states) {
+			end = r.states[i+1].t
+		}
+		differs := func(x pathsel.Interface) bool { return s.changed[x] }
+		if s.t <= c.T && c.T < end+explains && slices.ContainsFunc(c.Path.Interfaces, differs) {
+			return true
 		}
 	}
 	return false

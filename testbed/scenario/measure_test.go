@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"braid/node/event"
 	"braid/pathsel"
+	"braid/testbed"
 )
 
 // steady is a leecher over two links of 8 Mbit/s, a share of 1, from -1 s to 20 s: 1 MB a second on
@@ -19,8 +21,8 @@ func steady() *Record {
 	both := map[pathsel.Interface]float64{link(1): 8e6, link(2): 8e6}
 	half := map[pathsel.Interface]float64{link(1): 0, link(2): 8e6}
 	l := &Leecher{Name: "leecher", Start: -1, End: 20, Complete: true, routes: []route{one, two}}
-	p1 := &Path{Key: pathsel.Key{Peer: "s", Path: one.Fingerprint}}
-	p2 := &Path{Key: pathsel.Key{Peer: "s", Path: two.Fingerprint}}
+	p1 := &Path{Key: pathsel.Key{Peer: "s", Path: one.Fingerprint}, Interfaces: one.Interfaces}
+	p2 := &Path{Key: pathsel.Key{Peer: "s", Path: two.Fingerprint}, Interfaces: two.Interfaces}
 	l.Paths = []*Path{p1, p2}
 	for i := range 201 {
 		t := float64(i) / 10
@@ -39,7 +41,7 @@ func steady() *Record {
 	}
 	return &Record{
 		Leechers: []*Leecher{l}, End: 20,
-		states: []linkState{{-2, both}, {5, half}, {10, both}},
+		states: []linkState{{-2, both, nil}, {5, half, map[pathsel.Interface]bool{link(1): true}}, {10, both, nil}},
 	}
 }
 
@@ -98,6 +100,53 @@ func TestFigures(t *testing.T) {
 	// does.
 	if all, needless := r.changes(); all != 6 || needless != 2 {
 		t.Errorf("%d changes, %d of them needless", all, needless)
+	}
+}
+
+// Any property of a link that the scenario changes explains changes of the selection, in either
+// direction, and on a path to another leecher, too.
+func TestExplained(t *testing.T) {
+	s, err := parseText(foldText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := pathsel.Interface{IA: home, ID: 1}, pathsel.Interface{IA: abroad, ID: 1}
+	for _, to := range []string{"seeder", "another"} {
+		for _, change := range []testbed.LinkChange{
+			{}, {Rate: new(int64(1e6))}, {Delay: new(90 * time.Millisecond)}, {Jitter: new(time.Second)}, {Loss: new(.5)},
+			{QueueBytes: new(1000)}, {MTU: new(1300)}, {Delay: new(time.Second), Direction: "in"}, {Delay: new(time.Second), Direction: "out"},
+		} {
+			f := newFold(s)
+			change.Interface = near
+			step := func(at float64, what string) Line {
+				e := &event.PathStep{Event: "path-" + what, InfoHash: "h", T: at, Peer: "s", Fingerprint: "f"}
+				return Line{T: at, Kind: "peer", What: "leecher", said: e}
+			}
+			for _, l := range []Line{
+				{Kind: "path", What: "leecher", To: to, route: route{
+					Fingerprint: "f", Share: 1, Interfaces: []pathsel.Interface{far, near}, Links: []pathsel.Interface{near}, Back: []pathsel.Interface{far},
+				}},
+				step(0, "selected"), step(0, "opened"),
+				{T: 5, Kind: "event", What: "link", At: near.String(), Change: &change},
+				step(6, "parked"),
+				{T: 20, Kind: "peer", What: "leecher", said: &event.Done{InfoHash: "h", Seconds: 20, Fetched: 2e6}},
+			} {
+				if err := f.add(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r, err := f.record()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 0
+			if change == (testbed.LinkChange{Interface: near}) {
+				want = 1
+			}
+			if all, needless := r.changes(); all != 1 || needless != want {
+				t.Errorf("to %s, %v: %d changes, %d of them needless, want %d", to, change, all, needless, want)
+			}
+		}
 	}
 }
 
@@ -164,7 +213,7 @@ func TestOneMoment(t *testing.T) {
 			Name: "leecher", Start: -20, Complete: true, routes: []route{one}, Payload: payload(0, 1e6),
 			Choices: []Choice{{-19, p, "opened", ""}, {-12, p, "parked", ""}, {-10, p, "returned", ""}},
 		}},
-		states: []linkState{{-21, map[pathsel.Interface]float64{link(1): 8e6}}},
+		states: []linkState{{t: -21, capacity: map[pathsel.Interface]float64{link(1): 8e6}}},
 	}
 	m := r.measure(nil)
 	if m["seconds"] != 20 || m["t-star"] != 1 {
@@ -217,7 +266,7 @@ func TestSummary(t *testing.T) {
 // be written as JSON.
 func TestMeasureAtOnce(t *testing.T) {
 	l := &Leecher{Name: "l", Complete: true, routes: []route{way(1, 1)}, Payload: payload(0, 100)}
-	r := &Record{Leechers: []*Leecher{l}, states: []linkState{{0, map[pathsel.Interface]float64{link(1): 8e6}}}}
+	r := &Record{Leechers: []*Leecher{l}, states: []linkState{{capacity: map[pathsel.Interface]float64{link(1): 8e6}}}}
 	m := r.measure(nil)
 	for n, v := range m {
 		if math.IsNaN(v) || math.IsInf(v, 0) {

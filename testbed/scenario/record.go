@@ -34,10 +34,11 @@ type Record struct {
 }
 
 // linkState is the capacity of each link in bits per second, by the interface that sends; +Inf:
-// unlimited.
+// unlimited. Links are changed while they differ from the start of the run in any property.
 type linkState struct {
 	t        float64
 	capacity map[pathsel.Interface]float64
+	changed  map[pathsel.Interface]bool
 }
 
 // Leecher is a peer that downloads.
