@@ -152,6 +152,22 @@ func TestExplained(t *testing.T) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
+// Bytes over a path to another leecher count for its interfaces, too.
+func TestOverALeechersPath(t *testing.T) {
+	r := steady()
+	l := r.Leechers[0]
+	l.routes = l.routes[1:] // from seeds
+	const s = Duration(time.Second)
+	if got := rate(r, Measure{Over: &At{link(1)}, From: s, To: 5 * s}); !near(got, 8) {
+		t.Errorf("%v Mbit/s over a path to a leecher, want 8", got)
+	}
+	// On IP a path has no fingerprint and no interfaces.
+	l.Paths[1].Key.Path, l.Paths[1].Interfaces, l.routes[0].Fingerprint = "", nil, ""
+	if got := rate(r, Measure{Over: &At{link(2)}, From: s, To: 5 * s}); !near(got, 8) {
+		t.Errorf("%v Mbit/s on IP, want 8", got)
+	}
+}
+
 // A second in which nothing comes is a gap, wherever the window begins.
 func TestGap(t *testing.T) {
 	l := &Leecher{Name: "l", End: 10}

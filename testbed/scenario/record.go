@@ -261,8 +261,6 @@ func ipRouteOf(ip *testbed.IPNetwork, transport string, src, dst pathsel.IA) (ro
 	return r, nil
 }
 
-func (r route) crosses(at pathsel.Interface) bool { return slices.Contains(r.Interfaces, at) }
-
 // capacityAt returns what the links carry at a time.
 func (r *Record) capacityAt(t float64) map[pathsel.Interface]float64 {
 	i := len(r.states) - 1
@@ -272,9 +270,15 @@ func (r *Record) capacityAt(t float64) map[pathsel.Interface]float64 {
 	return r.states[i].capacity
 }
 
-// crosses tells whether a path of the leecher has an interface.
+// crosses tells whether a path of the leecher has an interface. On IP it is not known to which peer
+// a path leads, so the ways from all seeds count.
 func (l *Leecher) crosses(p *Path, at pathsel.Interface) bool {
-	return slices.ContainsFunc(l.routes, func(r route) bool { return r.Fingerprint == p.Key.Path && r.crosses(at) })
+	if p.Key.Path != "" {
+		return slices.Contains(p.Interfaces, at)
+	}
+	return slices.ContainsFunc(l.routes, func(r route) bool {
+		return r.Fingerprint == "" && slices.Contains(r.Interfaces, at)
+	})
 }
 
 // overAt returns how many bytes had come over the paths with an interface.
