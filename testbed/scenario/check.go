@@ -180,6 +180,10 @@ var (
 // knows.
 func (s *Scenario) checkSwarm(p Peer, earlier []Peer) error {
 	switch {
+	case slices.ContainsFunc(earlier, func(x Peer) bool { return x.Name == p.Name }):
+		return errors.New("there are two peers of this name")
+	case slices.ContainsFunc(s.Traffic, func(t Traffic) bool { return t.Name == p.Name }):
+		return errors.New("a flow has that name")
 	case !slices.Contains(transports, p.Transport):
 		return fmt.Errorf("transport %q: want one of %s", p.Transport, strings.Join(transports, ", "))
 	case p.Client != Braid && clients[p.Client].command == nil:

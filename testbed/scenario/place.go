@@ -189,7 +189,7 @@ func (a *attempt) source(x *process) []string {
 
 // downloads tells whether p knows the earlier peer x.
 func (s Scenario) downloads(p, x Peer) bool {
-	if !x.listens() || x.Transport != p.Transport || (x.Client == Iperf3) != (p.Client == Iperf3) {
+	if !x.listens() || p.torrent*x.torrent > 0 && p.torrent != x.torrent || x.Transport != p.Transport || (x.Client == Iperf3) != (p.Client == Iperf3) {
 		return false
 	}
 	if len(p.From) == 0 {

@@ -108,8 +108,9 @@ func (r *Record) addSpread(figures map[string]float64) {
 			receivers = append(receivers, p.Name)
 		}
 	}
-	if len(s.Events)+len(s.Traffic) > 0 || len(receivers) == 0 || s.throttled() {
-		return // no one rate holds all the time, or not the links' alone
+	apart := slices.ContainsFunc(s.Peers, func(p Peer) bool { return s.torrentsOf(p) < s.Torrents })
+	if len(s.Events)+len(s.Traffic) > 0 || len(receivers) == 0 || s.throttled() || apart {
+		return // no one rate holds all the time or for all, or not the links' alone
 	}
 	rate := spreadRate(r.overlay, func(n string) bool { return seeds[n] }, receivers, r.states[0].capacity)
 	if rate > 0 { // else there is no limit, or a link is down from the start

@@ -256,9 +256,6 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 		p.Selector = cmp.Or(v.Selector, p.Selector)
 		p.Args = slices.Concat(p.Args, v.Args)
 	}
-	if v.Separate {
-		s.Peers = separate(s.Peers, s.Torrents)
-	}
 	if v.Traffic != nil {
 		s.Traffic = slices.DeleteFunc(slices.Clone(s.Traffic), func(t Traffic) bool {
 			return !slices.Contains(v.Traffic, t.Name)
@@ -272,10 +269,14 @@ func (s Scenario) in(v Variant) (Scenario, error) {
 			return s, err
 		}
 	}
+	if v.Separate {
+		s.Peers = separate(s.Peers, s.Torrents)
+	}
 	return s, s.setLinks(v.Links)
 }
 
-// separate replaces each leecher by one for each torrent.
+// separate replaces each leecher by one for each torrent, which downloads from those of the same
+// torrent.
 func separate(peers []Peer, torrents int) []Peer {
 	var out []Peer
 	for _, p := range peers {
@@ -284,8 +285,14 @@ func separate(peers []Peer, torrents int) []Peer {
 			continue
 		}
 		for i := range torrents {
+			name := func(of string) string { return fmt.Sprintf("%s-t%d", of, i+1) }
 			q := p
-			q.Name, q.torrent = fmt.Sprintf("%s-t%d", p.Name, i+1), i+1
+			q.Name, q.torrent, q.From = name(p.Name), i+1, slices.Clone(p.From)
+			for k, f := range q.From {
+				if slices.ContainsFunc(peers, func(x Peer) bool { return x.Name == f && x.Role == Leech }) {
+					q.From[k] = name(f)
+				}
+			}
 			out = append(out, q)
 		}
 	}

@@ -3,6 +3,7 @@ package scenario
 import (
 	"bytes"
 	"crypto/sha1"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/pathsel"
 )
 
 const varied = `
@@ -87,6 +89,65 @@ func TestVariants(t *testing.T) {
 	}
 	if n := len(slices.DeleteFunc(m.Peers, func(p Peer) bool { return p.Role != Leech })); n != 2 {
 		t.Errorf("%d leechers, want 2", n)
+	}
+}
+
+// With a process for each torrent, the processes of one torrent download from each other.
+func TestSeparate(t *testing.T) {
+	text := `
+about: x
+topology: two-paths
+size: 1MB
+takes: 5s
+torrents: 2
+peers:
+  - {name: seeder, as: "1-ff00:0:110", role: seed}
+  - {name: a, as: "1-ff00:0:111", role: leech}
+  - {name: b, as: "1-ff00:0:111", role: leech, from: [seeder, a]}
+  - {name: c, as: "1-ff00:0:111", role: leech, from: [all]}
+variants:
+  - {name: apart, separate: true}
+`
+	s, err := parseText(text)
+	if err == nil {
+		s, err = s.In("apart")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{}
+	for i, p := range s.Peers {
+		for _, x := range s.Peers[:i] {
+			if p.Role == Leech && s.downloads(p, x) {
+				known[p.Name] += " " + x.Name
+			}
+		}
+	}
+	want := map[string]string{
+		"a-t1": " seeder", "a-t2": " seeder", "b-t1": " seeder a-t1", "b-t2": " seeder a-t2",
+		"c-t1": " seeder a-t1 b-t1", "c-t2": " seeder a-t2 b-t2",
+	}
+	if !maps.Equal(known, want) {
+		t.Errorf("%v, want %v", known, want)
+	}
+	// All of one torrent is no part of what T* is about.
+	m := map[string]float64{}
+	r := &Record{Scenario: s, feed: true, states: newFold(s).states}
+	links := []pathsel.Interface{s.topology.Links[0].A.Interface}
+	r.overlay = []overlay{{"seeder", "a-t1", route{Share: 1, Links: links}}, {"a-t1", "b-t1", route{Share: 1, Links: links}}}
+	if r.addSpread(m); len(m) > 0 {
+		t.Errorf("figures %v", m)
+	}
+	for says, more := range map[string]string{
+		"there are two peers of this name": "  - {name: a-t2, as: \"1-ff00:0:110\", role: seed}\n",
+		"a flow has that name": `traffic:
+  - {name: a-t2, kind: bulk, from: "1-ff00:0:110", to: "1-ff00:0:111", over: "1-ff00:0:110#1"}
+`,
+	} {
+		_, err := parseText(strings.Replace(text, "variants:\n", more+"variants:\n", 1))
+		if err == nil || !strings.Contains(err.Error(), "variant apart: peer a-t2: "+says) {
+			t.Errorf("%v, want %q", err, says)
+		}
 	}
 }
 
