@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"gonum.org/v1/gonum/mat"
@@ -121,7 +122,8 @@ func (r *Record) addSpread(figures map[string]float64) {
 
 // throttled tells whether a peer limits its rate.
 func (s Scenario) throttled() bool {
-	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return slices.Contains(p.Args, "--upload-rate") })
+	limits := func(arg string) bool { return arg == "--upload-rate" || strings.HasPrefix(arg, "--upload-rate=") }
+	return slices.ContainsFunc(s.Peers, func(p Peer) bool { return slices.ContainsFunc(p.Args, limits) })
 }
 
 // spreadRate returns the rate R, described above, in bits of payload per second. It returns NaN if

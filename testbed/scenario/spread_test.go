@@ -105,6 +105,21 @@ func TestSpreadElsewhere(t *testing.T) {
 	}
 }
 
+// A flag and its value may be one word.
+func TestThrottled(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, false}, {[]string{"--max-uploads", "4"}, false}, {[]string{"--download-rate", "1mbit"}, false},
+		{[]string{"--max-uploads", "4", "--upload-rate", "1mbit"}, true}, {[]string{"--upload-rate=1mbit"}, true},
+	} {
+		if got := (Scenario{Peers: []Peer{{}, {Args: tt.args}}}).throttled(); got != tt.want {
+			t.Errorf("%q: %v", tt.args, got)
+		}
+	}
+}
+
 func TestNeighbours(t *testing.T) {
 	s := Scenario{Seed: 1, Peers: []Peer{{Name: "s", Role: Seed, AS: 1}}}
 	for i := range 8 {
