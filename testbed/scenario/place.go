@@ -189,7 +189,7 @@ func (a *attempt) source(x *process) []string {
 
 // downloads tells whether p knows the earlier peer x.
 func (s Scenario) downloads(p, x Peer) bool {
-	if !x.listens() || p.torrent*x.torrent > 0 && p.torrent != x.torrent || x.Transport != p.Transport || (x.Client == Iperf3) != (p.Client == Iperf3) {
+	if !x.listens() || apart(p, x) || x.Transport != p.Transport || (x.Client == Iperf3) != (p.Client == Iperf3) {
 		return false
 	}
 	if len(p.From) == 0 {
@@ -211,6 +211,14 @@ func (s Scenario) serves(p Peer) bool {
 	i := slices.IndexFunc(s.Peers, func(x Peer) bool { return x.Name == p.Name })
 	return slices.ContainsFunc(s.Peers[i+1:], func(x Peer) bool { return s.downloads(x, p) })
 }
+
+// exchanges tells whether p can exchange data with the earlier peer x, of which it knows or hears.
+func (s Scenario) exchanges(p, x Peer) bool {
+	return s.downloads(p, x) || (s.foreign() || s.meets(p, x)) && !apart(p, x)
+}
+
+// apart tells whether two peers have different torrents.
+func apart(p, x Peer) bool { return p.torrent > 0 && x.torrent > 0 && p.torrent != x.torrent }
 
 // meets tells whether a tracker over WebSocket tells p and x of each other.
 func (s Scenario) meets(p, x Peer) bool { return p.Transport == WebRTC && x.Transport == WebRTC }

@@ -125,7 +125,7 @@ func (s Scenario) degree() float64 {
 	pairs := 0
 	for i, p := range s.Peers {
 		for _, x := range s.Peers[:i] {
-			if p.Role == Leech && s.downloads(p, x) {
+			if p.Role == Leech && s.exchanges(p, x) {
 				pairs++
 			}
 		}

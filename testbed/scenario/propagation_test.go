@@ -11,7 +11,7 @@ import (
 func TestPropagation(t *testing.T) {
 	// The swarm: four peers, of which each leecher knows the seed, and one another.
 	r := &Record{feed: true}
-	r.Scenario.Peers = []Peer{{Name: "s", Role: Seed}, {Name: "a", Role: Leech}, {Name: "b", Role: Leech, From: []string{everybody}}, {Name: "c", Role: Leech}}
+	r.Scenario.Peers = []Peer{{Name: "s", Client: Braid, Role: Seed}, {Name: "a", Client: Braid, Role: Leech}, {Name: "b", Client: Braid, Role: Leech, From: []string{everybody}}, {Name: "c", Client: Braid, Role: Leech}}
 	for i, late := range []float64{0, .04, .1} {
 		l := &Leecher{Name: string(rune('a' + i)), Complete: true, delay: []float64{.01, .02, .04}[i]}
 		l.pieces = append(l.pieces, event.Piece{T: float64(3 * i)}) // it has only just started

@@ -39,7 +39,7 @@ func (a *attempt) findRoutes(ctx context.Context) error {
 			continue
 		}
 		for _, s := range a.Peers[:i] {
-			if !a.foreign() && !a.downloads(p, s) && !a.meets(p, s) {
+			if !a.exchanges(p, s) {
 				continue
 			}
 			there, err := a.routesBetween(ctx, s, p)
@@ -109,8 +109,8 @@ func (r *Record) addSpread(figures map[string]float64) {
 			receivers = append(receivers, p.Name)
 		}
 	}
-	apart := slices.ContainsFunc(s.Peers, func(p Peer) bool { return s.torrentsOf(p) < s.Torrents })
-	if len(s.Events)+len(s.Traffic) > 0 || len(receivers) == 0 || s.throttled() || apart {
+	separate := slices.ContainsFunc(s.Peers, func(p Peer) bool { return s.torrentsOf(p) < s.Torrents })
+	if len(s.Events)+len(s.Traffic) > 0 || len(receivers) == 0 || s.throttled() || separate {
 		return // no one rate holds all the time or for all, or not the links' alone
 	}
 	rate := spreadRate(r.overlay, func(n string) bool { return seeds[n] }, receivers, r.states[0].capacity)

@@ -272,6 +272,23 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// Trackers tell other clients and peers on WebRTC of each other, so each of them has all others as
+// neighbours.
+func TestDegree(t *testing.T) {
+	for _, tt := range []struct {
+		client, transport string
+		want              float64
+	}{{Braid, SCION, 1.5}, {Braid, TCP, 1.5}, {"aria2", TCP, 3}, {Braid, WebRTC, 3}} {
+		s := Scenario{Peers: []Peer{{Name: "seed", Role: Seed}, {Name: "a", Role: Leech}, {Name: "b", Role: Leech}, {Name: "c", Role: Leech}}}
+		for i := range s.Peers {
+			s.Peers[i].Client, s.Peers[i].Transport = tt.client, tt.transport
+		}
+		if got := s.degree(); got != tt.want {
+			t.Errorf("%s over %s: %v neighbours, want %v", tt.client, tt.transport, got, tt.want)
+		}
+	}
+}
+
 // A torrent with pieces shorter than a block has the hash of each.
 func TestSmallPieces(t *testing.T) {
 	h := fixtures{scratch: t.TempDir(), datasets: map[dataKey]*dataset{}}
