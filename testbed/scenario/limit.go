@@ -196,6 +196,9 @@ func (r *Record) carried(leechers []*Leecher) (done float64) {
 	for _, l := range leechers {
 		missing += 8 * l.Payload.before(r.End)
 	}
+	if missing == 0 {
+		return r.began()
+	}
 	moments := r.moments(r.began(), r.End)
 	for i, a := range moments {
 		there := slices.DeleteFunc(slices.Clone(leechers), func(l *Leecher) bool { return l.Start > a })

@@ -85,6 +85,7 @@ func TestLeastTime(t *testing.T) {
 		}, 5 + 10 + 35./3},
 		{"leechers alike share", &Record{Leechers: []*Leecher{leech(0, 30, one, two), leech(0, 30, one, two)}, states: always}, 20},
 		{"the one with the slow link is last", &Record{Leechers: []*Leecher{leech(0, 30, one), leech(0, 30, two)}, states: always}, 30},
+		{"one comes later, and leaves with nothing", &Record{Leechers: []*Leecher{leech(0, 30, two), leech(10, 0, one)}, states: always}, 15},
 		{"one comes later", &Record{Leechers: []*Leecher{leech(0, 1, two), leech(10, 8, one)}, states: always}, 18},
 		{"datagrams have their rate", &Record{
 			Leechers: []*Leecher{leech(0, 15, two)}, states: always,
