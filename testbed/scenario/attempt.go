@@ -87,24 +87,30 @@ type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// rest resets every link, and waits until the routers see that all work.
+// rest resets every link, and waits until the routers have noticed.
 func (a *attempt) rest(ctx context.Context) (s testbed.Status, err error) {
 	if err := a.network.SetLinks(a.topology.Links); err != nil {
 		return s, err
 	}
-	works := func(e testbed.LinkEndStatus) bool { return e.State == "up" || e.State == "unwatched" }
 	for {
 		s = a.network.Status(ctx, false)
 		if !s.Healthy() {
 			return s, errors.New("a process of the network has died")
 		}
-		if !slices.ContainsFunc(s.Links, func(l testbed.LinkStatus) bool { return !works(l.A) || !works(l.B) }) {
+		if !slices.ContainsFunc(s.Links, func(l testbed.LinkStatus) bool { return !isNoticed(l.A) || !isNoticed(l.B) }) {
 			return s, nil
 		}
 		if err := testbed.Sleep(ctx, 100*time.Millisecond); err != nil {
-			return s, fmt.Errorf("wait for all links to work: %w", err)
+			return s, fmt.Errorf("wait until routers see the links as they are: %w", err)
 		}
 	}
+}
+
+// isNoticed tells whether the router at an end of a link sees that the link works, or that it is
+// down, as a scenario may have it from the start.
+func isNoticed(e testbed.LinkEndStatus) bool {
+	carriesNothing := e.Config.Down || e.Config.Loss == 1
+	return e.State == "unwatched" || e.State == "up" && !carriesNothing || e.State == "down" && carriesNothing
 }
 
 func (a *attempt) course(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 	"braid/scionnet"
 	"braid/testbed"
 	"braid/testbed/bench"
+	"braid/testbed/linkemu"
 )
 
 // A competing flow that breaks is a result of the run, like a peer that fails.
@@ -27,6 +28,25 @@ func TestBrokenFlow(t *testing.T) {
 	res, err := a.run(context.Background())
 	if err != nil || !strings.Contains(res.Failed, "idle for too long") {
 		t.Errorf("the result %+v, %v", res, err)
+	}
+}
+
+// A run waits for the routers to see the links as the scenario has them at the start, also if one is
+// down.
+func TestIsNoticed(t *testing.T) {
+	for _, tt := range []struct {
+		state  string
+		config linkemu.Config
+		want   bool
+	}{
+		{"up", linkemu.Config{}, true}, {"down", linkemu.Config{}, false}, {"unknown", linkemu.Config{}, false},
+		{"up", linkemu.Config{Down: true}, false}, {"down", linkemu.Config{Down: true}, true}, {"unknown", linkemu.Config{Down: true}, false},
+		{"down", linkemu.Config{Loss: 1}, true}, {"up", linkemu.Config{Loss: .5}, true},
+		{"unwatched", linkemu.Config{}, true}, {"unwatched", linkemu.Config{Down: true}, true},
+	} {
+		if got := isNoticed(testbed.LinkEndStatus{State: tt.state, Config: tt.config}); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
 	}
 }
 
