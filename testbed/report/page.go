@@ -103,8 +103,8 @@ func again(f scenario.ScenarioFile, vs []scenario.Summary) string {
 		}
 	}
 	name := f.Name
-	if !slices.Contains(scenario.Shipped(), name) {
-		name += ".yaml"
+	if text, err := scenario.ShippedText(name + ".yaml"); err != nil || string(text) != f.Text {
+		name += ".yaml" // a file of the user, or the shipped one as it was
 	}
 	c := fmt.Sprintf("braid testbed run %s --runs %d", name, most)
 	if whole, err := f.Scenario(); err != nil || len(whole.Variants) > len(vs) {

@@ -641,7 +641,14 @@ func TestTimesTable(t *testing.T) {
 // The command makes the same runs: only --smoke has fewer leechers than the file.
 func TestAgain(t *testing.T) {
 	ran := []scenario.Summary{{Variant: "a", Results: []scenario.Result{{Run: 2}}}}
+	cut, err := scenario.ShippedText("cut")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for want, f := range map[string]scenario.ScenarioFile{
+		// A changed copy of a shipped scenario may have its name.
+		"braid testbed run cut --runs 2 --variant a -o DIR":                   {Name: "cut", Scale: 1, Text: string(cut)},
+		"braid testbed run cut.yaml --runs 2 --variant a -o DIR":              {Name: "cut", Scale: 1, Text: string(cut) + "#"},
 		"braid testbed run made.yaml --runs 2 --variant a -o DIR":             {Name: "made", Scale: 1},
 		"braid testbed run made.yaml --runs 2 --variant a --scale 0.1 -o DIR": {Name: "made", Scale: .1},
 		"braid testbed run made.yaml --runs 2 --variant a --smoke -o DIR":     {Name: "made", Scale: .1, Leechers: 3},
