@@ -164,14 +164,20 @@ func doubts(a, b scenario.About) []string {
 
 // obstacles returns why the runs of a scenario and variant cannot be compared.
 func obstacles(fa, fb scenario.ScenarioFile, a, b scenario.Summary) (why []string) {
-	if fa.Text != fb.Text || !slices.Equal(fa.Links, fb.Links) {
+	if fa.Text != fb.Text {
 		why = append(why, "the scenario's file differs")
+	}
+	if differ(fa.Links, fb.Links) || differ(fa.ASes, fb.ASes) || differ(fa.Topology, fb.Topology) {
+		why = append(why, "the network differs")
 	}
 	if fa.Seed != fb.Seed {
 		why = append(why, fmt.Sprintf("different data: seeds %d and %d", fa.Seed, fb.Seed))
 	}
 	if fa.Scale != fb.Scale {
 		why = append(why, fmt.Sprintf("different scales: %g and %g", fa.Scale, fb.Scale))
+	}
+	if fa.Leechers != fb.Leechers {
+		why = append(why, "different numbers of leechers")
 	}
 	for i, s := range []scenario.Summary{a, b} {
 		which := [...]string{"first", "second"}[i]
@@ -185,6 +191,9 @@ func obstacles(fa, fb scenario.ScenarioFile, a, b scenario.Summary) (why []strin
 	}
 	return why
 }
+
+// differ compares what both sides have recorded.
+func differ[T comparable](a, b []T) bool { return len(a) > 0 && len(b) > 0 && !slices.Equal(a, b) }
 
 // Table writes the comparison for people.
 func (c Comparison) Table(w io.Writer) error {

@@ -86,6 +86,20 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: doubts %q", name, c.Doubts)
 		}
 	}
+	// A topology's file may change by itself, and --smoke leaves out leechers.
+	for why, change := range map[string]func(*scenario.ScenarioFile){
+		"the network differs":            func(f *scenario.ScenarioFile) { f.ASes[0].MTU = 8400 },
+		"different numbers of leechers":  func(f *scenario.ScenarioFile) { f.Leechers = 3 },
+		"the network differs; different": func(f *scenario.ScenarioFile) { f.Topology[1].MTU, f.Leechers = 8400, 3 },
+		"":                               func(f *scenario.ScenarioFile) { f.ASes, f.Topology = nil, nil }, // of an early braid
+	} {
+		second := open(t, base)
+		change(&second.About.Scenarios[0])
+		r := row(Compare(first, second), "slow", "seconds")
+		if got := strings.Join(r.Why, "; "); (r.Verdict == NotComparable) != (why != "") || !strings.Contains(got, why) {
+			t.Errorf("%s because of %q, want %q", r.Verdict, got, why)
+		}
+	}
 	// What is CPU-bound is one variant.
 	if r := row(Compare(first, other(func(m *made) { m.bound = true })), "fast", "seconds"); r.Verdict != NotShown && r.Verdict != Same {
 		t.Errorf("%+v", r)
