@@ -68,7 +68,7 @@ func (r *Record) lateness() (worst float64) {
 }
 
 // cpuBound says why the machine and not a link was the limit; nil if it was not. If the scenario
-// changes the state of a link or stops its router, the routers are expected to notice.
+// changes a link or stops its router, the routers may notice.
 func (r *Record) cpuBound() []string {
 	var why []string
 	busy := r.CPU
@@ -91,8 +91,8 @@ func (r *Record) cpuBound() []string {
 	return why
 }
 
-// disturbs tells whether an event takes the interface's link down, or stops a router at one of its
-// ends.
+// disturbs tells whether an event changes the interface's link, or stops a router at one of its
+// ends. Routers lose each other also if their packets are late, or find a queue full.
 func (s Scenario) disturbs(at pathsel.Interface) bool {
 	link := s.topology.LinkAt(at)
 	if link < 0 {
@@ -101,7 +101,7 @@ func (s Scenario) disturbs(at pathsel.Interface) bool {
 	l := s.topology.Links[link]
 	return slices.ContainsFunc(s.Events, func(e Event) bool {
 		if e.Link != nil {
-			return s.topology.LinkAt(e.Link.Interface) == link && (e.change.Down != nil || e.change.Loss != nil)
+			return s.topology.LinkAt(e.Link.Interface) == link
 		}
 		// All interfaces of the AS, since only the network knows which of them share the router.
 		return e.Pause.IA == l.A.Interface.IA || e.Pause.IA == l.B.Interface.IA

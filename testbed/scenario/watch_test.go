@@ -1,6 +1,9 @@
 package scenario
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Each component gets the processor time of its processes, and nothing else.
 func TestCPUFigures(t *testing.T) {
@@ -35,6 +38,24 @@ func TestCPUBound(t *testing.T) {
 		r := &Record{CPU: c.all, OwnCPU: c.own, RealTime: c.realTime}
 		if got := r.cpuBound(); len(got) > 0 != c.bound {
 			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+// Whatever the scenario does to a link, what routers then see of that link says nothing of the
+// machine.
+func TestCPUBoundByBFD(t *testing.T) {
+	for _, change := range []string{"down: true", "loss: 50%", "rate: 1kbit", "delay: 10s", "rate: 10kbit, queue: 1kB, direction: in"} {
+		text := strings.Replace(foldText, `"1-ff00:0:110#1", down: true`, `"1-ff00:0:110#1", `+change, 1)
+		s, err := parseText(strings.Replace(text, `- {at: 3s, pause: "1-ff00:0:110#2", for: 1s}`, "", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, bound := range map[string]bool{"1-ff00:0:110#1": false, "1-ff00:0:111#1": false, "1-ff00:0:110#2": true} {
+			r := &Record{Scenario: s, Links: map[string]*LinkSamples{at: {bfd: [2]*int{new(1), new(3)}}}}
+			if got := r.cpuBound(); len(got) > 0 != bound {
+				t.Errorf("%s of link 1, and %s has changed: %q", change, at, got)
+			}
 		}
 	}
 }
