@@ -50,6 +50,22 @@ func TestIsNoticed(t *testing.T) {
 	}
 }
 
+// A flow without a file ends a little before its last byte. It has not received that byte.
+func TestFetchedOf(t *testing.T) {
+	for _, tt := range []struct {
+		payload        int64
+		done, withFile bool
+		want           int64
+	}{
+		{600, false, true, 600}, {1000, false, true, 999}, {990, true, true, 1000}, {1200, true, true, 1000},
+		{600, false, false, 600}, {996, true, false, 996}, {1200, true, false, 1000},
+	} {
+		if got := fetchedOf(tt.payload, 1000, tt.done, tt.withFile); got != tt.want {
+			t.Errorf("%+v: %d", tt, got)
+		}
+	}
+}
+
 // The hosts of competing flows end with their run. What they have learned of a path in one run would
 // change the start of the flows in the next one.
 func TestHostsEndWithTheirRun(t *testing.T) {

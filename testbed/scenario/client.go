@@ -134,7 +134,7 @@ func (s Scenario) missing() string {
 	return ""
 }
 
-// Once nearlyAll of the data has come, the files are compared. Without files, the data counts as
+// Once nearlyAll of the data has come, the files are compared. Without files, a leecher counts as
 // complete after all but 0.5 %: how much of it was in small packets is not known.
 const (
 	nearlyAll      = 0.97
@@ -174,13 +174,13 @@ func (a *attempt) observe(ps *process, files []string) {
 		payload := int64(float64(in) * share)
 		done = float64(payload) >= enough*float64(total) && same()
 		paths := []event.Path{{BytesRead: in}}
+		fetched := fetchedOf(payload, total, done, len(files) > 0)
 		m := message{from: ps, said: &event.Progress{
-			Event: "progress", T: now.Sub(began).Seconds(), Total: total, Fetched: min(payload, total-1),
-			Paths: paths,
+			Event: "progress", T: now.Sub(began).Seconds(), Total: total, Fetched: fetched, Paths: paths,
 		}}
 		if done {
 			m.said = &event.Done{
-				Event: "done", Seconds: time.Since(began).Seconds(), Bytes: total, Fetched: total,
+				Event: "done", Seconds: time.Since(began).Seconds(), Bytes: total, Fetched: fetched,
 				Paths: paths,
 			}
 		}
@@ -190,6 +190,19 @@ func (a *attempt) observe(ps *process, files []string) {
 		}
 		a.send(m)
 	}
+}
+
+// fetchedOf returns how much payload another client has, if so much seems to have come. With files,
+// it is all of it once these are right, and less before. Without files it is never more than came:
+// otherwise the last half percent would take no time.
+func fetchedOf(payload, total int64, done, withFiles bool) int64 {
+	switch {
+	case !withFiles:
+		return min(payload, total)
+	case done:
+		return total
+	}
+	return min(payload, total-1)
 }
 
 // onIP tells whether the peer is a host on IP, in a namespace of its own.
