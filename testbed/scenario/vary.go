@@ -130,7 +130,11 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 			}
 			// A name comes before its own beginning: $size before $s.
 			slices.SortFunc(pairs, func(a, b [2]string) int { return strings.Compare(b[0], a[0]) })
-			n := replaced(&t, pairs)
+			room := maxFile // far more than a template has
+			n, err := replaced(&t, pairs, &room)
+			if err != nil {
+				return nil, onLine(t.Line, "%w", err)
+			}
 			text, err := yaml.Marshal(n)
 			if err != nil {
 				return nil, err
@@ -158,21 +162,33 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 	return out, nil
 }
 
-// replaced returns a copy of the node with values in place of their names, pair by pair.
-func replaced(n *yaml.Node, pairs [][2]string) *yaml.Node {
+// replaced returns a copy of the node with values in place of their names, pair by pair, and with
+// what aliases stand for in place of the aliases. room bounds the nodes of the copy, since an alias
+// may stand for many others, or for itself.
+func replaced(n *yaml.Node, pairs [][2]string, room *int) (*yaml.Node, error) {
+	if *room--; *room < 0 {
+		return nil, errors.New("its aliases make it too large")
+	}
+	if n.Kind == yaml.AliasNode {
+		return replaced(n.Alias, pairs, room)
+	}
 	c := *n
-	c.Content = nil
+	c.Anchor, c.Content = "", nil
 	for _, x := range n.Content {
-		c.Content = append(c.Content, replaced(x, pairs))
+		y, err := replaced(x, pairs, room)
+		if err != nil {
+			return nil, err
+		}
+		c.Content = append(c.Content, y)
 	}
 	if c.Kind != yaml.ScalarNode || !strings.Contains(c.Value, "$") {
-		return &c
+		return &c, nil
 	}
 	for _, p := range pairs {
 		c.Value = strings.ReplaceAll(c.Value, p[0], p[1])
 	}
 	c.Tag, c.Style = "", 0 // a number may have become one
-	return &c
+	return &c, nil
 }
 
 // expandPeers makes the peers of a group: NAME-1, NAME-2 and so on. The first has the group's

@@ -3,9 +3,11 @@ package scenario
 import (
 	"bytes"
 	"crypto/sha1"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -186,6 +188,38 @@ func TestSmokyOnly(t *testing.T) {
 	}
 	if err != nil || len(s.Variants) != 2 || s.Variants[0].Name != "quic-2" {
 		t.Errorf("%+v, %v", s.Variants, err)
+	}
+}
+
+// Variants may share what they have in common, as peers and events may.
+func TestAliases(t *testing.T) {
+	text := strings.Replace(whole, "variants:\n", `variants:
+  - &slow {name: slow, selector: all, links: &links [{rate: 5mbit}], args: [--max-paths, "2"]}
+  - {name: lossy, links: *links}
+  - {<<: *slow, name: again}
+`, 1)
+	s, err := parseText(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, lossy, again := s.Variants[0], s.Variants[1], s.Variants[2]
+	if len(lossy.Links) != 1 || *lossy.Links[0].change.Rate != 5e6 || lossy.Selector != "" {
+		t.Errorf("%+v", lossy)
+	}
+	again.Name = slow.Name
+	again.line, again.Links[0].line = slow.line, slow.Links[0].line
+	if again.Links[0].Properties, slow.Links[0].Properties = nil, nil; !reflect.DeepEqual(again, slow) {
+		t.Errorf("%+v, want %+v", again, slow)
+	}
+	grown := "variants:\n  - name:\n    - &a [x, x, x, x, x, x, x, x, x]\n"
+	for c := 'a'; c < 'j'; c++ {
+		grown += fmt.Sprintf("    - &%c [%s]\n", c+1, strings.Repeat(fmt.Sprintf("*%c, ", c), 9))
+	}
+	for _, endless := range []string{"variants:\n  - &a {name: x, args: [*a]}\n", grown} {
+		_, err := parseText(strings.Replace(whole, "variants:\n", endless, 1))
+		if err == nil || !strings.Contains(err.Error(), "line 19: variants: its aliases make it too large") {
+			t.Errorf("%.40q: %v", endless, err)
+		}
 	}
 }
 
