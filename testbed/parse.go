@@ -253,8 +253,9 @@ func (p *parser) end(n *yaml.Node, s string) (LinkEnd, error) {
 	router := ""
 	if len(parts) == 3 {
 		as, router = parts[0]+"-"+parts[1], parts[2]
-		if router == "" {
-			return LinkEnd{}, p.fail(n, "link end %q: no letter after the AS", s)
+		// Routers without a letter have numbers, and the name of a router is that of its files.
+		if strings.Trim(strings.ToLower(router), "abcdefghijklmnopqrstuvwxyz") != "" || router == "" {
+			return LinkEnd{}, p.fail(n, "link end %q: no letter after the AS, such as 1-ff00:0:110-A", s)
 		}
 	}
 	ia, err := pathsel.ParseIA(as)

@@ -94,6 +94,8 @@ func TestParseTopologyErrors(t *testing.T) {
 		{"link end missing", pair("  - {a: 1-1#2, linkAtoB: CHILD}"), "x.topo:6: link: want a, b and linkAtoB"},
 		{"unknown AS", pair("  - {a: 1-1#2, b: 1-3#2, linkAtoB: CHILD}"), `x.topo:6: link end "1-3#2": AS 1-3 is not among the ASes`},
 		{"no letter", pair("  - {a: 1-1-#2, b: 1-2#2, linkAtoB: CHILD}"), `x.topo:6: link end "1-1-#2": no letter`},
+		{"a number, as of a router without a letter", pair("  - {a: 1-1-1#2, b: 1-2#2, linkAtoB: CHILD}"), `x.topo:6: link end "1-1-1#2": no letter`},
+		{"a name that leads out", pair("  - {a: 1-1-../x#2, b: 1-2#2, linkAtoB: CHILD}"), `x.topo:6: link end "1-1-../x#2": no letter`},
 		{"interface 0", pair("  - {a: 1-1#0, b: 1-2#2, linkAtoB: CHILD}"), `x.topo:6: link end "1-1#0": interface must be`},
 		{"interface large", pair("  - {a: 1-1#65536, b: 1-2#2, linkAtoB: CHILD}"), `x.topo:6: link end "1-1#65536": interface must be`},
 		{"interface twice", pair("  - {a: 1-1-B#1, b: 1-2#2, linkAtoB: CHILD}"), "x.topo:6: interface 1-1#1 twice, first in line 5"},
