@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"braid/client"
 	"braid/pathsel"
 	"braid/scionnet/congestion"
 	"braid/testbed"
@@ -61,6 +62,9 @@ func (s *Scenario) check() error {
 	if _, err := s.options(); err != nil {
 		return err
 	}
+	if err := checkPieces(s.Pieces); err != nil {
+		return wrong("piece_length", "%w", err)
+	}
 	for i, p := range s.Peers {
 		if err := s.checkPeer(p, s.Peers[:i]); err != nil {
 			return onLine(p.line, "peer %s: %w", p.Name, err)
@@ -76,7 +80,7 @@ func (s *Scenario) check() error {
 		}
 	}
 	if err := s.setLinks(s.Links); err != nil {
-		return err
+		return onLine(s.lines.of("mtu"), "%w", err) // a link has its own line
 	}
 	for i, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
@@ -132,7 +136,7 @@ func (s *Scenario) checkVariant(v Variant, earlier []Variant) error {
 		return err
 	}
 	switch {
-	case x.Size < 0 || x.Size > maxSize || x.Pieces < 0, x.Torrents < 0 || x.Torrents > maxPeers || v.Leechers < 0:
+	case x.Size < 0 || x.Size > maxSize, x.Torrents < 0 || x.Torrents > maxPeers || v.Leechers < 0:
 		return errors.New("size, torrents or leechers are out of bounds")
 	case x.onlyIP() && slices.ContainsFunc(x.Events, func(e Event) bool { return e.Pause != nil }):
 		return errors.New("pause: peers on IP have no routers; quiet leaves out the events")
@@ -144,6 +148,9 @@ func (s *Scenario) checkVariant(v Variant, earlier []Variant) error {
 		return fmt.Errorf("tcp %q: want a congestion controller of the kernel, such as cubic", x.TCP)
 	case x.TCP != "" && cmp.Or(v.Client, Braid) != Braid:
 		return errors.New("tcp: the congestion controller of other clients cannot be chosen")
+	}
+	if err := checkPieces(v.Pieces); err != nil {
+		return fmt.Errorf("piece_length: %w", err)
 	}
 	if x.Congestion != "" {
 		if _, err := congestion.ParseAlgorithm(x.Congestion); err != nil {
@@ -169,6 +176,11 @@ func (s *Scenario) checkVariant(v Variant, earlier []Variant) error {
 		}
 	}
 	return nil
+}
+
+// checkPieces returns an error if a torrent cannot have pieces of that length; 0 is the default.
+func checkPieces(length Bytes) error {
+	return client.CreateOptions{PieceLength: int64(length), ShortPieces: true}.Check()
 }
 
 var (
@@ -239,11 +251,18 @@ func (s *Scenario) options() (o testbed.Options, err error) {
 		o.Between = s.ends()
 	}
 	if s.BFD != "" {
-		if o.BFD, err = testbed.ParseBFD(s.BFD); err != nil {
-			return o, fmt.Errorf("bfd: %w", err)
+		if o.BFD, err = testbed.ParseBFD(s.BFD); err == nil {
+			bfd := testbed.Options{Topology: o.Topology, BFD: o.BFD}
+			err = bfd.Check()
+		}
+		if err != nil {
+			return o, onLine(s.lines.of("bfd"), "bfd: %w", err)
 		}
 	}
-	return o, o.Check()
+	if err = o.Check(); err != nil {
+		err = onLine(s.lines.of("path_lifetime"), "%w", err)
+	}
+	return o, err
 }
 
 // ends returns the ASes in which a peer or a flow uses SCION, in order.
