@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -110,9 +111,16 @@ const maxConfig = 1 << 20
 
 // Read applies a configuration file to cfg. Unknown settings are errors.
 func (cfg *Config) Read(r io.Reader) error {
-	d := toml.NewDecoder(io.LimitReader(r, maxConfig))
+	text, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxConfig {
+		return fmt.Errorf("larger than %d bytes", maxConfig)
+	}
+	d := toml.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	err := d.Decode(cfg)
+	err = d.Decode(cfg)
 	var strict *toml.StrictMissingError
 	var syntax *toml.DecodeError
 	switch {

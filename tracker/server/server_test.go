@@ -524,6 +524,12 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%q is read", text)
 		}
 	}
+	// No setting is left out because it stands far behind.
+	long := server.Default()
+	text := strings.Repeat("# a comment\n", 100_000) + "private = true\nnonsense = 1\n"
+	if err := long.Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+		t.Errorf("%d bytes: %v", len(text), err)
+	}
 	for _, change := range []func(*server.Config){
 		func(c *server.Config) { c.Interval = 0 },
 		func(c *server.Config) { c.MinInterval = c.Interval + 1 },
