@@ -34,9 +34,8 @@ type checkup struct {
 
 const (
 	// After examineAfter without data the ways to peers are examined, and after causeAfter the
-	// cause is told. With examineFor, braid keeps its promise to tell the cause within three
-	// seconds.
-	examineAfter, causeAfter = time.Second, 2 * time.Second
+	// cause is told. With examineFor, braid keeps its promise to tell the cause within causeWithin.
+	examineAfter, causeAfter, causeWithin = time.Second, 2 * time.Second, 3 * time.Second
 	// idleAfter is how long peers with missing pieces may send no block before that is a cause. A
 	// download waits for its turn with a peer, and a slow connection takes seconds for a block.
 	idleAfter = 10 * time.Second
@@ -157,6 +156,15 @@ func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
 		}
 	}
 	return idle
+}
+
+// exceeds tells whether the time without data is longer than the user's limit. It waits until the
+// cause is known, or should be, because the error of the transfer names it.
+func (c *checkup) exceeds(limit, idle time.Duration) bool {
+	if c.cause == nil {
+		limit = max(limit, causeWithin)
+	}
+	return idle >= max(limit, examineAfter)
 }
 
 // tell notes the cause and, if it has changed, tells the user.

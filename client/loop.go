@@ -239,7 +239,7 @@ func (l *loop) onSample() {
 	l.nudger.nudge()
 	full := l.room.err != nil || l.confirmer.waiting != ""
 	idle := l.checkup.look(full, l.describer.claiming || l.confirmer.underWay && !full)
-	if limit := l.options.StopTimeout; limit > 0 && idle >= max(limit, examineAfter) {
+	if limit := l.options.StopTimeout; limit > 0 && l.checkup.exceeds(limit, idle) {
 		l.fail(&StoppedError{After: limit, Cause: l.checkup.cause})
 	}
 	if l.connector.look() || time.Now().After(l.chooser.restEnd) {

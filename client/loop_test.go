@@ -437,6 +437,35 @@ func TestSlowDiskIsNoStall(t *testing.T) {
 	})
 }
 
+// A transfer that is given up after a second says why: it waits for the cause, but not for one that
+// cannot be found.
+func TestGivenUpWithCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transferWithoutPeers(t, smallTorrent(t), Options{StopTimeout: time.Second})
+		time.Sleep(causeWithin)
+		stopped, ok := errors.AsType[*StoppedError](tr.Progress().Err)
+		if !ok || stopped.Cause == nil || stopped.Cause.Kind != NobodyThere {
+			t.Errorf("%v", tr.Progress().Err)
+		}
+	})
+	for _, tt := range []struct {
+		known       bool
+		limit, idle time.Duration
+		want        bool
+	}{
+		{true, time.Second, time.Second, true}, {true, time.Millisecond, examineAfter - 1, false}, {true, time.Minute, 59 * time.Second, false},
+		{false, time.Second, causeWithin - 1, false}, {false, time.Second, causeWithin, true}, {false, time.Minute, time.Minute, true},
+	} {
+		c := &checkup{}
+		if tt.known {
+			c.cause = &Cause{}
+		}
+		if got := c.exceeds(tt.limit, tt.idle); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
 // slowSelector takes long for each decision, as for hundreds of peers with dozens of paths each.
 type slowSelector struct {
 	script
