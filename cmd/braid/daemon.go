@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -116,6 +118,11 @@ func runDaemon(ctx context.Context, t *task) error {
 // it, the error says that it belongs to another such command.
 func (t *task) lockDir(dir, command string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		at, isPath := errors.AsType[*fs.PathError](err)
+		if isPath && errors.Is(err, syscall.ENOTDIR) {
+			return fmt.Errorf("make the directory %s: %s is a file; "+
+				"move it away, or name another directory", dir, at.Path)
+		}
 		return fmt.Errorf("make the directory: %w", err)
 	}
 	f, err := durable.OpenLocked(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600, 0)

@@ -51,6 +51,21 @@ func TestLockFails(t *testing.T) {
 	}
 }
 
+// A file in the place of the state directory, or of one above it, is named, with what to do.
+func TestFileForStateDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	randomFile(t, dir, 71, 1000)
+	file := filepath.Join(dir, "file")
+	for _, state := range []string{file, filepath.Join(file, "below")} {
+		code, _, said := ends(t, dir, "daemon", "--state", state)
+		want := "make the directory " + state + ": " + file + " is a file; move it away, or name another directory"
+		if code != exitFailed || !strings.Contains(said, want) {
+			t.Errorf("exit code %d, no %q: %s", code, want, said)
+		}
+	}
+}
+
 // A gateway deletes data in its cache that is not of its torrents, but not that of another gateway.
 func TestGatewaysShareNoCache(t *testing.T) {
 	t.Parallel()
