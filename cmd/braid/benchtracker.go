@@ -32,12 +32,17 @@ swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a s
 			benchJSONFlag(),
 			timeFlag("duration", 5*time.Second, "run each load for `TIME`"),
 			countFlag("runs", 3, "measure every load `N` times"),
-			intFlag("tracker-core", 0, "run the tracker on core `N` (default: the first)"),
-			intFlag("load-core", 1, "run the generator on core `N`"),
+			coreFlag("tracker-core", 0, "run the tracker on core `N` (default: the first)"),
+			coreFlag("load-core", 1, "run the generator on core `N`"),
 			listFlag("case", "only this `CASE` (repeatable)"),
 		},
 		Action: benchAction(benchTracker),
 	}
+}
+
+// coreFlag wants the number of a core, or -1 for any.
+func coreFlag(name string, value int, usage string) cli.Flag {
+	return &cli.IntFlag{Name: name, Value: value, Usage: usage, Validator: atLeast(bench.AnyCore)}
 }
 
 // trackerTrials are the cases that measure something other than a rate.
