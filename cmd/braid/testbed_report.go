@@ -89,6 +89,10 @@ func testbedEvaluation(c *cli.Command, document string) error {
 	if c.NArg() == 0 {
 		return usageErrorf("name the run directories; see braid testbed report --help")
 	}
+	if c.IsSet("output") || c.IsSet("every-run") {
+		return usageErrorf("--output and --every-run are for the page, " +
+			"which --evaluation does not make")
+	}
 	runs, err := openRunDirs(c)
 	if err != nil {
 		return err

@@ -18,6 +18,16 @@ import (
 	"braid/testbed/linkemu"
 )
 
+// Flags for the page have no effect on a document, so they are errors.
+func TestEvaluationMakesNoPage(t *testing.T) {
+	for _, flag := range []string{"--output=page", "--every-run"} {
+		err := testbedCommand().Run(t.Context(), []string{"testbed", "report", "--evaluation", "x.md", flag, "runs"})
+		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), "which --evaluation does not make") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
 func TestLinkChange(t *testing.T) {
 	parse := func(args ...string) (change testbed.LinkChange, err error) {
 		root := testbedCommand()
