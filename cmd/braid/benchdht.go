@@ -81,8 +81,8 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 		if !b.IsSet("nodes") {
 			sizes = []int{200}
 		}
-		net, err := b.openStar(ctx)
-		if err != nil {
+		var net *dhtbench.Network
+		if net, err = b.openStar(ctx); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, net.Close()) }()
