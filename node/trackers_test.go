@@ -75,7 +75,8 @@ func TestTrackerKeyIsHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Source: create(t, t.TempDir(), "file", 1), Storage: fileIn(t.TempDir()), Trackers: tiers}
+	src := create(t, t.TempDir(), "file", 1)
+	o := Options{Source: src, Storage: fileIn(t.TempDir()), Trackers: tiers}
 	to := add(t, open(t, Config{}), o)
 	var cause *client.Cause
 	eventually(t, "a cause", func() bool {

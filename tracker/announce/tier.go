@@ -256,7 +256,8 @@ func (t *tier) goodbye() {
 				err = early
 			}
 			if err != nil {
-				t.announcer.log.Debug("goodbye to a tracker failed", "tracker", s.url, "error", s.url.HideIn(err))
+				t.announcer.log.Debug("goodbye to a tracker failed",
+					"tracker", s.url, "error", s.url.HideIn(err))
 			}
 		})
 	}

@@ -71,8 +71,8 @@ var comments = map[string]string{
 		"interval.",
 	"max_peers": "Maximum number of peer addresses in memory. Each takes up to 200 bytes, or 300 if it is " +
 		"alone in its swarm.\n" +
-		"A single SCION AS may have half of them. As many peers over WebSocket have room besides, " +
-		"and take up to 900 bytes each.",
+		"A single SCION AS may have half of them. As many peers over WebSocket have room " +
+		"besides, and take up to 900 bytes each.",
 	"max_peers_per_host": "Maximum number of addresses of one host (IPv6: of one /64) in one swarm.",
 	"max_peers_per_as":   "Maximum number of addresses of one SCION AS in one swarm.",
 	"max_peers_per_network": "Maximum number of addresses of one network in all swarms. " +

@@ -65,7 +65,9 @@ func TestWebSocketPingAmongAnnounces(t *testing.T) {
 		pings := make(chan []byte, 1)
 		c, _, err := websocket.Dial(ctx, "ws://tracker/announce", &websocket.DialOptions{
 			HTTPClient: &http.Client{Transport: &http.Transport{
-				DialContext: func(context.Context, string, string) (net.Conn, error) { return l.client, nil },
+				DialContext: func(context.Context, string, string) (net.Conn, error) {
+					return l.client, nil
+				},
 			}},
 			OnPingReceived: func(_ context.Context, b []byte) bool {
 				pings <- b
@@ -97,8 +99,8 @@ func TestWebSocketPingAmongAnnounces(t *testing.T) {
 		for n := range many {
 			announce(byte(n))
 		}
-		pong := append([]byte{0x8a, 0x80 | byte(len(ping)), 0, 0, 0, 0}, ping...) // RFC 6455, section 5.2
-		if _, err := l.client.Write(pong); err != nil {
+		head := []byte{0x8a, 0x80 | byte(len(ping)), 0, 0, 0, 0} // RFC 6455, section 5.2
+		if _, err := l.client.Write(append(head, ping...)); err != nil {
 			t.Error(err)
 		}
 		<-answered
