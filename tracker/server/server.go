@@ -80,9 +80,9 @@ func New(cfg Config, store swarm.Store, log *slog.Logger) (*Server, error) {
 // Reload applies the lists, keys, limits and intervals of the configuration. If it fails, nothing
 // changes. Listeners and settings of the store need a restart.
 func (s *Server) Reload(cfg Config) error {
-	lifetime := cfg.Lifetime
-	if g := s.admission.Load(); g != nil {
-		cfg.Lifetime = g.cfg.Lifetime // of the store
+	lifetime, old := cfg.Lifetime, s.admission.Load()
+	if old != nil {
+		cfg.Lifetime = old.cfg.Lifetime // of the store
 	}
 	g, err := newAdmission(cfg)
 	if err != nil && lifetime != cfg.Lifetime {
@@ -90,6 +90,10 @@ func (s *Server) Reload(cfg Config) error {
 	}
 	if err != nil {
 		return err
+	}
+	if old != nil { // of the store, too; they hold for peers over WebSocket
+		g.cfg.MaxPeers, g.cfg.MaxPerHost = old.cfg.MaxPeers, old.cfg.MaxPerHost
+		g.cfg.MaxPerNet = old.cfg.MaxPerNet
 	}
 	s.admission.Store(g)
 	return nil

@@ -186,6 +186,24 @@ func TestWebSocketRefuses(t *testing.T) {
 	}
 }
 
+// The numbers of peers are those of the start over WebSocket, too, as they are in the store.
+func TestWebSocketReload(t *testing.T) {
+	var cfg server.Config
+	r := start(t, func(c *server.Config) { c.MaxPerHost = 1; cfg = *c }, 100)
+	url := r.serveSockets(t, 100)
+	cfg.MaxPerHost = 9
+	if err := r.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for id, warning := range []string{"", "your address"} {
+		c := connect(t, url, byte(id))
+		c.say(signalOf(1))
+		if s := c.hear(); !strings.Contains(s.Warning, warning) {
+			t.Errorf("peer %d: %+v", id, s)
+		}
+	}
+}
+
 // A peer ID names one peer: a stranger with the same ID does not get its answers.
 func TestWebSocketPeerID(t *testing.T) {
 	r := start(t, nil, 100)
