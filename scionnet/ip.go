@@ -92,9 +92,10 @@ type ipSocket struct {
 
 var _ quic.OOBCapablePacketConn = ipSocket{}
 
-// WriteMsgUDP sends one packet or several of one size.
+// WriteMsgUDP sends one packet or several of one size. Routers must drop packets instead of marking
+// them: the congestion controllers respond to losses only.
 func (s ipSocket) WriteMsgUDP(b, oob []byte, to *net.UDPAddr) (n, oobn int, err error) {
-	n, oobn, err = s.UDPConn.WriteMsgUDP(b, oob, to)
+	n, oobn, err = s.UDPConn.WriteMsgUDP(b, withoutECN(oob), to)
 	if s.isLost(err, len(b), to) {
 		return len(b), len(oob), nil
 	}

@@ -3,9 +3,12 @@ package scionnet
 import (
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"os/exec"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,5 +85,57 @@ func hear(t *testing.T, at *IPConn) {
 	_ = at.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.ReadFull(at, make([]byte, 4)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNoCongestionMarks looks at the packets of a connection. None may invite routers to mark it
+// instead of dropping it, since the congestion controllers do not hear of marks.
+func TestNoCongestionMarks(t *testing.T) {
+	relay, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := relay.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a, b := listenIP(t, "127.0.0.1:0"), listenIP(t, "127.0.0.1:0")
+	var seen, marked atomic.Int64
+	var done sync.WaitGroup
+	done.Go(func() {
+		p, oob := make([]byte, 1<<16), make([]byte, 100)
+		for {
+			n, m, _, from, err := relay.ReadMsgUDPAddrPort(p, oob)
+			if err != nil {
+				return
+			}
+			all, err := unix.ParseSocketControlMessage(oob[:m])
+			if err == nil && len(all) == 1 && len(all[0].Data) > 0 {
+				seen.Add(1)
+				marked.Add(int64(min(all[0].Data[0]&3, 1)))
+			}
+			to := a.Addr()
+			if unmapped(from) == to {
+				to = b.Addr()
+			}
+			_, _ = relay.WriteToUDPAddrPort(p[:n], to) // lost, as on a wire
+		}
+	})
+	defer done.Wait()
+	defer relay.Close()
+	d, c := pairOnIP(t, a, b, ipOf(relay.LocalAddr()))
+	for range 64 {
+		say(t, d)
+		hear(t, c)
+		say(t, c)
+		hear(t, d)
+	}
+	if seen.Load() == 0 || marked.Load() > 0 {
+		t.Errorf("%d of %d packets carry a mark", marked.Load(), seen.Load())
 	}
 }

@@ -128,7 +128,7 @@ func (k *control) OnPacketAcked(n quiccc.PacketNumber, size, _ quiccc.ByteCount,
 }
 
 // OnCongestionEvent hears of a lost packet; of size 0, of congestion marks (ECN), which SCION does
-// not carry.
+// not carry, and which packets on IP do not ask for.
 func (k *control) OnCongestionEvent(n quiccc.PacketNumber, size, _ quiccc.ByteCount) {
 	if size > 0 {
 		k.lost = append(k.lost, congestion.Packet{Number: int64(n), Size: int(size)})
