@@ -89,8 +89,15 @@ func TestDaemonIsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.connector.Close()
-	if _, err := h.query(t.Context(), peerIA, false); status.Code(err) != codes.Unavailable {
-		t.Fatalf("error %v without a daemon", err)
+	ask := map[string]func() error{
+		"paths":                     func() error { _, err := h.query(t.Context(), peerIA, false); return err },
+		"the AS's routers":          func() error { return h.loadInterfaces(t.Context()) },
+		"the AS's control services": func() error { return h.CheckControl(t.Context()) },
+	}
+	for what, f := range ask {
+		if err := f(); status.Code(err) != codes.Unavailable {
+			t.Fatalf("%s: error %v without a daemon", what, err)
+		}
 	}
 	if l, err = net.Listen("tcp", at); err != nil {
 		t.Fatal(err)
@@ -100,8 +107,10 @@ func TestDaemonIsBack(t *testing.T) {
 	}))
 	go s.Serve(l)
 	defer s.Stop()
-	if _, err := h.query(t.Context(), peerIA, false); status.Code(err) != codes.NotFound {
-		t.Errorf("error %v with a daemon", err)
+	for what, f := range ask {
+		if err := f(); status.Code(err) != codes.NotFound {
+			t.Errorf("%s: error %v with a daemon", what, err)
+		}
 	}
 }
 

@@ -188,8 +188,11 @@ func (h *Host) load(ctx context.Context) (err error) {
 }
 
 func (h *Host) loadInterfaces(ctx context.Context) error {
-	now, err := h.connector.Interfaces(ctx)
-	if err != nil {
+	var now map[uint16]netip.AddrPort
+	if err := h.askDaemon(ctx, func(c daemon.Connector) (err error) {
+		now, err = c.Interfaces(ctx)
+		return err
+	}); err != nil {
 		return fmt.Errorf("list the local AS's interfaces: %w", err)
 	}
 	old := h.interfaces.Load()
@@ -303,16 +306,28 @@ func (h *Host) addrOf(socket interface{ LocalAddr() net.Addr }) Addr {
 	return Addr{h.ia, h.localIP, socket.LocalAddr().(*net.UDPAddr).AddrPort().Port()}
 }
 
+// askDaemon calls f with the daemon. If that is away, it calls f again with a new connection: after
+// a failure gRPC waits up to two minutes before it connects again, and the daemon may be back.
+func (h *Host) askDaemon(ctx context.Context, f func(daemon.Connector) error) error {
+	err := f(h.connector)
+	if h.cfg.Daemon == "" || status.Code(err) != codes.Unavailable {
+		return err
+	}
+	c, wrong := (daemon.Service{Address: h.cfg.Daemon}).Connect(ctx)
+	if wrong != nil {
+		return err
+	}
+	defer c.Close()
+	return f(c)
+}
+
 // query asks the control plane for the paths to dst.
 func (h *Host) query(ctx context.Context, dst pathsel.IA, refresh bool) ([]found, error) {
-	ps, err := askPaths(ctx, h.connector, addr.IA(dst), addr.IA(h.ia), refresh)
-	if h.cfg.Daemon != "" && status.Code(err) == codes.Unavailable {
-		// A daemon that is back: gRPC waits up to two minutes before it connects again.
-		if c, wrong := (daemon.Service{Address: h.cfg.Daemon}).Connect(ctx); wrong == nil {
-			ps, err = askPaths(ctx, c, addr.IA(dst), addr.IA(h.ia), refresh)
-			c.Close()
-		}
-	}
+	var ps []snet.Path
+	err := h.askDaemon(ctx, func(c daemon.Connector) (err error) {
+		ps, err = askPaths(ctx, c, addr.IA(dst), addr.IA(h.ia), refresh)
+		return err
+	})
 	out := make([]found, 0, len(ps))
 	for _, p := range ps {
 		f, wrong := h.foundPath(p)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/daemon"
 	cppb "github.com/scionproto/scion/pkg/proto/control_plane"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -42,8 +43,11 @@ func (h *Host) CheckControl(ctx context.Context) error {
 
 // ControlServices returns the addresses of the control services of the local AS.
 func (h *Host) ControlServices(ctx context.Context) ([]string, error) {
-	services, err := h.connector.SVCInfo(ctx, []addr.SVC{addr.SvcCS})
-	if err != nil {
+	var services map[addr.SVC][]string
+	if err := h.askDaemon(ctx, func(c daemon.Connector) (err error) {
+		services, err = c.SVCInfo(ctx, []addr.SVC{addr.SvcCS})
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("%w from the SCION daemon: %w", ErrNoControl, err)
 	}
 	return slices.Clone(services[addr.SvcCS]), nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/scionproto/scion/pkg/addr"
+	"github.com/scionproto/scion/pkg/daemon"
 	"github.com/scionproto/scion/pkg/private/ctrl/path_mgmt"
 	"github.com/scionproto/scion/pkg/private/util"
 	"github.com/scionproto/scion/pkg/segment/iface"
@@ -123,7 +124,8 @@ func (h *Host) interfaceDown(p *snet.Packet, local Addr, from netip.AddrPort, qu
 	h.lookup.spawn(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
-		if err := h.connector.RevNotification(ctx, rev); err != nil {
+		tell := func(c daemon.Connector) error { return c.RevNotification(ctx, rev) }
+		if err := h.askDaemon(ctx, tell); err != nil {
 			h.log.Debug("revocation not passed on to the daemon", "interface", i, "error", err)
 		}
 		h.lookup.refreshCrossing(i)
