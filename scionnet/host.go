@@ -266,11 +266,10 @@ func (h *Host) routers() []netip.AddrPort {
 // its control service.
 func (h *Host) defaultIP(ctx context.Context) (netip.Addr, error) {
 	var towards net.IP
-	for _, a := range *h.interfaces.Load() {
-		towards = a.Addr().AsSlice()
-		break
-	}
-	if towards == nil {
+	routers := slices.SortedFunc(maps.Values(*h.interfaces.Load()), netip.AddrPort.Compare)
+	if len(routers) > 0 {
+		towards = routers[0].Addr().AsSlice() // the same router at each start
+	} else {
 		cs, err := daemon.TopoQuerier{Connector: h.connector}.UnderlayAnycast(ctx, addr.SvcCS)
 		if err != nil {
 			return netip.Addr{}, fmt.Errorf("choose the local address: %w", err)

@@ -107,3 +107,16 @@ func TestMovedRouters(t *testing.T) {
 		}
 	})
 }
+
+// A host whose AS has routers in several networks sends from the same address after each start.
+func TestDefaultIPStays(t *testing.T) {
+	h := &Host{}
+	h.interfaces.Store(&map[uint16]netip.AddrPort{
+		1: netip.MustParseAddrPort("[::1]:30001"), 2: netip.MustParseAddrPort("127.0.0.1:30001"),
+	})
+	for range 32 {
+		if got, err := h.defaultIP(t.Context()); got != netip.MustParseAddr("127.0.0.1") {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+}
