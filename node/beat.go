@@ -158,11 +158,12 @@ func (t *Torrent) beat(now time.Time) {
 	t.mu.Lock()
 	g := t.options.Goal.Or(global)
 	p.Sent += t.past.Sent
+	served := t.countersLocked(now).Seeding
 	t.mu.Unlock()
 	if g.IsZero() {
 		return
 	}
-	reason := g.reached(p, now.Sub(completed), idle)
+	reason := g.reached(p, served, idle)
 	beyond := r.beyondGoal(p.Sent, reason != "")
 	if reason != "" && !delivers(r.transfer.Peers(), beyond, idle) {
 		t.node.background(func() { t.serve(r, reason) })

@@ -17,7 +17,7 @@ import (
 type Goal struct {
 	// Ratio of sent payload to the size of the wanted data.
 	Ratio float64 `json:"ratio,omitempty"`
-	// Time since the torrent was complete, or since it was started, whichever is later.
+	// Time for which the torrent has run since it was complete, also in earlier processes.
 	Time time.Duration `json:"time,omitempty"`
 	// Idle is a time in which the torrent has sent nothing.
 	Idle time.Duration `json:"idle,omitempty"`
@@ -43,7 +43,7 @@ func (g Goal) Or(other Goal) Goal {
 }
 
 // reached returns the reason to stop serving a complete torrent, or "" to go on. served is the time
-// since it was complete; idle is the time since it has last sent data.
+// for which it has been served; idle is the time since it has last sent data.
 func (g Goal) reached(p client.Progress, served, idle time.Duration) string {
 	switch {
 	case p.Err != nil:

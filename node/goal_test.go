@@ -99,3 +99,19 @@ func TestServedHasNoPeers(t *testing.T) {
 		t.Errorf("it is %s, with %d peers, %d paths, and gives to %d", s.State, s.Peers, s.Paths, s.Getting)
 	}
 }
+
+// The time for which an earlier process has served a torrent counts.
+func TestServedInEarlierProcess(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := create(t, data, "file", 1000)
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: src, Goal: Goal{Time: time.Hour}})
+	wait(t, "the data", x.Done())
+	served := savedCounters{Torrents: map[string]counters{x.InfoHash(): {Seeding: time.Hour}}}
+	if err := errors.Join(n.Close(), n.write(countersFile, served)); err != nil {
+		t.Fatal(err)
+	}
+	x = torrent(t, openService(t, state, data), src)
+	wait(t, "the goal", x.Ended())
+}
