@@ -526,3 +526,25 @@ func TestRestoreOntoFullDisk(t *testing.T) {
 	}
 	torrent(t, n, src)
 }
+
+// Settings that do not change are not written again. So a daemon whose command line has settings
+// starts also if the disk takes nothing.
+func TestSameSettings(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	n := openService(t, state, "/data")
+	var before os.FileInfo
+	for _, seeds := range []int{3, 3, 4} {
+		if err := n.Change(func(s *Settings) error { s.Queue.Seeds = seeds; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		now, err := os.Stat(filepath.Join(state, settingsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before != nil && os.SameFile(before, now) != (seeds == 3) {
+			t.Errorf("with %d seeds: written again: %v", seeds, seeds == 3)
+		}
+		before = now
+	}
+}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -67,12 +68,21 @@ func (n *Node) read(name string, to any) error {
 	return ReadJSON(filepath.Join(n.state, name), to)
 }
 
-// write replaces a file in the state directory, if the node has one.
+// write replaces a file in the state directory, if the node has one. A file that has the content
+// already stays: the disk may be full.
 func (n *Node) write(name string, v any) error {
 	if n.state == "" {
 		return nil
 	}
-	return WriteJSON(filepath.Join(n.state, name), v, true)
+	name = filepath.Join(n.state, name)
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, b) {
+		return nil
+	}
+	return ReplaceFile(name, b, true)
 }
 
 // save is keep, with errors in the log: the torrent runs on.
