@@ -122,7 +122,7 @@ type Torrent struct {
 	run        *run               // nil: it does not run
 	abort      context.CancelFunc // cancels a start, move or check; nil: none is under way
 	last       client.Progress    // of the last run, without its connections
-	found      []bool             // pieces that a check since then has found right; nil: none was made
+	found      []bool             // the pieces that a check since then has found right; nil: no check
 	past       counters           // of earlier runs
 	started    time.Time
 	completed  time.Time
@@ -188,8 +188,8 @@ func (o Options) shapeOf(right func(piece int) bool) (s shape) {
 	return s
 }
 
-// setShape notes the progress of a torrent that does not run. The caller holds mu, unless nobody else
-// has the torrent yet.
+// setShape notes the progress of a torrent that does not run. The caller holds mu, unless nobody
+// else has the torrent yet.
 func (t *Torrent) setShape(s shape) {
 	p := &t.last
 	p.Total, p.Have, p.Missing, p.Pieces, p.Done = s.Total, s.Have, s.Missing, s.Pieces, s.Done

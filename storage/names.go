@@ -26,8 +26,8 @@ import (
 // Names are the paths of files that the user has renamed, by their index in Layout.Files.
 type Names map[int]string
 
-// notText begins the JSON of a path that is not valid UTF-8, which JSON cannot have. Base64 follows.
-// No path contains a NUL.
+// notText begins the JSON of a path that is not valid UTF-8, which JSON cannot have. Base64
+// follows. No path contains a NUL.
 const notText = "\x00"
 
 // MarshalJSON writes what UnmarshalJSON reads.
