@@ -45,6 +45,9 @@ func (t *Torrent) rename(from, to string) error {
 	case o.Source.IsMagnet():
 		return errors.New("its files are not known yet")
 	}
+	if err := t.refuseGone(); err != nil {
+		return err
+	}
 	l, changed, err := o.Source.Layout.Rename(from, to)
 	if err != nil || len(changed) == 0 {
 		return err

@@ -240,3 +240,27 @@ func TestRenameOtherBytes(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// While the disk with the data is not mounted, nothing is renamed: later its files would have other
+// names than the torrent.
+func TestRenameDiskIsAway(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	src := createMany(t, data, "set")
+	x := add(t, openService(t, t.TempDir(), data), Options{Source: src})
+	wait(t, "the data", x.Done())
+	away := data + ".away"
+	if err := errors.Join(x.Pause(), os.Rename(data, away), os.Mkdir(data, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	before := paths(x)
+	if err := x.Rename("set", "other"); err == nil || !slices.Equal(paths(x), before) {
+		t.Errorf("%v; the torrent has %q", err, paths(x))
+	}
+	if err := errors.Join(os.Remove(data), os.Rename(away, data), x.Rename("set", "other")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(data, "other", "a")); err != nil {
+		t.Error(err)
+	}
+}

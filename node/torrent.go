@@ -122,7 +122,7 @@ type Torrent struct {
 	run        *run               // nil: it does not run
 	abort      context.CancelFunc // cancels a start, move or check; nil: none is under way
 	last       client.Progress    // of the last run, without its connections
-	found      []bool             // the pieces that a check since then has found right; nil: no check
+	found      []bool             // pieces that a check since then has found right; nil: no check
 	past       counters           // of earlier runs
 	started    time.Time
 	completed  time.Time
