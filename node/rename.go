@@ -133,6 +133,9 @@ func (t *Torrent) finishRename() error {
 	if changed == nil {
 		return nil
 	}
+	if err := t.refuseGone(); err != nil {
+		return err
+	}
 	if err := t.options.stored().Rename(t.node.ctx, changed); err != nil {
 		return err
 	}

@@ -264,3 +264,31 @@ func TestRenameDiskIsAway(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A rename in which a process was killed waits until the disk with the files is back.
+func TestKilledRenameDiskIsAway(t *testing.T) {
+	t.Parallel()
+	data, state := t.TempDir(), t.TempDir()
+	src := createMany(t, data, "set")
+	n := openService(t, state, data)
+	x := add(t, n, Options{Source: src})
+	wait(t, "the data", x.Done())
+	_, changed, err := src.Layout.Rename("set", "other")
+	x.setRenaming(changed)
+	away := data + ".away"
+	err = errors.Join(err, x.keep(), n.Close(), os.Rename(data, away), os.Mkdir(data, 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n = open(t, Config{Service: true, State: state})
+	if err := n.Restore(t.Context()); err == nil {
+		t.Error("nothing was renamed, and nobody was told")
+	}
+	if err := errors.Join(n.Close(), os.Remove(data), os.Rename(away, data)); err != nil {
+		t.Fatal(err)
+	}
+	x = torrent(t, openService(t, state, data), src)
+	if _, err := os.Stat(filepath.Join(data, "other", "a")); err != nil || paths(x)[0] != "other/a" {
+		t.Errorf("%v; the torrent has %q", err, paths(x))
+	}
+}

@@ -246,13 +246,13 @@ func (n *Node) restoredAll() (all, removing []*Torrent, err error) {
 			continue
 		}
 		if err == nil {
+			t.restoreCounters(known[t.InfoHash()])
 			err = t.finishRename()
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("restore %s: %w", e.Name(), err))
 			continue
 		}
-		t.restoreCounters(known[t.InfoHash()])
 		all = append(all, t)
 	}
 	return all, removing, errors.Join(errs...)
