@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/figure"
+	"braid/testbed/linkemu"
 	"braid/testbed/scenario"
 )
 
@@ -125,14 +127,28 @@ func spansOf(events []scenario.Line, t testbed.Topology, n names) []span {
 			delete(open, key)
 		}
 	}
+	now := ends{}
+	for _, l := range t.Links {
+		now[l.A.Interface], now[l.B.Interface] = l.Config, l.Config
+	}
+	start := maps.Clone(now)
+	inForce := map[int]testbed.LinkChange{} // by the span
 	for _, e := range events {
 		switch e.What {
 		case "link":
-			if e.Change != nil {
-				end("link "+e.At, e.T)
-				if !undoes(*e.Change, t) {
-					begin("link "+e.At, e.T, n.written(e.At)+" "+e.Change.String())
+			if e.Change == nil {
+				continue
+			}
+			now.change(*e.Change, t)
+			for i, c := range inForce {
+				if !now.have(c, t) {
+					out[i].to = e.T
+					delete(inForce, i)
 				}
+			}
+			if !start.have(*e.Change, t) {
+				inForce[len(out)] = *e.Change
+				out = append(out, span{e.T, math.Inf(1), n.written(e.At) + " " + e.Change.String()})
 			}
 		case "pause":
 			begin("pause "+e.At, e.T, "router of "+n.written(e.At)+" stopped")
@@ -155,15 +171,34 @@ func spansOf(events []scenario.Line, t testbed.Topology, n names) []span {
 	return out
 }
 
-// undoes tells whether a change makes the link what it was at the start.
-func undoes(c testbed.LinkChange, t testbed.Topology) bool {
-	i := t.LinkAt(c.Interface)
-	if i < 0 {
-		return false
+// ends are the properties of links, by the interface that sends.
+type ends map[pathsel.Interface]linkemu.Config
+
+// changed returns the ends that a change is about, as they are after it.
+func (e ends) changed(c testbed.LinkChange, t testbed.Topology) ends {
+	out := ends{}
+	if i := t.LinkAt(c.Interface); i >= 0 {
+		for _, at := range []pathsel.Interface{t.Links[i].A.Interface, t.Links[i].B.Interface} {
+			if c.Concerns(at) {
+				now := e[at]
+				c.Apply(&now)
+				out[at] = now
+			}
+		}
 	}
-	now := t.Links[i].Config
-	c.Apply(&now)
-	return now == t.Links[i].Config
+	return out
+}
+
+func (e ends) change(c testbed.LinkChange, t testbed.Topology) { maps.Copy(e, e.changed(c, t)) }
+
+// have tells whether the ends are as after a change.
+func (e ends) have(c testbed.LinkChange, t testbed.Topology) bool {
+	for at, after := range e.changed(c, t) {
+		if e[at] != after {
+			return false
+		}
+	}
+	return true
 }
 
 // names are short forms of the ASes of a network.

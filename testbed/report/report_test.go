@@ -412,7 +412,7 @@ func TestFiguresRepeat(t *testing.T) {
 	}
 }
 
-// An event ends with the change that undoes it, or with another of the same link.
+// An event ends with the change that undoes it, or with another of the same property of the link.
 func TestSpans(t *testing.T) {
 	topology, err := testbed.ShippedTopology("two-paths")
 	if err != nil {
@@ -429,6 +429,9 @@ func TestSpans(t *testing.T) {
 	narrow := &testbed.LinkChange{Interface: second, MTU: &small, TooBig: &says}
 	restored := narrow.Undo(topology.Links[1].Config)
 	wide := &restored
+	slow, oneWay := &testbed.LinkChange{Interface: second, Rate: new(int64(5e6))}, &testbed.LinkChange{Interface: second, Direction: "in", Loss: new(.1)}
+	faster := slow.Undo(topology.Links[1].Config)
+	quick := &faster
 	e := func(at float64, what, where string, change *testbed.LinkChange) scenario.Line {
 		return scenario.Line{T: at, What: what, At: where, Change: change}
 	}
@@ -436,10 +439,11 @@ func TestSpans(t *testing.T) {
 		e(1, "link", at, change(half)), e(2, "link", at, change(half/2)), e(3, "link", at, change(rate)), e(4, "link", at, change(half)),
 		e(5, "traffic", "burst", nil), e(6, "traffic-end", "burst", nil), e(7, "crash", "leecher", nil), e(-1, "start", "leecher", nil), e(8, "pause", at, nil), e(9, "resume", at, nil),
 		e(10, "link", at, nil), e(11, "link", other, narrow), e(12, "link", other, wide),
+		e(13, "link", other, slow), e(14, "link", other, narrow), e(15, "link", other, oneWay), e(16, "link", other, wide), e(17, "link", other, quick),
 	}, topology, shortNames(topology))
 	want := []string{
 		"1.0 to 2.0 s: 110#1 10mbit", "2.0 to 3.0 s: 110#1 5mbit", "from 4.0 s on: 110#1 10mbit", "5.0 to 6.0 s: burst", "7.0 s: leecher killed", "8.0 to 9.0 s: router of 110#1 stopped",
-		"11.0 to 12.0 s: 110#2 mtu 1200 too-big",
+		"11.0 to 12.0 s: 110#2 mtu 1200 too-big", "13.0 to 17.0 s: 110#2 5mbit", "14.0 to 16.0 s: 110#2 mtu 1200 too-big", "from 15.0 s on: 110#2 10% lost (in)",
 	}
 	var texts []string
 	for _, s := range got {
