@@ -1,7 +1,9 @@
 package scenario
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -128,6 +130,21 @@ func TestCopiedRun(t *testing.T) {
 	results, err := Run(t.Context(), []Scenario{s}, Options{Dir: dir, Runs: 1, Say: func(string) {}})
 	if err == nil || !strings.Contains(err.Error(), "is not the result of") {
 		t.Errorf("%v, %v", results, err)
+	}
+}
+
+// The command itself says that it was interrupted.
+func TestInterruptedRunSaysNothing(t *testing.T) {
+	s, err := parseText(foldText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var said []string
+	results, err := Run(ctx, []Scenario{s}, Options{Dir: t.TempDir(), Runs: 2, Say: func(line string) { said = append(said, line) }})
+	if len(results) > 0 || !errors.Is(err, context.Canceled) || len(said) > 0 {
+		t.Errorf("%v, %v, said %q", results, err, said)
 	}
 }
 

@@ -135,10 +135,13 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 				continue
 			}
 			err = fmt.Errorf("variant %s, run %d: %w", t.variant.Name, run, err)
-			o.Say(fmt.Sprintf("%s: %v", s.Name, err))
 			// The next run starts with a new network.
 			wrong = append(wrong, err, h.closeNetwork())
-			if row++; ctx.Err() != nil || row == mostInRow {
+			if ctx.Err() != nil {
+				return results, errors.Join(wrong...)
+			}
+			o.Say(fmt.Sprintf("%s: %v", s.Name, err))
+			if row++; row == mostInRow {
 				return results, errors.Join(wrong...)
 			}
 		}
