@@ -37,22 +37,22 @@ func OpenRunDir(dir string) (RunDir, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return r, fmt.Errorf("%s is no run directory: it has no %s", dir, runFile)
 		}
-		return r, fmt.Errorf("read run directory: %w", err)
+		return r, fmt.Errorf("read run directory %s: %w", dir, err)
 	}
 	for _, f := range r.About.Scenarios {
 		if f.Name == "" || !filepath.IsLocal(f.Name) || filepath.Base(f.Name) != f.Name {
-			return r, fmt.Errorf("read run directory: scenario %q has no name for a folder", f.Name)
+			return r, fmt.Errorf("read run directory %s: scenario %q has no name for a folder", dir, f.Name)
 		}
 		s, err := f.Scenario()
 		if err != nil {
-			return r, fmt.Errorf("read run directory: %w", err)
+			return r, fmt.Errorf("read run directory %s: %w", dir, err)
 		}
 		variants := s.Variants
 		s.Variants = nil
 		for _, v := range variants {
 			results, err := readResults(dir, s.Name, v.Name)
 			if err != nil {
-				return r, fmt.Errorf("read run directory: %w", err)
+				return r, fmt.Errorf("read run directory %s: %w", dir, err)
 			}
 			if len(results) > 0 {
 				s.Variants = append(s.Variants, v)

@@ -88,9 +88,15 @@ func TestOpenRunDir(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		put(t, dir, tt.about, tt.results)
-		if _, err := OpenRunDir(dir); err == nil || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %v, want something on %q", tt.name, err, tt.says)
+		if _, err := OpenRunDir(dir); err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v, want something on %q in %s", tt.name, err, tt.says, dir)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, runFile), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenRunDir(dir); err == nil || !strings.Contains(err.Error(), "read run directory "+dir) {
+		t.Errorf("an empty file: %v", err)
 	}
 	if _, err := OpenRunDir(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no run directory") {
 		t.Errorf("an empty directory: %v", err)

@@ -194,7 +194,7 @@ func writeRun(o Options, scenarios []Scenario) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read run directory: %w", err)
+		return fmt.Errorf("read run directory %s: %w", o.Dir, err)
 	}
 	sameBraid := before.Commit == now.Commit && before.Program == now.Program
 	if !sameBraid || !reflect.DeepEqual(before.Scenarios, now.Scenarios) {
