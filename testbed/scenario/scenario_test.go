@@ -169,6 +169,7 @@ func TestMistakes(t *testing.T) {
 		{"{name: gap-cut, what: gap, of: late", "{name: e, what: gap, of: late", "there are two"},
 		{`gap-cut: "<= 1.0"`, `gap-cut: "about 1"`, "about 1"},
 		{`gap-cut: "<= 1.0"`, `luck: "<= 1.0"`, "luck"},
+		{whole, "# nothing yet", "test.yaml: nothing is in it"},
 	} {
 		if !strings.Contains(whole, tt.old) {
 			t.Fatalf("%q is not in the file", tt.old)

@@ -214,6 +214,9 @@ func decode(text []byte, v any) error {
 		text := goTypes.ReplaceAllString(strings.Join(wrong.Errors, "\n"), "")
 		return errors.New(strings.NewReplacer("\n", "; ", "unmarshal", "use").Replace(text))
 	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("nothing is in it")
+	}
 	if err != nil {
 		return err
 	}
