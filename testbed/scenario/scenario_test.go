@@ -170,6 +170,9 @@ func TestMistakes(t *testing.T) {
 		{`gap-cut: "<= 1.0"`, `gap-cut: "about 1"`, "about 1"},
 		{`gap-cut: "<= 1.0"`, `luck: "<= 1.0"`, "luck"},
 		{whole, "# nothing yet", "test.yaml: nothing is in it"},
+		{"seed: 7", "seed: -1", `test.yaml, line 12: seed: cannot use "-1"`},
+		{"{selector: adaptive}", "{selector: adaptive, torrents: a great number}", `test.yaml, line 19: variants: torrents: cannot use "a great number"`},
+		{"{selector: adaptive}", "{selector: adaptive, luck: 7}", "test.yaml, line 19: variants: field luck not found"},
 	} {
 		if !strings.Contains(whole, tt.old) {
 			t.Fatalf("%q is not in the file", tt.old)

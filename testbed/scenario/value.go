@@ -211,8 +211,12 @@ func decode(text []byte, v any) error {
 		return onLine(wrong.node.Line, "%s: %w", fieldOf(&file, wrong.node), wrong.error)
 	}
 	if wrong := (*yaml.TypeError)(nil); errors.As(err, &wrong) {
-		text := goTypes.ReplaceAllString(strings.Join(wrong.Errors, "\n"), "")
-		return errors.New(strings.NewReplacer("\n", "; ", "unmarshal", "use").Replace(text))
+		line, all := mistake(text, wrong.Errors[0])
+		for _, said := range wrong.Errors[1:min(len(wrong.Errors), 5)] { // enough to begin with
+			at, what := mistake(text, said)
+			all += fmt.Sprintf("; line %d: %s", at, what)
+		}
+		return onLine(line, "%s", all)
 	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("nothing is in it")
@@ -222,6 +226,35 @@ func decode(text []byte, v any) error {
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return errors.New("more than one document")
+	}
+	return nil
+}
+
+// mistake reads what yaml.v3 says of a text, such as "line 3: cannot unmarshal !!str `a great...`
+// into int", and puts the field's name in.
+func mistake(text []byte, said string) (line int, what string) {
+	begins, what, _ := strings.Cut(goTypes.ReplaceAllString(said, ""), ": ")
+	line, _ = strconv.Atoi(strings.TrimPrefix(begins, "line "))
+	var file yaml.Node
+	if _, value, ok := strings.Cut(what, "`"); ok && yaml.Unmarshal(text, &file) == nil {
+		value = strings.TrimSuffix(strings.TrimSuffix(value, "`"), "...")
+		if n := valueAt(&file, line, value); n != nil {
+			return line, fmt.Sprintf("%s: cannot use %q", fieldOf(&file, n), n.Value)
+		}
+	}
+	return line, strings.Replace(what, "unmarshal", "use", 1)
+}
+
+// valueAt finds a field's value by its line and its beginning.
+func valueAt(n *yaml.Node, line int, begin string) *yaml.Node {
+	for i, x := range n.Content {
+		isField := n.Kind == yaml.MappingNode && i%2 == 1
+		if isField && x.Line == line && strings.HasPrefix(x.Value, begin) && len(x.Content) == 0 {
+			return x
+		}
+		if v := valueAt(x, line, begin); v != nil {
+			return v
+		}
 	}
 	return nil
 }
