@@ -33,8 +33,7 @@ type Names struct {
 
 const (
 	hostsName = "hosts"
-	// maxHosts bounds the size of a file in bytes, maxNamed the addresses of one name.
-	maxHosts = 1 << 20
+	// maxNamed bounds the addresses of one name.
 	maxNamed = 8
 	// maxName and maxLabel are DNS limits (RFC 1035).
 	maxName, maxLabel = 253, 63
@@ -133,7 +132,7 @@ func (n Names) inHosts(name string) ([]Addr, error) {
 func readHosts(r io.Reader, name string) ([]Addr, error) {
 	var out []Addr
 	name = strings.TrimSuffix(name, ".")
-	lines := bufio.NewScanner(io.LimitReader(r, maxHosts))
+	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		line, _, _ := strings.Cut(lines.Text(), "#")
 		fields := strings.Fields(line)

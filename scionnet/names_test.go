@@ -157,6 +157,14 @@ func TestClientByName(t *testing.T) {
 	}
 }
 
+// A name at the end of a long hosts file is found.
+func TestLongHostsFile(t *testing.T) {
+	text := strings.Repeat("10.0.0.1 other\n", 1<<17) + "1-ff00:0:110,10.0.0.2 name\n"
+	if found, err := readHosts(strings.NewReader(text), "name"); err != nil || len(found) != 1 {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
 func FuzzNames(f *testing.F) {
 	f.Add("scion=v1;[1-ff00:0:110,10.0.0.1],[64-559,fd00::1]")
 	f.Add("1-ff00:0:110,[10.0.0.1] x # y")
