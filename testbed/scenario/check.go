@@ -34,6 +34,8 @@ func (s *Scenario) check() error {
 		return onLine(s.lines.of(key), key+": "+format, args...)
 	}
 	switch {
+	case slices.Contains([]string{runFile, csvFile, claimFile, "report"}, s.Name):
+		return fmt.Errorf("run directories have something else of the name %s: rename the file", s.Name)
 	case strings.TrimSpace(s.About) == "":
 		return wrong("about", "describe the scenario in one line")
 	case len(s.Peers) == 0 && (len(s.Traffic) == 0 || s.Lasts <= 0 || s.Lasts.D() > maxTime):

@@ -218,6 +218,16 @@ func TestTakes(t *testing.T) {
 	}
 }
 
+// A scenario has a folder in run directories, which have files and a report of their own.
+func TestTakenNames(t *testing.T) {
+	for _, name := range []string{"report.yaml", "lock.yaml", "run.json.yaml"} {
+		_, err := Parse("folder/"+name, strings.NewReader(whole), testbed.ShippedTopology)
+		if err == nil || !strings.Contains(err.Error(), "rename the file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(whole)
 	f.Add("about: x\n<<: &a [*a]\n")
