@@ -231,8 +231,8 @@ func seedGoalFlags(limit string) []cli.Flag {
 	return []cli.Flag{
 		floatFlag("ratio", "stop serving a torrent when `N` times its size has been sent "+
 			"(default: "+limit+")"),
-		periodFlag("seed-time", 0, "stop serving a torrent `TIME` after it is complete, such as 30m "+
-			"or 24h (default: "+limit+")"),
+		periodFlag("seed-time", 0, "stop serving a complete torrent after `TIME`, such as 30m or 24h "+
+			"(default: "+limit+")"),
 	}
 }
 

@@ -129,7 +129,7 @@ type PathLimit struct {
 // In Settings, 0 means no limit.
 type Goal struct {
 	Ratio float64 `json:"ratio"`  // of sent payload to the size of the wanted data
-	TimeS float64 `json:"time_s"` // since it was complete
+	TimeS float64 `json:"time_s"` // of serving it complete, in all its runs
 	IdleS float64 `json:"idle_s"` // without sending anything
 }
 
