@@ -425,16 +425,23 @@ func TestCountersWithoutRestore(t *testing.T) {
 	sums("after a kill during its removal")
 }
 
-// If the kept order cannot be read, all torrents are still restored.
-func TestDamagedOrder(t *testing.T) {
-	t.Parallel()
-	data, state := t.TempDir(), t.TempDir()
-	src := create(t, data, "file", 1000)
+// savedTorrent makes the state of a service that has ended, with one paused torrent.
+func savedTorrent(t *testing.T) (data, state string, src client.Source) {
+	t.Helper()
+	data, state = t.TempDir(), t.TempDir()
+	src = create(t, data, "file", 1000)
 	n := openService(t, state, data)
 	add(t, n, Options{Source: src, Paused: true})
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return data, state, src
+}
+
+// If the kept order cannot be read, all torrents are still restored.
+func TestDamagedOrder(t *testing.T) {
+	t.Parallel()
+	data, state, src := savedTorrent(t)
 	if err := os.WriteFile(filepath.Join(state, orderFile), []byte(`["`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -497,18 +504,12 @@ func TestSelectMoreWhilePaused(t *testing.T) {
 	}
 }
 
-// A torrent whose state a newer program would write in another way is restored also if the disk
-// takes nothing.
+// A newer version saves a restored torrent again if it writes the state in another way. On a full
+// disk this fails, but the torrent is restored.
 func TestRestoreOntoFullDisk(t *testing.T) {
 	t.Parallel()
-	data, state := t.TempDir(), t.TempDir()
-	src := create(t, data, "file", 1000)
-	n := openService(t, state, data)
-	add(t, n, Options{Source: src, Paused: true})
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
-	n = open(t, Config{Service: true, State: state})
+	_, state, src := savedTorrent(t)
+	n := open(t, Config{Service: true, State: state})
 	all, _, err := n.restoredAll()
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
