@@ -231,7 +231,7 @@ func seedGoalFlags(limit string) []cli.Flag {
 	return []cli.Flag{
 		floatFlag("ratio", "stop serving a torrent when `N` times its size has been sent "+
 			"(default: "+limit+")"),
-		periodFlag("seed-time", 0, "stop serving a complete torrent after `TIME`, such as 30m or 24h "+
+		periodFlag("seed-time", 0, "serve a complete torrent for `TIME`, such as 30m or 24h "+
 			"(default: "+limit+")"),
 	}
 }

@@ -35,7 +35,7 @@ func setCommand() *cli.Command {
 				"--honour-global=false: only its own"),
 			floatFlag("ratio", "stop serving when `N` times the size is sent; 0: as the daemon's "+
 				"settings say; -1: never"),
-			timeFlag("seed-time", 0, "stop serving it, once complete, after `TIME`"),
+			timeFlag("seed-time", 0, "serve it for `TIME` after it is complete"),
 			timeFlag("idle-time", 0, "stop serving when nothing was sent for `TIME`"),
 			listFlag("tracker", "replace its trackers by `URL` (repeatable)"),
 			intFlag("peer-limit", 0, "dial at most `N` peers; 0: as the daemon's settings say"),
