@@ -125,8 +125,8 @@ func (s *scionSocket) pathTurn(ia pathsel.IA, again bool) int {
 	return s.turns[ia]
 }
 
-// waitForPaths keeps a query until the paths to its AS are known, and reports whether the caller has
-// to look them up. It drops the query if too much waits.
+// waitForPaths keeps a query for the time when the paths to its AS are known. It returns true if
+// the caller has to look them up. It drops the query if too many are waiting.
 func (s *scionSocket) waitForPaths(w waiting) (lookUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

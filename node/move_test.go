@@ -719,8 +719,8 @@ func TestMoveNowhereWhileVerifying(t *testing.T) {
 	eventually(t, "the result", func() bool { return x.State() == Paused && x.Status().Have == 1<<20 })
 }
 
-// If the old data of a moved torrent cannot be deleted, the log does not say that the move has
-// failed. The next process tries again.
+// A move has succeeded even if the old data cannot be deleted, and the log says so. The next
+// process tries to delete it again.
 func TestOldDataCannotBeDeleted(t *testing.T) {
 	t.Parallel()
 	data, state, other := t.TempDir(), t.TempDir(), t.TempDir()

@@ -707,7 +707,8 @@ func TestFoundFilesAreSynced(t *testing.T) {
 	}
 }
 
-// If nothing has changed, a start writes no record. A service may start thousands of torrents.
+// Starting a torrent whose data has not changed writes no record, since a service may start
+// thousands of torrents.
 func TestUnchangedTorrentIsNotRecordedAgain(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind Kind) {
 		info, _, data := shape(t, 16<<10, 32<<10, 16<<10)

@@ -106,8 +106,7 @@ func (a *attempt) rest(ctx context.Context) (s testbed.Status, err error) {
 	}
 }
 
-// isNoticed tells whether the router at an end of a link sees that the link works, or that it is
-// down, as a scenario may have it from the start.
+// isNoticed tells whether a router sees its link as the scenario has set it: working or down.
 func isNoticed(e testbed.LinkEndStatus) bool {
 	carriesNothing := e.Config.Down || e.Config.Loss == 1
 	return e.State == "unwatched" || e.State == "up" && !carriesNothing || e.State == "down" && carriesNothing

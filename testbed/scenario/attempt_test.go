@@ -31,8 +31,7 @@ func TestBrokenFlow(t *testing.T) {
 	}
 }
 
-// A run waits for the routers to see the links as the scenario has them at the start, also if one is
-// down.
+// A run begins when all routers see their links as the scenario has set them. A link may be down.
 func TestIsNoticed(t *testing.T) {
 	for _, tt := range []struct {
 		state  string

@@ -192,9 +192,10 @@ func (a *attempt) observe(ps *process, files []string) {
 	}
 }
 
-// fetchedOf returns how much payload another client has, if so much seems to have come. With files,
-// it is all of it once these are right, and less before. Without files it is never more than came:
-// otherwise the last half percent would take no time.
+// fetchedOf returns how much payload another client has. payload is an estimate, from the bytes on
+// its link. With files, the result is all of the data as soon as the files are right, and less
+// before. Without files, it is the estimate: a client that counts as complete after all but 0.5 %
+// has not received the rest.
 func fetchedOf(payload, total int64, done, withFiles bool) int64 {
 	switch {
 	case !withFiles:

@@ -270,8 +270,9 @@ func (r *Record) capacityAt(t float64) map[pathsel.Interface]float64 {
 	return r.states[i].capacity
 }
 
-// crosses tells whether a path of the leecher has an interface. On IP it is not known to which peer
-// a path leads, so the ways from all seeds count.
+// crosses tells whether a path of the leecher contains an interface. On IP, samples do not say
+// which peer a path leads to. So there a path counts if the way from any seed contains the
+// interface.
 func (l *Leecher) crosses(p *Path, at pathsel.Interface) bool {
 	if p.Key.Path != "" {
 		return slices.Contains(p.Interfaces, at)

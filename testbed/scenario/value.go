@@ -230,8 +230,9 @@ func decode(text []byte, v any) error {
 	return nil
 }
 
-// mistake reads what yaml.v3 says of a text, such as "line 3: cannot unmarshal !!str `a great...`
-// into int", and puts the field's name in.
+// mistake splits a message of yaml.v3 into the line and the mistake. If it finds the value in the
+// text, it names the field instead of Go's type. A message is for example "line 3: cannot unmarshal
+// !!str `a great...` into int".
 func mistake(text []byte, said string) (line int, what string) {
 	begins, what, _ := strings.Cut(goTypes.ReplaceAllString(said, ""), ": ")
 	line, _ = strconv.Atoi(strings.TrimPrefix(begins, "line "))

@@ -162,9 +162,9 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 	return out, nil
 }
 
-// replaced returns a copy of the node with values in place of their names, pair by pair, and with
-// what aliases stand for in place of the aliases. room bounds the nodes of the copy, since an alias
-// may stand for many others, or for itself.
+// replaced returns a copy of a node. Each pair is a name and the value that replaces it. An alias
+// is replaced by what it stands for, which may be large or contain the alias itself. So room bounds
+// the nodes of the copy.
 func replaced(n *yaml.Node, pairs [][2]string, room *int) (*yaml.Node, error) {
 	if *room--; *room < 0 {
 		return nil, errors.New("its aliases make it too large")
