@@ -96,7 +96,8 @@ func TestKilledDownloads(t *testing.T) {
 }
 
 // A download with pieces of 16 MiB that is interrupted in their middle, twice, goes on where it
-// was. Ctrl-C costs no more than what was on its way to the disk, kill -9 at most 8 MiB.
+// was. Ctrl-C costs no more than what was on its way to the disk, kill -9 at most 8 MiB, and as much
+// again with bolt: the rest of a piece that is whole waits in memory for a transaction, too.
 func TestInterruptedLargePieces(t *testing.T) {
 	t.Parallel()
 	const size = 40 << 20
@@ -108,14 +109,18 @@ func TestInterruptedLargePieces(t *testing.T) {
 	}{{os.Interrupt, 1 << 20}, {os.Kill, 8 << 20}} {
 		for _, kind := range killKinds {
 			t.Run(how.signal.String()+"/"+kind, func(t *testing.T) {
+				most := how.most
+				if how.signal == os.Kill && kind == "bolt" {
+					most *= 2
+				}
 				out := filepath.Join(dir, "out-"+kind)
 				args := []string{"download", "set.torrent", "-o", out, "--storage", kind, "--peer", peer, "--json", "--sample", "10ms"}
 				had, fetched := int64(0), int64(0)
 				for _, until := range []int64{size / 4, size * 2 / 3, 2 * size} {
 					last := runUntil(t, braid(t, dir, args...), how.signal, func(e killEvent, _ time.Duration) bool { return e.Bytes >= until })
-					if again := had + last.Fetched - last.Bytes; again > how.most {
+					if again := had + last.Fetched - last.Bytes; again > most {
 						t.Errorf("there were %d bytes, %d were fetched and then there were %d: %d came again, want at most %d",
-							had, last.Fetched, last.Bytes, again, how.most)
+							had, last.Fetched, last.Bytes, again, most)
 					}
 					had, fetched = last.Bytes, fetched+last.Fetched
 				}
