@@ -22,7 +22,7 @@ import (
 //   - Losses count above the path's ambient loss only. Those of an outage neither end startup nor
 //     lower the rate (loss.go).
 //   - The rate of a round trip is the mean of its samples, not the greatest (model.go): jitter does
-//     not raise it.
+//     not raise it. Jitter that delays all packets is not taken for a queue.
 //   - A probe that ends in losses shows the rate of the path, and higher estimates are dropped. So
 //     the burst that a policer lets pass is not remembered as bandwidth.
 //   - A probe ends as soon as the queue that it makes is as long as queueMargin allows, even if the
@@ -50,6 +50,7 @@ type bbr struct {
 	minRTT    propagation
 	rounds    rounds
 	last      rounds // the last complete round
+	jitter    jitter
 	acks      aggregation
 	lossy     float64 // part of the recent rounds that lost packets
 	drops     drops
@@ -113,8 +114,13 @@ func (b *bbr) enter(p phase) { b.phase, b.since, b.began = p, b.now, b.rounds.co
 // elapsed is the number of complete rounds of this phase.
 func (b *bbr) elapsed() int { return b.rounds.count - b.began - 1 }
 
-// queued says whether a queue stood for the whole of the last round.
-func (b *bbr) queued() bool { return b.last.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt) }
+// delayed says whether all packets of the last round took clearly longer than the least round trip.
+func (b *bbr) delayed() bool { return b.last.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt) }
+
+// queued says whether a queue stood for the whole of the last round, and shaken whether jitter
+// delayed its packets instead.
+func (b *bbr) queued() bool { return b.delayed() && !b.jitter.likely() }
+func (b *bbr) shaken() bool { return b.delayed() && b.jitter.likely() }
 
 // empty says whether a packet of the last round found next to no queue.
 func (b *bbr) empty() bool { return b.last.minRTT <= b.minRTT.rtt+emptyQueue }
@@ -169,6 +175,9 @@ func (b *bbr) onAck(e event) {
 		b.lossy -= b.lossy / lossyRounds
 		if last.lost > 0 {
 			b.lossy += 1.0 / lossyRounds
+		}
+		if b.delayed() {
+			b.jitter.add(last, b.minRTT.rtt)
 		}
 		b.drops.add(last)
 		b.noticeRoom()

@@ -91,3 +91,22 @@ func TestStartEnds(t *testing.T) {
 		}
 	}
 }
+
+// Jitter in both directions delays all packets, and is not taken for a queue.
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		there, back time.Duration
+		loss        float64
+	}{{there: 30 * ms}, {30 * ms, 30 * ms, 0}, {30 * ms, 30 * ms, 0.01}, {there: 60 * ms}} {
+		for seed := range uint64(seeds(100)) {
+			s, w := newSim(seed), wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms, jitter: c.there, loss: c.loss}
+			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+			x.jitter = c.back
+			s.run(10 * time.Second)
+			if got := x.rate(s.now) / w.rate; got < 0.85 {
+				t.Errorf("%+v, seed %d: %.3f of the rate, %+v", c, seed, got, x.Snapshot())
+			}
+		}
+	}
+}

@@ -88,6 +88,35 @@ func (a *aggregation) add(now time.Duration, acked int, rate float64, newRound b
 
 func (a *aggregation) bytes() float64 { return max(a.extra[0], a.extra[1]) }
 
+// jitter tells jitter from queues. Both may delay all packets, since a packet that jitter delays
+// keeps those behind it from arriving earlier. But round trips through a queue change slowly. With
+// jitter they fall in nearly every round: packets behind a late one arrive together with it.
+type jitter struct {
+	rounds float64 // that were delayed, at most jitterRounds
+	falls  float64 // the part of these with a clear fall; recent rounds count most
+}
+
+const (
+	jitterRounds = 16
+	// jitterFall is the least fall that counts, as a part of the mean delay.
+	jitterFall = 0.25
+	// In the simulator, with jitter of a quarter of the round trip or more, nine of ten delayed rounds
+	// fall. Beside the kernel's controllers, at most three of ten do.
+	jitterLikely = 0.5
+)
+
+// add takes a round whose packets were all delayed.
+func (j *jitter) add(r rounds, least time.Duration) {
+	fell := 0.0
+	if r.fall.Seconds() > jitterFall*(r.meanRTT()-least).Seconds() {
+		fell = 1
+	}
+	j.rounds = min(j.rounds+1, jitterRounds)
+	j.falls += (fell - j.falls) / j.rounds
+}
+
+func (j *jitter) likely() bool { return j.falls >= jitterLikely }
+
 // hostTime is the time that both hosts may add to a round trip: processes wait for the CPU, and
 // acknowledgements are collected. If the path itself takes less, round trips vary too much to be
 // compared.
@@ -103,6 +132,8 @@ type rounds struct {
 	lost      int
 	total     uint64 // bytes since the start
 	minRTT    time.Duration
+	maxRTT    time.Duration
+	fall      time.Duration // from a round trip to a later one, the greatest
 	sumRTT    time.Duration
 	rtts      int
 	rates     float64 // sum of the delivery rates of this round, and their number
@@ -141,6 +172,8 @@ func (r *rounds) add(e event) (last rounds, ended bool) {
 	r.total = e.delivered
 	if e.rtt > 0 {
 		r.sumRTT, r.rtts = r.sumRTT+e.rtt, r.rtts+1
+		r.maxRTT = max(r.maxRTT, e.rtt)
+		r.fall = max(r.fall, r.maxRTT-e.rtt)
 	}
 	if e.rtt > 0 && (r.minRTT == 0 || e.rtt < r.minRTT) {
 		r.minRTT = e.rtt

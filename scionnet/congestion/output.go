@@ -60,6 +60,12 @@ func (b *bbr) window() int {
 	w += bunched
 	switch b.phase {
 	case startup:
+		// With jitter, most packets may take more than windowGain times the least round trip, and then
+		// the window would keep the rate from growing. Siblings that start together delay each other's
+		// packets in a similar way, so for them this counts only once the rate has stopped growing.
+		if b.shaken() && (b.company.part == 1 || b.start.without > 0) {
+			w = max(w, rate*(b.minRTT.rtt+b.last.meanRTT()).Seconds()+spare)
+		}
 		w = max(min(w, b.start.cwnd), b.initial(), windowGain*b.room(b.start.resume.floor(b.now)))
 	case probeRTT:
 		return int(max(probeRTTGain*room, minWindow*float64(b.packetSize)))

@@ -109,6 +109,7 @@ type sender struct {
 	s       *sim
 	path    []*wire
 	back    time.Duration // delay of acknowledgements
+	jitter  time.Duration // of acknowledgements, as of a wire
 	ackTick time.Duration // acknowledgements leave the path in batches this far apart; 0: at once
 	start   time.Duration
 	left    int           // packets that the application still has; < 0: endless
@@ -122,6 +123,7 @@ type sender struct {
 	timer     time.Duration
 	pto       int
 	lastAck   time.Duration
+	arrives   time.Duration // when the last acknowledgement does
 	sent      int
 	lost      int
 	delivered int // bytes
@@ -239,7 +241,11 @@ func (x *sender) acknowledge() {
 	acks := x.pending
 	x.pending = nil
 	slices.SortFunc(acks, func(a, b Packet) int { return int(a.Number - b.Number) })
-	x.s.at(x.s.now+x.back, func() { x.gotAck(acks) })
+	x.arrives = max(x.arrives, x.s.now+x.back)
+	if x.jitter > 0 {
+		x.arrives = max(x.arrives, x.s.now+x.back+time.Duration(x.s.random.Float64()*float64(x.jitter)))
+	}
+	x.s.at(x.arrives, func() { x.gotAck(acks) })
 }
 
 func (x *sender) gotAck(acks []Packet) {

@@ -81,10 +81,11 @@ func (b *bbr) arrived() bool {
 }
 
 // overflows says whether a queue of half the least round trip stands in this round and loses packets:
-// the path is full. Going on would take the places of other flows in this queue.
+// the path is full. Going on would take the places of other flows in this queue. With jitter, all
+// packets may take as long, and losses may be chance.
 func (b *bbr) overflows() bool {
 	r := &b.rounds
-	return r.rtts >= overflowPackets && r.minRTT > b.minRTT.rtt*3/2+emptyQueue &&
+	return r.rtts >= overflowPackets && !b.jitter.likely() && r.minRTT > b.minRTT.rtt*3/2+emptyQueue &&
 		r.lost >= overflowLost*b.packetSize && float64(r.lost) > overflowLoss*float64(r.delivered+r.lost)
 }
 
