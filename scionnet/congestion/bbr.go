@@ -165,7 +165,7 @@ func (b *bbr) onAck(e event) {
 	if e.outage() {
 		b.startTrial()
 		if !b.start.filled {
-			e.lost = 0 // else they would end startup
+			e.lost, e.rate = 0, 0 // else they would end startup, or be taken for the path's rate
 		}
 	}
 	last, newRound := b.rounds.add(e)

@@ -99,7 +99,7 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	const outage = 300 * ms
 	for _, delay := range []time.Duration{5 * ms, 20 * ms, 60 * ms} {
-		for seed := range uint64(seeds(10)) {
+		for seed := range uint64(seeds(20)) {
 			rate := func(begin, back time.Duration) float64 {
 				s, w := newSim(seed), wire{rate: 20 * mbit, delay: delay, queue: 50 * ms}
 				x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
