@@ -190,14 +190,18 @@ func (b *bbr) onAck(e event) {
 	expired := e.rtt > 0 && b.addRTT(e)
 	if b.minRTT.rtt != before {
 		b.start.behind = b.behindQueue()
+		if b.phase == cruise && b.minRTT.rtt < before-queueMargin(b.minRTT.rtt) {
+			b.probe.at = b.now // a queue has gone that passed for the path
+		}
 	}
 	look := expired || b.waitsLong()
 	if b.start.filled && b.phase != probeRTT && (look || b.member.drains > b.minRTT.at) {
 		if look {
 			b.drainAll()
 		}
+		probes := b.phase == refill || b.phase == up || e.now >= b.probe.at
+		b.rttProbe = rttProbe{at: e.now, forget: expired, probes: probes}
 		b.enter(probeRTT)
-		b.rttProbe = rttProbe{at: e.now, forget: expired}
 	}
 	switch b.phase { // losses first: they may end a probe
 	case refill, up:
@@ -309,6 +313,7 @@ type rttProbe struct {
 	forget bool          // the least round trip is too old
 	until  time.Duration // when the phase ends if the round trips do not agree; 0: too much is in flight
 	least  time.Duration // round trip of the last round
+	probes bool          // a probe for bandwidth was due or under way when the phase began
 	falls  bool          // it was clearly less than that of the round before
 }
 
@@ -336,7 +341,9 @@ func (b *bbr) stepProbeRTT(e event, newRound bool) {
 		b.member.drains = 0
 		b.goDown()
 		b.enter(cruise)
-		if b.probe.stood > 0 {
+		if p.probes {
+			b.probe.at = b.now
+		} else if b.probe.stood > 0 {
 			b.probeSoon()
 		}
 	}

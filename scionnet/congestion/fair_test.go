@@ -154,6 +154,34 @@ func TestLatecomer(t *testing.T) {
 	}
 }
 
+// When datagrams end that have filled the queue for ten seconds, a flow takes the link back within a
+// second, also if its least round trip is too old by then.
+func TestDatagramsEnd(t *testing.T) {
+	t.Parallel()
+	const runs = 60
+	for _, jitter := range []time.Duration{0, 2 * ms} {
+		mean := 0.0
+		for seed := range uint64(runs) {
+			s, w := newSim(seed), wire{rate: 10 * mbit, delay: 10 * ms, queue: 50 * ms, jitter: jitter}
+			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
+			from := 5*time.Second + time.Duration(seed)*17*ms
+			until := from + 9700*ms + time.Duration(seed)*13*ms
+			const gap = packetBytes * 8 * time.Second / (9 * mbit)
+			for at := from; at < until; at += time.Duration(float64(gap) * (0.7 + 0.6*s.random.Float64())) {
+				s.at(at, func() { s.carry(&w, packetBytes, func() {}) })
+			}
+			s.run(until + 700*ms)
+			x.begin()
+			s.run(s.now + time.Second)
+			mean += x.rate(time.Second) / w.rate / runs
+		}
+		t.Logf("jitter %v: %.3f of the link", jitter, mean)
+		if mean < 0.92 {
+			t.Error("too little")
+		}
+	}
+}
+
 // Datagrams give way to nothing. A flow takes what they leave, loses a part of its packets for it,
 // and has the path back soon after they end.
 func TestDatagrams(t *testing.T) {
