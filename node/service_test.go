@@ -504,8 +504,8 @@ func TestSelectMoreWhilePaused(t *testing.T) {
 	}
 }
 
-// A newer version saves a restored torrent again if it writes the state in another way. On a full
-// disk this fails, but the torrent is restored.
+// A newer version of braid may have another format for the state of a torrent. It writes the state
+// again when it restores the torrent. On a full disk it cannot, and still restores the torrent.
 func TestRestoreOntoFullDisk(t *testing.T) {
 	t.Parallel()
 	_, state, src := savedTorrent(t)

@@ -188,8 +188,8 @@ func (o Options) shapeOf(right func(piece int) bool) (s shape) {
 	return s
 }
 
-// setShape notes the progress of a torrent that does not run. The caller holds mu, unless nobody
-// else has the torrent yet.
+// setShape sets the progress of a torrent that does not run. The caller holds mu, unless no other
+// goroutine knows the torrent yet.
 func (t *Torrent) setShape(s shape) {
 	p := &t.last
 	p.Total, p.Have, p.Missing, p.Pieces, p.Done = s.Total, s.Have, s.Missing, s.Pieces, s.Done

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutECN removes from control data what invites routers to mark a packet instead of dropping it
-// (RFC 3168).
+// withoutECN removes the ECN field (RFC 3168) from control data. With this field, a router may mark
+// a packet instead of dropping it.
 func withoutECN(oob []byte) []byte {
 	for rest := oob; len(rest) > 0; {
 		h, _, next, err := unix.ParseOneSocketControlMessage(rest)

@@ -117,9 +117,10 @@ func (b *bbr) elapsed() int { return b.rounds.count - b.began - 1 }
 // delayed says whether all packets of the last round took clearly longer than the least round trip.
 func (b *bbr) delayed() bool { return b.last.minRTT > b.minRTT.rtt+queueMargin(b.minRTT.rtt) }
 
-// queued says whether a queue stood for the whole of the last round, and shaken whether jitter
-// delayed its packets instead.
+// queued says whether a queue stood for the whole of the last round.
 func (b *bbr) queued() bool { return b.delayed() && !b.jitter.likely() }
+
+// shaken says whether jitter, and not a queue, delayed all packets of the last round.
 func (b *bbr) shaken() bool { return b.delayed() && b.jitter.likely() }
 
 // empty says whether a packet of the last round found next to no queue.

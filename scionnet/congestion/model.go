@@ -88,9 +88,9 @@ func (a *aggregation) add(now time.Duration, acked int, rate float64, newRound b
 
 func (a *aggregation) bytes() float64 { return max(a.extra[0], a.extra[1]) }
 
-// jitter tells jitter from queues. Both may delay all packets, since a packet that jitter delays
-// keeps those behind it from arriving earlier. But round trips through a queue change slowly. With
-// jitter they fall in nearly every round: packets behind a late one arrive together with it.
+// jitter tells jitter from queues. Jitter can delay all packets, too: packets arrive in order, so
+// each waits for a late one before it. But round trips through a queue change slowly. With jitter
+// they fall in nearly every round, because many packets arrive together with a late one.
 type jitter struct {
 	rounds float64 // that were delayed, at most jitterRounds
 	falls  float64 // the part of these with a clear fall; recent rounds count most
@@ -100,8 +100,9 @@ const (
 	jitterRounds = 16
 	// jitterFall is the least fall that counts, as a part of the mean delay.
 	jitterFall = 0.25
-	// In the simulator, with jitter of a quarter of the round trip or more, nine of ten delayed rounds
-	// fall. Beside the kernel's controllers, at most three of ten do.
+	// jitterLikely lies between two figures of the simulator. With jitter of a quarter of the round
+	// trip or more, nine of ten delayed rounds have a fall. Beside the kernel's controllers, at most
+	// three of ten have one.
 	jitterLikely = 0.5
 )
 

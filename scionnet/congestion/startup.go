@@ -81,8 +81,8 @@ func (b *bbr) arrived() bool {
 }
 
 // overflows says whether a queue of half the least round trip stands in this round and loses packets:
-// the path is full. Going on would take the places of other flows in this queue. With jitter, all
-// packets may take as long, and losses may be chance.
+// the path is full. Going on would take the places of other flows in this queue. If jitter delays
+// the packets, there may be no queue, and the losses may be random.
 func (b *bbr) overflows() bool {
 	r := &b.rounds
 	return r.rtts >= overflowPackets && !b.jitter.likely() && r.minRTT > b.minRTT.rtt*3/2+emptyQueue &&

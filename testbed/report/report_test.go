@@ -412,7 +412,8 @@ func TestFiguresRepeat(t *testing.T) {
 	}
 }
 
-// An event ends with the change that undoes it, or with another of the same property of the link.
+// The span of an event ends when a later change undoes the event, or sets the same property of the
+// link again.
 func TestSpans(t *testing.T) {
 	topology, err := testbed.ShippedTopology("two-paths")
 	if err != nil {

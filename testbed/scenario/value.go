@@ -230,9 +230,9 @@ func decode(text []byte, v any) error {
 	return nil
 }
 
-// mistake splits a message of yaml.v3 into the line and the mistake. If it finds the value in the
-// text, it names the field instead of Go's type. A message is for example "line 3: cannot unmarshal
-// !!str `a great...` into int".
+// mistake splits a message of yaml.v3 into the line and the mistake. An example is "line 3: cannot
+// unmarshal !!str `a great...` into int". Users know fields, but not Go's types. So mistake looks
+// for the value in the text, and names its field.
 func mistake(text []byte, said string) (line int, what string) {
 	begins, what, _ := strings.Cut(goTypes.ReplaceAllString(said, ""), ": ")
 	line, _ = strconv.Atoi(strings.TrimPrefix(begins, "line "))

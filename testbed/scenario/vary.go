@@ -162,9 +162,9 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 	return out, nil
 }
 
-// replaced returns a copy of a node. Each pair is a name and the value that replaces it. An alias
-// is replaced by what it stands for, which may be large or contain the alias itself. So room bounds
-// the nodes of the copy.
+// replaced returns a copy of a node. In the copy, a value stands for each name of pairs, and a copy
+// of the target for each alias. A target may be large, or contain its own alias. So room bounds the
+// number of nodes in the copy.
 func replaced(n *yaml.Node, pairs [][2]string, room *int) (*yaml.Node, error) {
 	if *room--; *room < 0 {
 		return nil, errors.New("its aliases make it too large")
