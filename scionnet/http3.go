@@ -47,8 +47,33 @@ type serverKey struct {
 }
 
 type sharedClient struct {
-	*http3.Transport
+	httpClient
 	users int
+}
+
+type httpClient struct{ *http3.Transport }
+
+func (c httpClient) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := c.Transport.RoundTrip(r)
+	if err == nil {
+		res.Body = answerBody{res.Body, r.Context()}
+	}
+	return res, err
+}
+
+// answerBody fails as that of net/http does when the request's context ends: with the context's
+// error. The error of the library is H3_REQUEST_CANCELLED, which says nothing to users and callers.
+type answerBody struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (b answerBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && b.ctx.Err() != nil {
+		err = b.ctx.Err()
+	}
+	return n, err
 }
 
 const (
@@ -350,7 +375,7 @@ func (p *HTTP) ClientOf(server Addr, name string) HTTPClient {
 	defer p.mu.Unlock()
 	s := p.shared[key]
 	if s == nil {
-		s = &sharedClient{Transport: p.client(func(ctx context.Context) ([]Addr, error) {
+		s = &sharedClient{httpClient: p.client(func(ctx context.Context) ([]Addr, error) {
 			if name == "" {
 				return []Addr{server}, nil
 			}
@@ -384,8 +409,8 @@ func (p *HTTP) leave(key serverKey, s *sharedClient) error {
 	return s.Close()
 }
 
-func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Transport {
-	return &http3.Transport{
+func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) httpClient {
+	return httpClient{&http3.Transport{
 		MaxResponseHeaderBytes: maxHeaderBytes, DisableCompression: true,
 		TLSClientConfig: p.tls(),
 		Dial: func(ctx context.Context, _ string, t *tls.Config, _ *quic.Config) (*quic.Conn, error) {
@@ -401,7 +426,7 @@ func (p *HTTP) client(servers func(context.Context) ([]Addr, error)) *http3.Tran
 			}
 			return nil, err
 		},
-	}
+	}}
 }
 
 // pathsTried bounds the paths tried for one connection. A server that does not answer on any of

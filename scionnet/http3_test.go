@@ -186,6 +186,43 @@ func TestHTTPWaits(t *testing.T) {
 	_, _ = <-served, tr.Close()
 }
 
+// An answer that is cut off because the context of its request ends fails with the context's error.
+func TestHTTPCutOff(t *testing.T) {
+	h := oneAS(t)
+	server, client := openHTTP(t, h), openHTTP(t, h)
+	served := make(chan error, 1)
+	serving, stop := context.WithCancel(t.Context())
+	go func() {
+		served <- server.Serve(serving, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte("begin"))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}), 0)
+	}()
+	tr := client.ClientOf(server.Addr(), "")
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if _, err := io.ReadFull(res.Body, make([]byte, 5)); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if _, err := io.ReadAll(res.Body); !errors.Is(err, context.Canceled) {
+		t.Errorf("the answer ends with %v", err)
+	}
+	stop()
+	if err := errors.Join(<-served, tr.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // Requests of many clients at the same time take one of the server's few places for connections.
 // The connection ends with the last client, and later ones make another.
 func TestClientsShareConnection(t *testing.T) {
