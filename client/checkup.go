@@ -23,7 +23,8 @@ type checkup struct {
 	*core
 	caused    func(*Cause, time.Duration) // nil: nobody wants to know
 	useful    int64                       // bytes of payload so far
-	usefulAt  time.Time
+	idle      time.Duration               // without more of them, while braid ran
+	looked    time.Time
 	examining bool
 	examined  time.Time // when the last examination ended
 	found     map[string]examination
@@ -114,48 +115,52 @@ func (c *checkup) onTracker(s TrackerState) {
 }
 
 // restart counts the time without data from now on.
-func (c *checkup) restart() { c.usefulAt = time.Now() }
+func (c *checkup) restart() { c.idle, c.looked = 0, time.Now() }
 
 // look finds out whether the transfer makes progress and, if not, why. It returns the time since
 // the last progress; 0 if it does not look. Busy means that no data can arrive, because files on
 // disk are being checked or the last data is being written.
-func (c *checkup) look(diskFull, busy bool) (idle time.Duration) {
+func (c *checkup) look(diskFull, busy bool) time.Duration {
 	now := time.Now()
+	passed := now.Sub(c.looked)
+	if passed > examineAfter {
+		passed = sampleEvery // braid did not run meanwhile, and has not read yet what has come
+	}
+	c.idle, c.looked = c.idle+passed, now
 	st := c.torrent.Stats()
 	useful := st.BytesReadUsefulData.Int64()
-	if busy || useful != c.useful || c.usefulAt.IsZero() {
-		c.useful, c.usefulAt = useful, now
+	if busy || useful != c.useful {
+		c.useful, c.idle = useful, 0
 	}
-	stalled := !c.isDone && now.Sub(c.usefulAt) >= examineAfter
+	stalled := !c.isDone && c.idle >= examineAfter
 	if stalled && now.Before(c.lookAgain) {
 		return 0
 	}
 	if stalled && c.isDescribed() && isHashing(c.torrent) {
-		c.usefulAt, stalled = now, false
+		c.idle, stalled = 0, false
 	}
-	idle = now.Sub(c.usefulAt)
 	if !stalled {
 		c.found = nil
 		c.tell(nil)
-		return idle
+		return c.idle
 	}
 	defer func() { c.lookAgain = sparingly(now) }()
 	targets := c.targets()
-	c.examine(targets, idle)
-	if idle >= causeAfter {
+	c.examine(targets)
+	if c.idle >= causeAfter {
 		e := evidence{DiskFull: diskFull, Connected: c.connected(), Targets: targets}
 		if errs, usable := c.source.WebSeedErrors(); !usable {
 			e.WebSeeds = len(errs)
 		}
 		x := diagnose(e)
-		if x != nil && (x.Kind == Choked || x.Kind == NoData) && idle < idleAfter {
+		if x != nil && (x.Kind == Choked || x.Kind == NoData) && c.idle < idleAfter {
 			x = nil
 		}
 		if x != nil || !c.examining {
 			c.tell(x)
 		}
 	}
-	return idle
+	return c.idle
 }
 
 // exceeds tells whether the time without data is longer than the user's limit. It waits until the
@@ -290,9 +295,9 @@ func (c *checkup) next(targets []target) (out []target) {
 }
 
 // examine has the ways to some of the targets examined, unless that was done a moment ago.
-func (c *checkup) examine(targets []target, idle time.Duration) {
+func (c *checkup) examine(targets []target) {
 	pause := examineEvery
-	if idle > time.Minute {
+	if c.idle > time.Minute {
 		pause = examineSeldom
 	}
 	by := transportOf[*scionTransport](c.common)

@@ -437,6 +437,23 @@ func TestSlowDiskIsNoStall(t *testing.T) {
 	})
 }
 
+// A time in which braid did not run is no reason to give up a transfer: what has come meanwhile is
+// yet to be read.
+func TestOwnStallIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transferWithoutPeers(t, smallTorrent(t), Options{StopTimeout: 10 * time.Second})
+		tr.do(func() { time.Sleep(time.Minute) })
+		time.Sleep(9 * time.Second)
+		if err := tr.Progress().Err; err != nil {
+			t.Errorf("after 9 s: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if tr.Progress().Err == nil {
+			t.Error("not given up after 11 s")
+		}
+	})
+}
+
 // A transfer that is given up after a second says why: it waits for the cause, but not for one that
 // cannot be found.
 func TestGivenUpWithCause(t *testing.T) {
