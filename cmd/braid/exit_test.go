@@ -187,7 +187,7 @@ func TestReaderGone(t *testing.T) {
 	}
 	select {
 	case <-stopped:
-	default:
+	case <-time.After(swarmPatience):
 		t.Errorf("the tracker was not told: %s", said.String())
 	}
 }

@@ -144,6 +144,7 @@ func TestSeedUntil(t *testing.T) {
 	if events, err := end(); err != nil || !strings.Contains(events, `{"event":"served"`) || !strings.Contains(events, `"reason":"ratio 1.00 is reached"`) {
 		t.Errorf("the seed: %v: %s", err, events)
 	}
+	soon(t, "the goodbye to the tracker", func() bool { return stopped.Load() > 0 })
 	if n := stopped.Load(); n != 1 {
 		t.Errorf("the tracker was told %d times", n)
 	}
