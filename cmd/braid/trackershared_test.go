@@ -44,13 +44,23 @@ func TestTrackersShareStore(t *testing.T) {
 	url := "redis://" + store.Addr + "/0"
 	args := []string{"tracker", "--listen", "http://127.0.0.1:0", "--listen", "udp://127.0.0.1:0", "--listen", statsAnywhere, "--json", "--store", url, "--store-password-file", password}
 	one, two := ready(t, dir, args...), ready(t, dir, args...)
+	// A tracker refuses announces while its store is slow to answer.
+	ask := func(tracker string, n byte) (a wire.Answer) {
+		t.Helper()
+		soon(t, "an answer of the tracker", func() bool {
+			var err error
+			a, err = askTracker(t, tracker, n)
+			return err == nil
+		})
+		return a
+	}
 	for i, tracker := range []string{one[0], two[0], one[0], two[0]} {
-		if a, err := askTracker(t, tracker, byte(i)); err != nil || len(a.Peers) != i || a.Incomplete != int64(i+1) {
-			t.Errorf("peer %d at %s: %+v, %v", i, tracker, a, err)
+		if a := ask(tracker, byte(i)); len(a.Peers) != i || a.Incomplete != int64(i+1) {
+			t.Errorf("peer %d at %s: %+v", i, tracker, a)
 		}
 	}
 	for _, tracker := range []string{one[2], two[2]} {
-		if s := trackerStats(t, tracker); s.Totals.IPv4 != 4 || s.Announces["http"] != 2 {
+		if s := trackerStats(t, tracker); s.Totals.IPv4 != 4 || s.Announces["http"] < 2 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -87,13 +97,7 @@ func TestTrackersShareStore(t *testing.T) {
 		t.Errorf("a start without a store: exit code %d, %s", code, said)
 	}
 	store.Restart()
-	for end := time.Now().Add(swarmPatience); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := askTracker(t, one[0], 9); err == nil {
-			break
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	ask(one[0], 9)
 	code, out, said := ends(t, dir, "tracker", "--print-config", "--store", "redis://me:"+secret+"@"+store.Addr)
 	if code != 0 || strings.Contains(out, secret) || !strings.Contains(out, "redis://me:xxxxx@"+store.Addr) {
 		t.Errorf("%d: %s%s", code, out, said)

@@ -114,17 +114,17 @@ func ready(t *testing.T, dir string, args ...string) []string {
 // statsAnywhere has a tracker tell what it knows on any port.
 const statsAnywhere = "stats://127.0.0.1:0"
 
-func trackerStats(t *testing.T, url string) server.Stats {
+// trackerStats asks again while a shared store is slow to answer.
+func trackerStats(t *testing.T, url string) (s server.Stats) {
 	t.Helper()
-	res, err := http.Get(strings.Replace(url, "stats://", "http://", 1) + "/stats")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var s server.Stats
-	if err := json.NewDecoder(res.Body).Decode(&s); err != nil {
-		t.Fatal(err)
-	}
+	soon(t, "the figures of the tracker", func() bool {
+		res, err := http.Get(strings.Replace(url, "stats://", "http://", 1) + "/stats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return json.NewDecoder(res.Body).Decode(&s) == nil
+	})
 	return s
 }
 
