@@ -161,13 +161,12 @@ func TestSendResumes(t *testing.T) {
 	get := func(more ...string) *exec.Cmd {
 		return braid(t, dir, append([]string{"get", l.String(), "-o", "out", "--json", "--sample", "10ms", "--transport", "tcp"}, more...)...)
 	}
-	slow := []string{"--download-rate", "20mbit"}
-	half := runUntil(t, get(slow...), os.Kill, func(e killEvent, _ time.Duration) bool { return e.Bytes >= 2<<20 })
+	half := runUntil(t, get("--download-rate", "8mbit"), os.Kill, func(e killEvent, _ time.Duration) bool { return e.Bytes >= 2<<20 })
 	if half.Event != "progress" {
 		t.Fatalf("it was not killed: %+v", half)
 	}
 	killed := false
-	end := runUntil(t, get(slow...), nil, func(e killEvent, _ time.Duration) bool {
+	end := runUntil(t, get("--download-rate", "20mbit"), nil, func(e killEvent, _ time.Duration) bool {
 		if killed || e.Bytes < 4<<20 {
 			return false
 		}
