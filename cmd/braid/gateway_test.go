@@ -190,7 +190,7 @@ func TestGatewayKilled(t *testing.T) {
 	needProgram(t, "aria2c", "--version")
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
-	data := randomFile(t, dir, 41, 4<<20)
+	data := randomFile(t, dir, 41, 3<<20)
 	scion := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--interval", "5s", "--config-dir", n.ConfigDir(from),
 		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)))[0]
 	at := []string{"127.0.0.1:" + freeTCP(t), "127.0.0.1:" + freeTCP(t)}
@@ -200,7 +200,7 @@ func TestGatewayKilled(t *testing.T) {
 		"--config-dir", n.ConfigDir(from), "--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from)))
 	gateway := func(t *testing.T, i int) *exec.Cmd {
 		_, cmd := started(t, dir, "gateway", torrent, "--json", "--cache", fmt.Sprint("cache", i), "--tracker-listen", "http://"+at[i], "--fellow", "http://"+at[1-i],
-			"--no-trackers", "--tracker", scion, "--interval", "5s", "--dht", "off", "--upload-rate", "4mbit", "--config-dir", n.ConfigDir(to),
+			"--no-trackers", "--tracker", scion, "--interval", "5s", "--dht", "off", "--upload-rate", "2mbit", "--config-dir", n.ConfigDir(to),
 			"--listen", fmt.Sprintf("%s,[%s]:0", to, n.HostIP(to)), "--listen", "127.0.0.1:0")
 		return cmd
 	}
