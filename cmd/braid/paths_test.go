@@ -153,11 +153,11 @@ func TestPathsLikeShowpaths(t *testing.T) {
 	a, b := decode(t, theirs), decode(t, []byte(ours))
 	compareKeys(t, "", a, b)
 
-	out, err := runPathsCommand(t.Context(), append([]string{dst.String(), "--probe", "-e"}, where...)...)
-	if err != nil || strings.Count(out, "Status: alive") != 2 {
-		t.Errorf("%v\n%s", err, out)
-	}
-	out, err = runPathsCommand(t.Context(), append([]string{src.String(), "--probe"}, where...)...)
+	soon(t, "two paths that are alive", func() bool { // within five seconds
+		out, err := runPathsCommand(t.Context(), append([]string{dst.String(), "--probe", "-e"}, where...)...)
+		return err == nil && strings.Count(out, "Status: alive") == 2
+	})
+	out, err := runPathsCommand(t.Context(), append([]string{src.String(), "--probe"}, where...)...)
 	if err != nil || !strings.Contains(out, "local") {
 		t.Errorf("own AS: %v\n%s", err, out)
 	}
