@@ -142,7 +142,7 @@ func TestTrackerKilledBusy(t *testing.T) {
 	b := trackerbench.Bench{Braid: self, Generator: []string{self, "bench", "tracker-load"}, TrackerCore: -1, GeneratorCore: -1, Dir: t.TempDir()}
 	// The journal is written ten times a second; the margin leaves time to write it on a machine
 	// that has much else to do.
-	r, err := b.Kill(t.Context(), trackerbench.KillTrial{Swarms: 1000, Rate: 1000, For: 4 * time.Second, Sync: 100 * time.Millisecond, Margin: 2 * time.Second})
+	r, err := b.Kill(t.Context(), trackerbench.KillTrial{Swarms: 1000, Rate: 1000, For: 7 * time.Second, Sync: 100 * time.Millisecond, Margin: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
