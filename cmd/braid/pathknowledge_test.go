@@ -92,9 +92,16 @@ func TestPathKnowledge(t *testing.T) {
 		download("--max-paths", "3")
 		return false
 	})
-	if second := download("--max-paths", "1"); second[0].Fingerprint != good || !strings.Contains(second[0].Reason, "hint 1") {
-		t.Errorf("the second download begins with %+v, want %s by hint", second[0], good)
-	}
+	// If a router stood still, the first download has measured another path as the best.
+	soon(t, "a second download that begins with the best path, by hint", func() bool {
+		second := download("--max-paths", "1")
+		if second[0].Fingerprint == good && strings.Contains(second[0].Reason, "hint 1") {
+			return true
+		}
+		t.Logf("a second download begins with %+v, want %s by hint", second[0], good)
+		download("--max-paths", "3")
+		return false
+	})
 	for tries := 0; ; tries++ {
 		before := known()
 		if third := download("--max-paths", "3", "--path-knowledge", "off"); slices.ContainsFunc(third, hinted) {
