@@ -2,12 +2,14 @@
 package valkeytest
 
 import (
-	"bytes"
-	"net"
+	"bufio"
+	"errors"
+	"io"
+	"math/rand/v2"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
-	"time"
 )
 
 // Server speaks the Redis protocol on loopback. It is Valkey or Redis, whichever is installed.
@@ -16,7 +18,6 @@ type Server struct {
 	t    *testing.T
 	args []string
 	cmd  *exec.Cmd
-	out  *bytes.Buffer
 }
 
 // Start starts a server that keeps nothing on disk, with additional settings. It ends with the
@@ -29,40 +30,49 @@ func Start(t *testing.T, settings ...string) *Server {
 			t.Fatal("neither valkey-server nor redis-server is installed; run ./scripts/install-deps")
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	v := &Server{t: t, args: []string{program, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()}}
+	v.args = append(v.args, settings...)
+	for range 100 {
+		// Below those that the system gives to connections, so that it is free for a Restart.
+		port := strconv.Itoa(10_000 + rand.IntN(20_000))
+		v.Addr, v.args = "127.0.0.1:"+port, append(v.args, "--port", port)
+		if err = v.start(); err == nil {
+			t.Cleanup(v.Stop)
+			return v
+		}
 	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	v := &Server{Addr: l.Addr().String(), t: t}
-	l.Close()
-	v.args = []string{program, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no"}
-	v.args = append(append(v.args, "--dir", t.TempDir()), settings...)
-	v.Restart()
-	t.Cleanup(v.Stop)
-	return v
+	t.Fatal(err)
+	return nil
 }
 
 // Restart starts an empty server at the same address, after Stop.
 func (v *Server) Restart() {
 	v.t.Helper()
-	v.out = &bytes.Buffer{}
-	v.cmd = exec.Command(v.args[0], v.args[1:]...)
-	v.cmd.Stdout, v.cmd.Stderr = v.out, v.out
-	if err := v.cmd.Start(); err != nil {
+	if err := v.start(); err != nil {
 		v.t.Fatal(err)
 	}
-	const patience = 30 * time.Second
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if c, err := net.Dial("tcp", v.Addr); err == nil {
-			c.Close()
-			return
-		}
-		if time.Now().After(end) {
-			v.Stop()
-			v.t.Fatalf("%s did not start: %s", v.args[0], v.out)
+}
+
+// start returns once the server takes connections. The error is what it says if it ends instead.
+func (v *Server) start() error {
+	v.cmd = exec.Command(v.args[0], v.args[1:]...)
+	out, err := v.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	v.cmd.Stderr = v.cmd.Stdout
+	if err := v.cmd.Start(); err != nil {
+		return err
+	}
+	said := v.args[0]
+	for lines := bufio.NewScanner(out); lines.Scan(); said += "\n" + lines.Text() {
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return nil
 		}
 	}
+	_ = v.cmd.Wait()
+	return errors.New(said)
 }
 
 // Stop ends the server without warning.
