@@ -47,7 +47,8 @@ const (
 	// sharedPause is the time between attempts while the server is away. Other visitors are refused
 	// meanwhile.
 	sharedPause = time.Second
-	// sharedStart bounds the wait at the start, also for another tracker that clears old data.
+	// sharedStart bounds each wait at the start: for a connection, and then for the server or another
+	// tracker that clears old data.
 	sharedStart = 10 * time.Second
 	// claimed is the number of swarms that one step of a sweep claims.
 	claimed = 100
@@ -119,7 +120,7 @@ func sharedOptions(address string) (valkey.ClientOption, string, error) {
 	if err != nil || u.Scheme == "unix" || o.SelectDB < 0 {
 		return valkey.ClientOption{}, "", wrong
 	}
-	o.Dialer.Timeout, o.ConnWriteTimeout = sharedPatience, sharedPatience
+	o.Dialer.Timeout, o.ConnWriteTimeout = sharedStart, sharedStart // the longest of all patience
 	o.ForceSingleClient, o.DisableCache = true, true // scripts use several keys, so a cluster is of no use
 	o.ReadBufferEachConn, o.WriteBufferEachConn = 64<<10, 64<<10
 	o.RetryDelay = func(attempts int, _ valkey.Completed, _ error) time.Duration {

@@ -262,6 +262,26 @@ func TestSharedNotes(t *testing.T) {
 	}
 }
 
+// A server may take seconds to answer where no visitor waits: when a tracker starts, and for notes.
+func TestSharedSlow(t *testing.T) {
+	t.Parallel()
+	v := valkeytest.Start(t)
+	c := valkeyClient(t, v)
+	slow := func() {
+		t.Helper()
+		if err := c.Do(t.Context(), c.B().ClientPause().Timeout(3000).All().Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow()
+	s := openShared(t, v, swarm.Limits{})
+	defer s.Close()
+	slow()
+	if err := s.Keep(t.Context(), []byte("note"), time.Hour); err != nil {
+		t.Error(err)
+	}
+}
+
 // syncBuffer is a log that is read while it is written.
 type syncBuffer struct {
 	mu sync.Mutex
