@@ -62,3 +62,6 @@ func (d *Durable) Hang() (release func()) {
 	d.mu.Lock()
 	return d.mu.Unlock
 }
+
+// BePatient lets visitors wait for a server on a busy machine.
+func (s *Shared) BePatient() { s.patience = sharedStart }

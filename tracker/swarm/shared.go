@@ -31,6 +31,8 @@ type Shared struct {
 	limits Limits
 	client valkey.Client
 	log    *slog.Logger
+	// patience is sharedPatience, except in tests.
+	patience time.Duration
 
 	announce, claim, sweep, keep *valkey.Lua
 
@@ -85,7 +87,7 @@ func OpenShared(ctx context.Context, address, password string, l Limits, log *sl
 		o.Password = password
 	}
 	s := &Shared{
-		name: name, limits: l.withDefaults(), log: log, id: rand.Text(),
+		name: name, limits: l.withDefaults(), log: log, patience: sharedPatience, id: rand.Text(),
 		announce: valkey.NewLuaScriptRetryable(swarmLua + announceLua), claim: valkey.NewLuaScript(claimLua),
 		sweep: valkey.NewLuaScript(swarmLua + sweepLua), keep: valkey.NewLuaScript(keepLua),
 	}
@@ -121,7 +123,9 @@ func sharedOptions(address string) (valkey.ClientOption, string, error) {
 		return valkey.ClientOption{}, "", wrong
 	}
 	o.Dialer.Timeout, o.ConnWriteTimeout = sharedStart, sharedStart // the longest of all patience
-	o.ForceSingleClient, o.DisableCache = true, true // scripts use several keys, so a cluster is of no use
+
+	// Scripts use several keys, so a cluster is of no use.
+	o.ForceSingleClient, o.DisableCache = true, true
 	o.ReadBufferEachConn, o.WriteBufferEachConn = 64<<10, 64<<10
 	o.RetryDelay = func(attempts int, _ valkey.Completed, _ error) time.Duration {
 		if attempts > 2 { // enough for a broken connection; after that the visitor has to come back
@@ -225,7 +229,7 @@ func (s *Shared) try(ctx context.Context, f func(context.Context) error) error {
 	if wait {
 		return fmt.Errorf("%w (%w)", sharedAway, err)
 	}
-	inner, cancel := context.WithTimeout(ctx, sharedPatience)
+	inner, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	err = f(inner)
 	if err != nil && ctx.Err() != nil {

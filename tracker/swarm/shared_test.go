@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,10 @@ const sharedPatience = 30 * time.Second
 
 func valkeyClient(t *testing.T, v *valkeytest.Server) valkey.Client {
 	t.Helper()
-	c, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{v.Addr}, ForceSingleClient: true, DisableCache: true})
+	c, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{v.Addr}, ForceSingleClient: true, DisableCache: true,
+		Dialer: net.Dialer{Timeout: sharedPatience}, ConnWriteTimeout: sharedPatience,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +41,7 @@ func openShared(t *testing.T, v *valkeytest.Server, l swarm.Limits) *swarm.Share
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.BePatient()
 	return s
 }
 
@@ -178,6 +183,7 @@ func TestSharedRestart(t *testing.T) {
 					return
 				}
 				defer s.Close()
+				s.BePatient()
 				if n, err := s.Totals(context.Background()); err != nil || n.Members != tt.want {
 					t.Errorf("away for %v: %+v, %v; want %d members", tt.away, n, err, tt.want)
 				}
@@ -312,6 +318,7 @@ func TestSharedAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	s.BePatient()
 	announce(t, s, visit(1))
 	v.Stop()
 	for range 20 {
