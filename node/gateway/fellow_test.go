@@ -61,11 +61,12 @@ func TestFellows(t *testing.T) {
 	names := func(peers []wire.Peer, n *node.Node) bool {
 		return slices.ContainsFunc(peers, func(p wire.Peer) bool { return p.Addr.String() == n.Listening()[0].String() })
 	}
+	late := false // the machine had no time for the fellow, who may count as dead for a while
 	eventually(t, "both are named", func() bool {
 		began := time.Now()
 		peers, err := asks(t, stores[0], src, seed, true)
 		both := err == nil && names(peers, nodes[0]) && names(peers, nodes[1])
-		if !both && time.Since(began) < joinPatience { // otherwise the machine had no time for the fellow
+		if late = late || time.Since(began) >= joinPatience; !both && !late {
 			t.Fatalf("%v, %v", peers, err)
 		}
 		return both
@@ -100,8 +101,12 @@ func TestFellows(t *testing.T) {
 	kill()
 	eventually(t, "the dead one is not named", func() bool {
 		peers, err := asks(t, stores[0], src, clientAt(9), false)
-		if err != nil || !names(peers, nodes[0]) {
-			t.Errorf("%v, %v", peers, err)
+		if err != nil { // it leaves, since this process had no time to ask
+			t.Log(err)
+			return false
+		}
+		if !names(peers, nodes[0]) {
+			t.Errorf("the living one is not named: %v", peers)
 		}
 		return !names(peers, nodes[1])
 	})
@@ -135,9 +140,12 @@ func TestOwnFellow(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := g.torrents[wire.InfoHash(src.InfoHash)]
-	g.question(t.Context(), 0, x)
-	if id := (wire.PeerID{byte(seed.Port >> 8), byte(seed.Port)}); g.isFellow(id) || x.contacts[0].at != nil || !strings.Contains(said.String(), "its own fellow") {
-		t.Errorf("a client is a fellow: %v, at %v; the log says %s", g.isFellow(id), x.contacts[0].at, &said)
+	eventually(t, "the log names it", func() bool {
+		g.question(t.Context(), 0, x)
+		return strings.Contains(said.String(), "its own fellow")
+	})
+	if id := (wire.PeerID{byte(seed.Port >> 8), byte(seed.Port)}); g.isFellow(id) || x.contacts[0].at != nil {
+		t.Errorf("a client is a fellow: %v, at %v", g.isFellow(id), x.contacts[0].at)
 	}
 }
 
