@@ -3,7 +3,9 @@ package scionnet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -78,13 +80,15 @@ func TestPartOfAnAnswer(t *testing.T) {
 
 // A daemon that was away is asked again as soon as it is back, though gRPC would wait.
 func TestDaemonIsBack(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	at := ""
+	for at == "" { // below the ports that the system gives to connections, so that it stays free
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000))); err == nil {
+			at = l.Addr().String()
+			l.Close()
+		}
 	}
-	at := l.Addr().String()
-	l.Close()
 	h := &Host{cfg: Config{Daemon: at}, log: slog.New(slog.DiscardHandler)}
+	var err error
 	if h.connector, err = (daemon.Service{Address: at}).Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +103,8 @@ func TestDaemonIsBack(t *testing.T) {
 			t.Fatalf("%s: error %v without a daemon", what, err)
 		}
 	}
-	if l, err = net.Listen("tcp", at); err != nil {
+	l, err := net.Listen("tcp", at)
+	if err != nil {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
