@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/scionproto/scion/pkg/private/util"
 	"github.com/scionproto/scion/pkg/segment/iface"
 	topojson "github.com/scionproto/scion/private/topology/json"
 	"gopkg.in/yaml.v3"
@@ -292,7 +293,7 @@ func (g generator) controlTOML(a asPlan, dir string) map[string]any {
 func (g generator) routerTOML(r routerPlan, dir string) map[string]any {
 	bfd := map[string]any{"disable": true}
 	if g.bfd > 0 {
-		every := g.bfd.String()
+		every := util.FmtDuration(g.bfd) // a whole number of a unit; the router reads no 2.5s
 		bfd = map[string]any{
 			"detect_mult": 3, "desired_min_tx_interval": every, "required_min_rx_interval": every,
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scionproto/scion/pkg/private/util"
 	"github.com/scionproto/scion/private/topology"
 )
 
@@ -65,6 +66,17 @@ func TestGenerate(t *testing.T) {
 	}
 	if _, err := os.Stat(stale); err == nil {
 		t.Error("a database of the former network is still there")
+	}
+}
+
+// The router reads the interval at which it watches links, as scionproto writes durations.
+func TestBFDInterval(t *testing.T) {
+	for _, want := range []time.Duration{time.Second, 2500 * time.Millisecond, 90 * time.Second} {
+		router := generator{bfd: want}.routerTOML(routerPlan{}, "")["router"].(map[string]any)
+		text := router["bfd"].(map[string]any)["desired_min_tx_interval"].(string)
+		if got, err := util.ParseDuration(text); err != nil || got != want {
+			t.Errorf("%v: %q, which is %v, %v", want, text, got, err)
+		}
 	}
 }
 
