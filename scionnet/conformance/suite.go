@@ -82,7 +82,10 @@ func connect(t *testing.T, p Pair, path pathsel.Path, want *scionnet.PeerKey) (d
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	dialled, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), path, want)
+	err := Insist(ctx, func() (err error) {
+		dialled, err = p.Dialer.Dial(ctx, p.Acceptor.Addr(), path, want)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +161,10 @@ func wrongKey(t *testing.T, p Pair) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	other := p.Dialer.Key()
-	_, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), p.Paths[0], &other)
+	err := Insist(ctx, func() error {
+		_, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), p.Paths[0], &other)
+		return err
+	})
 	var wrong *scionnet.WrongKeyError
 	if !errors.As(err, &wrong) || wrong.Want != other || wrong.Got != p.Acceptor.Key() {
 		t.Fatalf("error %v, want a WrongKeyError with both keys", err)
