@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,9 +30,12 @@ func TestSilentServer(t *testing.T) {
 			defer c.Close()
 		}
 	}
-	start := time.Now()
 	_, err = Fetch(t.Context(), l.Addr().String(), nil)
-	if took := time.Since(start); err == nil || took > fetchPatience/2 {
-		t.Errorf("given up after %v: %v", took, err)
+	if err != nil && strings.Contains(err.Error(), "awaiting response headers") {
+		// On a busy machine the queue was not full yet, but now it is.
+		_, err = Fetch(t.Context(), l.Addr().String(), nil)
+	}
+	if err == nil || !strings.Contains(err.Error(), "i/o timeout") {
+		t.Errorf("given up at the end of all patience: %v", err)
 	}
 }
