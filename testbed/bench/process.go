@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -168,11 +169,15 @@ func Work[J any](
 }
 
 // FreeAddr returns an address of loopback on which nobody listens, for a program that cannot choose
-// a port itself.
-func FreeAddr() (netip.AddrPort, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return netip.AddrPort{}, err
+// a port itself. The port is none of those that the system chooses for others, who could take it
+// before the program does.
+func FreeAddr() (addr netip.AddrPort, err error) {
+	for range 100 {
+		var l net.Listener
+		l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000)))
+		if err == nil {
+			return l.Addr().(*net.TCPAddr).AddrPort(), l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).AddrPort(), l.Close()
+	return addr, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"runtime"
@@ -169,18 +170,21 @@ func openBench(open func([2]Endpoint, clock) (wire, error), cfg Config) (*Link, 
 	}
 }
 
-// freeAddrs returns different addresses of a host to which nobody is bound now.
-func freeAddrs(host string, n int) ([]netip.AddrPort, error) {
-	var addrs []netip.AddrPort
-	for range n {
-		conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(host)})
-		if err != nil {
-			return nil, err
+// freeAddrs returns different addresses of a host to which nobody is bound now. Their ports are
+// none of those that the system chooses for others, who could take one before it is used.
+func freeAddrs(host string, n int) (addrs []netip.AddrPort, err error) {
+	for range 100 * n {
+		at := &net.UDPAddr{IP: net.ParseIP(host), Port: 10_000 + rand.IntN(20_000)}
+		var conn *net.UDPConn
+		if conn, err = net.ListenUDP("udp", at); err != nil {
+			continue
 		}
 		defer conn.Close() // after all are chosen, so that they differ
-		addrs = append(addrs, conn.LocalAddr().(*net.UDPAddr).AddrPort())
+		if addrs = append(addrs, conn.LocalAddr().(*net.UDPAddr).AddrPort()); len(addrs) == n {
+			return addrs, nil
+		}
 	}
-	return addrs, nil
+	return nil, err
 }
 
 // stampSize is the size of the packet number that each packet carries.
