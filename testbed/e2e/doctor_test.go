@@ -144,23 +144,20 @@ func TestDoctor(t *testing.T) {
 			if c.fault != nil {
 				c.fault(t, &o)
 			}
-			f, err := doctor.Gather(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := doctor.Examine(f)
-			var text strings.Builder
-			hit := c.check == ""
-			for _, x := range all {
-				fmt.Fprintln(&text, x)
-				hit = hit || x.Check == c.check && x.Status == c.status && strings.Contains(x.Found, c.found) && strings.Contains(x.Do, c.cure)
-			}
-			if !hit {
-				t.Errorf("want %s %s: %s; %s. Found:\n%s", c.status, c.check, c.found, c.cure, &text)
-			}
-			if c.status != doctor.Fail && doctor.Failed(all) {
-				t.Errorf("something is wrong:\n%s", &text)
-			}
+			// A busy router or service may answer after the doctor's patience. The fault stays.
+			eventually(t, fmt.Sprintf("%s %s: %s; %s, and no other failure", c.status, c.check, c.found, c.cure), func() bool {
+				f, err := doctor.Gather(t.Context(), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all := doctor.Examine(f)
+				hit := c.check == ""
+				for _, x := range all {
+					t.Log(x)
+					hit = hit || x.Check == c.check && x.Status == c.status && strings.Contains(x.Found, c.found) && strings.Contains(x.Do, c.cure)
+				}
+				return hit && (c.status == doctor.Fail || !doctor.Failed(all))
+			})
 		})
 	}
 }
