@@ -235,10 +235,10 @@ func (s swarm) killed(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := ia(t, "1-ff00:0:111")
-	start := func() (*exec.Cmd, *bufio.Scanner, *bytes.Buffer) {
-		cmd := exec.CommandContext(t.Context(), braid, "download", torrent, "-o", filepath.Join(dir, "out"), "--json",
+	start := func(flags ...string) (*exec.Cmd, *bufio.Scanner, *bytes.Buffer) {
+		cmd := exec.CommandContext(t.Context(), braid, append([]string{"download", torrent, "-o", filepath.Join(dir, "out"), "--json",
 			"--config-dir", s.network.ConfigDir(to), "--local", s.network.HostIP(to).String(),
-			"--identity", filepath.Join(dir, "identity.pem"), "--peer", s.seeder.String())
+			"--identity", filepath.Join(dir, "identity.pem"), "--peer", s.seeder.String()}, flags...)...)
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		out, err := cmd.StdoutPipe()
@@ -265,7 +265,8 @@ func (s swarm) killed(t *testing.T) {
 		}
 		return e
 	}
-	first, lines, _ := start()
+	// It takes eleven seconds, since a busy machine kills it late.
+	first, lines, _ := start("--download-rate", "6mbit")
 	for e := next(lines); e.Bytes < e.Total/3 || e.Total == 0; e = next(lines) {
 		if e.Event == "done" {
 			t.Fatal("done before it could be killed")
