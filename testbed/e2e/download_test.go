@@ -80,6 +80,18 @@ func startSwarm(t *testing.T, n *testbed.Network, size int) swarm {
 	return s
 }
 
+// bothPaths waits for the leecher's two paths to the seeder: a busy control service tells one or
+// none.
+func (s swarm) bothPaths(t *testing.T) (paths []pathsel.Path) {
+	t.Helper()
+	eventually(t, "both paths", func() bool {
+		var err error
+		paths, err = s.leecher.Paths(t.Context(), ia(t, "1-ff00:0:110"))
+		return err == nil && len(paths) == 2
+	})
+	return paths
+}
+
 func logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
@@ -194,10 +206,7 @@ func (s swarm) magnet(t *testing.T) {
 
 // cut takes one path away in the middle. The other one brings what was under way on it as well.
 func (s swarm) cut(t *testing.T) {
-	paths, err := s.leecher.Paths(t.Context(), ia(t, "1-ff00:0:110"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := s.bothPaths(t)
 	set := func(down bool) {
 		if err := s.network.SetLink(paths[0].Interfaces[0], func(c *linkemu.Config) { c.Down = down }); err != nil {
 			t.Fatal(err)
