@@ -35,27 +35,29 @@ const swarmBytes = 8 << 20
 func TestDownload(t *testing.T) {
 	t.Parallel()
 	n := startNetwork(t, "two-paths", testbed.Options{})
-	// First the links are so slow that they are the limit also on a busy machine. Otherwise the
-	// shares of the paths would be those that the processor leaves them.
-	rate := func(r int64) {
-		for _, l := range n.Topology().Links {
-			if err := n.SetLink(l.A.Interface, func(c *linkemu.Config) { c.Rate = r }); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	rate(4e6)
-	small := startSwarm(t, n, swarmBytes/4)
-	t.Run("first", func(t *testing.T) { small.shares(t, "first", 1) })
-	t.Run("all", func(t *testing.T) { small.shares(t, "all", 2) })
-	t.Run("adaptive", func(t *testing.T) { small.shares(t, "adaptive", 2) })
-
-	rate(20e6)
 	s := startSwarm(t, n, swarmBytes)
+	t.Run("first", func(t *testing.T) { s.shares(t, "first", 1) })
 	t.Run("magnet", s.magnet)
 	t.Run("cut", s.cut)
 	t.Run("killed", s.killed)
 	t.Run("image", s.image)
+
+	slow := s.slow(t)
+	t.Run("all", func(t *testing.T) { slow.shares(t, "all", 2) })
+	t.Run("adaptive", func(t *testing.T) { slow.shares(t, "adaptive", 2) })
+}
+
+// slow slows the links down, and seeds a file that takes both of them eight seconds. So the links
+// are the limit also on a busy machine, and a router that stops for seconds changes little.
+// Otherwise the shares of the paths would be those that the processor leaves them.
+func (s swarm) slow(t *testing.T) swarm {
+	t.Helper()
+	for _, l := range s.network.Topology().Links {
+		if err := s.network.SetLink(l.A.Interface, func(c *linkemu.Config) { c.Rate = 1e6 }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return startSwarm(t, s.network, 2<<20)
 }
 
 // startSwarm seeds a new file of that size in one AS of two, for a leecher in the other.
@@ -178,8 +180,9 @@ func (s swarm) shares(t *testing.T, selection string, paths int) {
 	for _, x := range p.Paths {
 		sum += x.BytesRead
 	}
-	used := 0
+	used, failures := 0, 0
 	for _, x := range p.Paths {
+		failures += x.Failures
 		if x.BytesRead == 0 {
 			continue
 		}
@@ -191,7 +194,7 @@ func (s swarm) shares(t *testing.T, selection string, paths int) {
 			t.Errorf("path %s: %+v", x.Path.Fingerprint.Short(), x)
 		}
 	}
-	if used != paths {
+	if used < paths || used > paths && failures == 0 { // a path whose router stops is replaced
 		t.Errorf("%d paths used, want %d", used, paths)
 	}
 }
