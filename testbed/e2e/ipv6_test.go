@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"braid/scionnet"
 	"braid/testbed"
 )
 
@@ -23,15 +22,20 @@ func TestIPv6Underlay(t *testing.T) {
 	if err := os.WriteFile(name, []byte(sixth), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	network := startNetwork(t, name, testbed.Options{})
+	network := startNetwork(t, name, testbed.Options{BFD: patientBFD})
 	for _, as := range network.Topology().ASes {
 		if !as.IPv6 || !network.HostIP(as.IA).Is6() {
 			t.Skip("this machine has no IPv6")
 		}
 	}
 
+	a, b := openHost(t, network, ia(t, "1-ff00:0:110")), openHost(t, network, ia(t, "1-ff00:0:111"))
+	n := ends{network: network, a: a, b: b, between: 2}
+	t.Run("Fast", n.staysOnItsPath)
+	n.listen.PlainPackets = true
+	t.Run("Plain", n.staysOnItsPath)
 	t.Run("Download", func(t *testing.T) {
-		s := startSwarm(t, network, swarmBytes)
+		s := swarm{network: network}.slow(t)
 		used := 0
 		for _, p := range s.download(t, s.torrent.Source, "all", nil).Paths {
 			if p.BytesRead > 0 {
@@ -42,7 +46,4 @@ func TestIPv6Underlay(t *testing.T) {
 			t.Errorf("%d paths used, want 2", used)
 		}
 	})
-	a, b := openHost(t, network, ia(t, "1-ff00:0:110")), openHost(t, network, ia(t, "1-ff00:0:111"))
-	t.Run("Fast", ends{network: network, a: a, b: b}.staysOnItsPath)
-	t.Run("Plain", ends{network: network, a: a, b: b, listen: scionnet.ListenConfig{PlainPackets: true}}.staysOnItsPath)
 }

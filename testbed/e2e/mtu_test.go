@@ -36,17 +36,17 @@ func TestMTU(t *testing.T) {
 	if err := os.WriteFile(file, []byte(largeLink), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	network := startNetwork(t, file, testbed.Options{})
+	network := startNetwork(t, file, testbed.Options{BFD: patientBFD})
 	at := pathsel.Interface{IA: ia(t, "1-ff00:0:110"), ID: 1}
 	var said record
 	// What a host has found out of a path it remembers, so each test has hosts of its own.
 	start := func(t *testing.T) (ends, conformance.Pair) {
 		said.reset()
 		open := func(as string) *scionnet.Host { return openHostWith(t, network, ia(t, as), said.logger()) }
-		n := ends{network: network, a: open("1-ff00:0:110"), b: open("1-ff00:0:111")}
+		n := ends{network: network, a: open("1-ff00:0:110"), b: open("1-ff00:0:111"), between: 1}
 		p := n.pair(t)
-		if len(p.Paths) != 1 || p.Paths[0].MTU != 8400 {
-			t.Fatalf("paths %+v, want one with MTU 8400", p.Paths)
+		if p.Paths[0].MTU != 8400 {
+			t.Fatalf("path %+v, want MTU 8400", p.Paths[0])
 		}
 		return n, p
 	}

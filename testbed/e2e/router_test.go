@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"slices"
 	"testing"
-	"time"
 
 	"braid/pathsel"
 	"braid/scionnet/conformance"
@@ -35,20 +34,21 @@ func TestMain(m *testing.M) {
 //	110  br-1 stock ---- fast  br-1  111
 //	     br-2 fast  ---- stock br-2
 func TestFastRouter(t *testing.T) {
+	t.Parallel()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	fastRouter := []string{exe, asRouter}
 	network := startNetwork(t, "two-paths", testbed.Options{
-		BFD: 200 * time.Millisecond,
+		BFD: patientBFD,
 		RoutersOf: []testbed.RouterOf{
 			{Interface: pathsel.Interface{IA: ia(t, "1-ff00:0:111")}, Command: fastRouter},
 			{Interface: pathsel.Interface{IA: ia(t, "1-ff00:0:111"), ID: 2}},
 			{Interface: pathsel.Interface{IA: ia(t, "1-ff00:0:110"), ID: 2}, Command: fastRouter},
 		},
 	})
-	n := ends{network: network, a: openHost(t, network, ia(t, "1-ff00:0:110")), b: openHost(t, network, ia(t, "1-ff00:0:111"))}
+	n := ends{network: network, a: openHost(t, network, ia(t, "1-ff00:0:110")), b: openHost(t, network, ia(t, "1-ff00:0:111")), between: 2}
 	var fast []string
 	for _, p := range network.Status(t.Context(), false).Processes {
 		if target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID)); err == nil && target == exe {
