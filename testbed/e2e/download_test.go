@@ -173,30 +173,37 @@ func (s swarm) compare(t *testing.T, dir string) {
 	}
 }
 
-// shares wants the data spread evenly over that many equal paths.
+// shares wants the data spread evenly over that many equal paths. A router that stops makes its path
+// fail; then the download is repeated.
 func (s swarm) shares(t *testing.T, selection string, paths int) {
-	p := s.download(t, s.torrent.Source, selection, nil)
-	var sum uint64
-	for _, x := range p.Paths {
-		sum += x.BytesRead
-	}
-	used, failures := 0, 0
-	for _, x := range p.Paths {
-		failures += x.Failures
-		if x.BytesRead == 0 {
-			continue
+	eventually(t, "even shares", func() bool {
+		p := s.download(t, s.torrent.Source, selection, nil)
+		var sum uint64
+		for _, x := range p.Paths {
+			sum += x.BytesRead
 		}
-		used++
-		if share := float64(x.BytesRead) / float64(sum); paths == 2 && (share < 0.3 || share > 0.7) {
-			t.Errorf("path %s has carried %.0f %%", x.Path.Fingerprint.Short(), 100*share)
+		used, failures, wrong := 0, 0, ""
+		for _, x := range p.Paths {
+			failures += x.Failures
+			if x.BytesRead == 0 {
+				continue
+			}
+			used++
+			if share := float64(x.BytesRead) / float64(sum); paths == 2 && (share < 0.3 || share > 0.7) {
+				wrong = fmt.Sprintf("path %s has carried %.0f %%", x.Path.Fingerprint.Short(), 100*share)
+			}
+			if x.RTT == 0 || x.Handshake == 0 || x.Path.Hops() != 1 {
+				t.Errorf("path %s: %+v", x.Path.Fingerprint.Short(), x)
+			}
 		}
-		if x.RTT == 0 || x.Handshake == 0 || x.Path.Hops() != 1 {
-			t.Errorf("path %s: %+v", x.Path.Fingerprint.Short(), x)
+		if used != paths {
+			wrong = fmt.Sprintf("%d paths used, want %d", used, paths)
 		}
-	}
-	if used < paths || used > paths && failures == 0 { // a path whose router stops is replaced
-		t.Errorf("%d paths used, want %d", used, paths)
-	}
+		if wrong != "" && failures == 0 {
+			t.Fatal(wrong)
+		}
+		return wrong == ""
+	})
 }
 
 func (s swarm) magnet(t *testing.T) {
