@@ -244,6 +244,43 @@ func TestAdaptiveRules(t *testing.T) {
 	}
 }
 
+// The first paths are as many disjoint ones as there are, whichever are drawn: a path that is in the
+// way of others comes later. The paths are those between the leaves of the topology diamond. But two
+// narrow paths are no better than a wide one and another.
+func TestFirstPathsAreNotInTheWay(t *testing.T) {
+	var all []Candidate
+	for _, p := range []Path{
+		path("peering", "1-111#3 2-212#3, 2-212#2 2-211#3"),
+		path("over 110", "1-111#1 1-110#3, 1-110#2 2-210#1, 2-210#2 2-211#1"),
+		path("over 120", "1-111#2 1-120#3, 1-120#2 2-220#1, 2-220#2 2-211#2"),
+		path("110 to 120", "1-111#1 1-110#3, 1-110#1 1-120#1, 1-120#2 2-220#1, 2-220#2 2-211#2"),
+		path("120 to 110", "1-111#2 1-120#3, 1-120#1 1-110#1, 1-110#2 2-210#1, 2-210#2 2-211#1"),
+		path("110 to 212", "1-111#1 1-110#3, 1-110#2 2-210#1, 2-210#3 2-212#1, 2-212#2 2-211#3"),
+		path("120 to 212", "1-111#2 1-120#3, 1-120#1 1-110#1, 1-110#2 2-210#1, 2-210#3 2-212#1, 2-212#2 2-211#3"),
+	} {
+		all = append(all, idle(p))
+	}
+	for seed := range uint64(1000) {
+		plan := adaptive{}.Decide(View{Now: t0, MaxPaths: 8, Candidates: all, Seed: seed})
+		if got := decisions(plan); len(got) != 3 || !slices.Contains(got, "open peering") {
+			t.Fatalf("with seed %d: %v", seed, got)
+		}
+		wide := []Candidate{idle(pathC), idle(pathD), idle(path("wide", "1-1#4 1-5#1, 1-5#2 1-2#3")), idle(path("narrow", "1-1#5 1-5#3, 1-5#2 1-2#3"))}
+		for i, mbit := range []uint64{3, 4, 6, 4} {
+			wide[i].Path.Bandwidth = mbit * 1e6
+		}
+		plan = adaptive{}.Decide(View{Now: t0, MaxPaths: 8, Candidates: wide, Seed: seed})
+		if got := decisions(plan); !slices.Contains(got, "open wide") || len(got) != 2 {
+			t.Fatalf("two of the paths are wide, with seed %d: %v", seed, got)
+		}
+		// Alone, none is in the way.
+		plan = adaptive{}.Decide(View{Now: t0, MaxPaths: 1, Candidates: all[3:4], Seed: seed})
+		if got := decisions(plan); !slices.Equal(got, []string{"open 110 to 120"}) {
+			t.Fatalf("one path alone, with seed %d: %v", seed, got)
+		}
+	}
+}
+
 func TestWaitingSaysSo(t *testing.T) {
 	failed := Candidate{Key: Key{Peer: "p", Path: "a"}, Path: pathA, State: Failed, Failures: 3, RetryAt: t0.Add(4 * time.Second)}
 	for _, name := range []string{"first", "all", "adaptive"} {

@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -43,7 +44,37 @@ func (a *adaptation) firstChoice(p *peerView, free bool) int {
 		best := slices.MinFunc(of, a.prefer)
 		of = slices.DeleteFunc(of, func(i int) bool { return a.prefer(best, i) < 0 })
 	}
+	if !p.Started && a.places(p) > 1 {
+		of = a.inGoodSets(p, of)
+	}
 	return a.next(p, of, free)
+}
+
+// inGoodSets leaves out paths that are in the way of others: the disjoint paths that can be opened
+// beside such a path promise clearly less, together with it, than another set of disjoint paths.
+// Until the group is probed, it would keep lines unused. Hinted paths stay.
+func (a *adaptation) inGoodSets(p *peerView, of []int) []int {
+	worth := make(map[int]float64, len(of))
+	for _, i := range of {
+		worth[i] = a.prospect(p, i)
+	}
+	byWorth := slices.Clone(of)
+	slices.SortStableFunc(byWorth, func(i, j int) int { return cmp.Compare(worth[j], worth[i]) })
+	best, together := 0.0, make(map[int]float64, len(of))
+	for _, i := range of {
+		set := []int{i}
+		together[i] = worth[i]
+		for _, j := range byWorth {
+			if len(set) < a.places(p) && !a.crosses(j, a.linksOf(set)) {
+				set = append(set, j)
+				together[i] += worth[j]
+			}
+		}
+		best = max(best, together[i])
+	}
+	return slices.DeleteFunc(of, func(i int) bool {
+		return clearly*together[i] < best && a.cand(i).Hint == 0
+	})
 }
 
 func (a *adaptation) prefer(i, j int) int {
