@@ -3,6 +3,7 @@ package pathsel
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -50,9 +51,9 @@ func (a *adaptation) firstChoice(p *peerView, free bool) int {
 	return a.next(p, of, free)
 }
 
-// inGoodSets leaves out paths that are in the way of others: the disjoint paths that can be opened
-// beside such a path promise clearly less, together with it, than another set of disjoint paths.
-// Until the group is probed, it would keep lines unused. Hinted paths stay.
+// inGoodSets returns the paths that belong to a good set of disjoint paths. A path that shares
+// links with several others can keep all of these closed until the group is probed. It is left out
+// if the best set with it promises clearly less than the best set of all. Hinted paths stay.
 func (a *adaptation) inGoodSets(p *peerView, of []int) []int {
 	worth := make(map[int]float64, len(of))
 	for _, i := range of {
@@ -60,20 +61,20 @@ func (a *adaptation) inGoodSets(p *peerView, of []int) []int {
 	}
 	byWorth := slices.Clone(of)
 	slices.SortStableFunc(byWorth, func(i, j int) int { return cmp.Compare(worth[j], worth[i]) })
-	best, together := 0.0, make(map[int]float64, len(of))
+	best, ofSet, places := 0.0, make(map[int]float64, len(of)), a.places(p)
 	for _, i := range of {
-		set := []int{i}
-		together[i] = worth[i]
+		ofSet[i] = worth[i]
+		links, size := a.linksOf([]int{i}), 1
 		for _, j := range byWorth {
-			if len(set) < a.places(p) && !a.crosses(j, a.linksOf(set)) {
-				set = append(set, j)
-				together[i] += worth[j]
+			if size < places && !a.crosses(j, links) {
+				maps.Copy(links, a.linksOf([]int{j}))
+				ofSet[i], size = ofSet[i]+worth[j], size+1
 			}
 		}
-		best = max(best, together[i])
+		best = max(best, ofSet[i])
 	}
 	return slices.DeleteFunc(of, func(i int) bool {
-		return clearly*together[i] < best && a.cand(i).Hint == 0
+		return clearly*ofSet[i] < best && a.cand(i).Hint == 0
 	})
 }
 
