@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 
 	"braid/client"
 	"braid/node/event"
+	"braid/testbed/bench"
 	"braid/tracker/server"
 	"braid/tracker/wire"
 )
@@ -128,21 +128,14 @@ func trackerStats(t *testing.T, url string) (s server.Stats) {
 	return s
 }
 
-// freeTCP is none of those that the system gives to connections: other tests make some before a
-// client listens on it.
+// freeTCP returns a free port of loopback, for a client that cannot choose one itself.
 func freeTCP(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		port := strconv.Itoa(10_000 + rand.IntN(20_000))
-		l, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err != nil {
-			continue
-		}
-		l.Close()
-		return port
+	addr, err := bench.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("all ports are taken")
-	return ""
+	return strconv.Itoa(int(addr.Port()))
 }
 
 // libtorrentSeed seeds a torrent, and asks the tracker and scrapes it all the time: torrent,
