@@ -244,9 +244,9 @@ func TestAdaptiveRules(t *testing.T) {
 	}
 }
 
-// The first paths are as many disjoint ones as there are, whichever are drawn: a path that is in the
-// way of others comes later. The paths are those between the leaves of the topology diamond. But two
-// narrow paths are no better than a wide one and another.
+// A download begins with the largest number of disjoint paths, whichever path is drawn first. The
+// paths are those between the leaves of the topology diamond. In the second network the number is
+// always two, and the set with the wide path is the best.
 func TestFirstPathsAreNotInTheWay(t *testing.T) {
 	var all []Candidate
 	for _, p := range []Path{

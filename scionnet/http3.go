@@ -61,8 +61,8 @@ func (c httpClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// answerBody fails as that of net/http does when the request's context ends: with the context's
-// error. The error of the library is H3_REQUEST_CANCELLED, which says nothing to users and callers.
+// answerBody returns the error of the request's context if this has ended, as net/http does. The
+// library returns H3_REQUEST_CANCELLED, which says nothing to users and callers.
 type answerBody struct {
 	io.ReadCloser
 	ctx context.Context

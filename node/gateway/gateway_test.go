@@ -115,8 +115,8 @@ func isAway(g *Gateway, src client.Source) bool {
 	return g.torrents[wire.InfoHash(src.InfoHash)].state == away
 }
 
-// asks announces a client, or a seed, and returns the peers that it is told of. It waits until the
-// gateway has joined, also where a client would not.
+// asks announces a client or a seed, and returns the peers in the answer. It waits until the
+// gateway no longer joins the torrent. A client waits two seconds only.
 func asks(t *testing.T, s swarm.Store, src client.Source, at wire.Addr, seed bool) ([]wire.Peer, error) {
 	t.Helper()
 	hash := wire.InfoHash(src.InfoHash)

@@ -180,7 +180,7 @@ func closeWhileSending(t *testing.T, p Pair) {
 	}
 }
 
-// closedWhileSending returns false if the peer was still reading when the time of Close was over.
+// closedWhileSending makes the test once. It returns false if Close gave up after its two seconds.
 func closedWhileSending(t *testing.T, p Pair) bool {
 	t.Helper()
 	d, a := Connect(t, p, p.Paths[0])

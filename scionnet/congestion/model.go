@@ -100,9 +100,9 @@ const (
 	jitterRounds = 16
 	// jitterFall is the least fall that counts, as a part of the mean delay.
 	jitterFall = 0.25
-	// jitterLikely lies between two figures of the simulator. With jitter of a quarter of the round
-	// trip or more, nine of ten delayed rounds have a fall. Beside the kernel's controllers, at most
-	// three of ten have one.
+	// jitterLikely is the part of the delayed rounds that must have a fall. In the simulator, nine
+	// of ten have one if the jitter is a quarter of the round trip or more. Three of ten at most
+	// have one if there is no jitter, but a flow of the kernel.
 	jitterLikely = 0.5
 )
 

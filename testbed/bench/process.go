@@ -169,8 +169,7 @@ func Work[J any](
 }
 
 // FreeAddr returns an address of loopback on which nobody listens, for a program that cannot choose
-// a port itself. The port is none of those that the system chooses for others, who could take it
-// before the program does.
+// a port itself. The system gives the port to no other program, so it stays free until it is used.
 func FreeAddr() (addr netip.AddrPort, err error) {
 	for range 100 {
 		var l net.Listener

@@ -18,8 +18,10 @@ import (
 
 // One of two links begins to drop everything, and no router reports it. Its path is taken out
 // within three seconds, the other one goes on without a gap and does not fail, and when the link
-// works again the path is back by itself. A router or a test that gets no processor makes any path
-// silent. An experiment in which that happened is repeated if it fails.
+// works again the path is back by itself.
+//
+// Any path is silent while a router or this test gets no processor. If the experiment fails and
+// that has happened, it is repeated.
 func TestBlackHole(t *testing.T) {
 	s := startSwarm(t, startNetwork(t, "two-paths", testbed.Options{BFD: testbed.NoBFD}), 64<<20)
 	for began := time.Now(); ; {
@@ -35,8 +37,8 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// blackHole returns what was wrong, and how long, at most, the routers of the living path have not
-// answered the test: they or the test did not run.
+// blackHole makes the experiment once. It returns what was wrong, and the longest time in which the
+// living path answered no probe: its routers or this test did not run.
 func (s swarm) blackHole(t *testing.T, paths []pathsel.Path) (wrong []string, stopped time.Duration) {
 	dead, alive := paths[0].Fingerprint, paths[1].Fingerprint
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }

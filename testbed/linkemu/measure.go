@@ -170,8 +170,8 @@ func openBench(open func([2]Endpoint, clock) (wire, error), cfg Config) (*Link, 
 	}
 }
 
-// freeAddrs returns different addresses of a host to which nobody is bound now. Their ports are
-// none of those that the system chooses for others, who could take one before it is used.
+// freeAddrs returns n different UDP addresses of a host that are free. The system gives their ports
+// to no other program, so they stay free until they are used.
 func freeAddrs(host string, n int) (addrs []netip.AddrPort, err error) {
 	for range 100 * n {
 		at := &net.UDPAddr{IP: net.ParseIP(host), Port: 10_000 + rand.IntN(20_000)}

@@ -412,8 +412,7 @@ func TestFiguresRepeat(t *testing.T) {
 	}
 }
 
-// The span of an event ends when a later change undoes the event, or sets the same property of the
-// link again.
+// An event lasts until a later one undoes it, or changes the same property of the link.
 func TestSpans(t *testing.T) {
 	topology, err := testbed.ShippedTopology("two-paths")
 	if err != nil {

@@ -106,8 +106,8 @@ func (a *attempt) rest(ctx context.Context) (s testbed.Status, err error) {
 	}
 }
 
-// isNoticed tells whether a router has noticed the state of its link. The scenario sets this state:
-// the link works, or it is down.
+// isNoticed tells whether a router knows the state of its link. A scenario takes links down and
+// brings them up again, and a router notices this some seconds later.
 func isNoticed(e testbed.LinkEndStatus) bool {
 	carriesNothing := e.Config.Down || e.Config.Loss == 1
 	return e.State == "unwatched" || e.State == "up" && !carriesNothing || e.State == "down" && carriesNothing

@@ -162,9 +162,9 @@ func expandVariants(templates []yaml.Node, matrix []dimension) ([]Variant, error
 	return out, nil
 }
 
-// replaced returns a copy of a node. In the copy, a value stands for each name of pairs, and a copy
-// of the target for each alias. A target may be large, or contain its own alias. So room bounds the
-// number of nodes in the copy.
+// replaced returns a copy of a node. The copy has values in place of the names in pairs, and copies
+// of their targets in place of aliases. A target may be large, or contain its own alias, so room is
+// the number of nodes that the copy may still get.
 func replaced(n *yaml.Node, pairs [][2]string, room *int) (*yaml.Node, error) {
 	if *room--; *room < 0 {
 		return nil, errors.New("its aliases make it too large")

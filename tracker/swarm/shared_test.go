@@ -268,7 +268,8 @@ func TestSharedNotes(t *testing.T) {
 	}
 }
 
-// A server may take seconds to answer where no visitor waits: when a tracker starts, and for notes.
+// A tracker waits ten seconds for its store when it starts, and when it writes a note. Only
+// visitors are refused after two.
 func TestSharedSlow(t *testing.T) {
 	t.Parallel()
 	v := valkeytest.Start(t)
