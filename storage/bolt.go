@@ -58,7 +58,9 @@ type bolt struct {
 	db     *boltdb.DB
 	fresh  bool // the database is new
 
-	flushing sync.Mutex   // held while segments are written to the database, so that they do not change
+	// flushing holds a value while segments are written to the database, so that they do not change.
+	// It is no mutex, since testing/synctest does not move time while somebody waits for a mutex.
+	flushing chan struct{}
 	landing  sync.RWMutex // keeps segments from moving from memory to the database while somebody reads
 
 	mu        sync.Mutex
@@ -101,7 +103,8 @@ func openBoltPlace(dir string, l Layout, hash metainfo.Hash, sys system, log *sl
 	}
 	return &bolt{
 		layout: l, name: name, system: sys, db: db, fresh: fresh, pieces: map[int]*buffered{}, lastStamp: last,
-		free: sync.Pool{New: func() any { b := make([]byte, segmentSize); return &b }},
+		flushing: make(chan struct{}, 1),
+		free:     sync.Pool{New: func() any { b := make([]byte, segmentSize); return &b }},
 	}, nil
 }
 
@@ -192,8 +195,8 @@ func (p *bolt) write(b []byte, off int64) error {
 }
 
 func (p *bolt) put(b []byte, off int64) error {
-	p.flushing.Lock()
-	defer p.flushing.Unlock()
+	p.flushing <- struct{}{}
+	defer func() { <-p.flushing }()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.span(off, len(b), func(piece, seg, at, from, to int) error {
@@ -293,8 +296,8 @@ type flight struct {
 // flush writes the whole pieces, or all segments. They can be read from memory until they are in
 // the database.
 func (p *bolt) flush(all bool) error {
-	p.flushing.Lock()
-	defer p.flushing.Unlock()
+	p.flushing <- struct{}{}
+	defer func() { <-p.flushing }()
 	for {
 		flights := p.depart(all)
 		if len(flights) == 0 {
