@@ -44,6 +44,7 @@ type blocks struct {
 	fresh      bool         // the record has other blocks
 	served     map[int]bool // pieces of which the engine was ever given blocks
 	stuck      bool         // the last sync has failed: do not wait for the next one
+	syncing    bool         // a sync is running or requested
 }
 
 type partial struct {
@@ -141,6 +142,7 @@ func (b *blocks) drop(piece int) {
 func (b *blocks) note() map[int]bitset {
 	b.changed.L.Lock()
 	defer b.changed.L.Unlock()
+	b.syncing = true
 	if !b.fresh {
 		return nil
 	}
@@ -157,7 +159,7 @@ func (b *blocks) note() map[int]bitset {
 func (b *blocks) recorded(ok bool) {
 	b.changed.L.Lock()
 	defer b.changed.L.Unlock()
-	b.stuck, b.fresh = !ok, b.fresh || !ok
+	b.stuck, b.syncing, b.fresh = !ok, false, b.fresh || !ok
 	b.changed.Broadcast()
 	for _, p := range b.pieces {
 		if ok {

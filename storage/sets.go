@@ -55,6 +55,14 @@ func (x extents) with(from, to int) (out extents, grown int) {
 	return slices.Replace(slices.Clone(x), first, last, added), grown
 }
 
+// total is the number of bytes in the extents.
+func (x extents) total() (n int) {
+	for _, e := range x {
+		n += e.to - e.from
+	}
+	return n
+}
+
 // holds tells whether the extents cover a range.
 func (x extents) holds(from, to int) bool {
 	return slices.ContainsFunc(x, func(e extent) bool { return e.from <= from && to <= e.to })

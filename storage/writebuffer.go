@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
+
+	"github.com/anacrolix/torrent/metainfo"
 )
 
 // writeBuffer collects blocks into chunks and writes these in the background, so that the network
@@ -12,8 +14,12 @@ import (
 // blocks.
 //
 // A chunk is written when it is whole, when somebody reads its piece (flushPiece), when memory runs
-// short, and at every sync. Until then its blocks are only in memory. A piece is complete only once
-// all its blocks are on disk.
+// short, and at every regular sync. Until then its blocks are only in memory. A piece is complete
+// only once all its blocks are on disk.
+//
+// Nobody waits for a timer of the store. A put that finds no room makes room (makeRoom), so it waits
+// only for writes and syncs that are under way. After a failed sync, blocks that no record names no
+// longer count, and it waits for writes only.
 type writeBuffer struct {
 	layout Layout
 	write  func(b []byte, off int64) error
@@ -27,6 +33,8 @@ type writeBuffer struct {
 	due     []*chunk      // chunks to be written, in this order
 	waiting map[int]int   // of each piece: the number of chunks that are due or being written
 	held    int           // chunks in memory
+	leaving int           // bytes of blocks in chunks that are due or being written
+	queued  int           // puts that wait for room
 	failed  map[int]error // of each piece: the first write error
 	err     error         // the last error that no put has returned yet
 	closed  bool
@@ -47,11 +55,12 @@ const (
 	// maxBuffered bounds the memory of chunks: enough for a pause of the disk of a second at 60
 	// Mbit/s, or for some hundred small files. When it is reached, put waits, and so does the
 	// network. Blocks that are written but not yet recorded count too, and those of inPut, so that a
-	// kill loses no more than this.
+	// kill loses no more than this. A disk that takes time T for a sync limits blocks that come out
+	// of order to about maxBuffered/2 for each T: 640 Mbit/s at 50 ms.
 	maxBuffered = 8 << 20
-	// inPut is room for the blocks of sixteen peers that wait in put. The engine counts them as
+	// inPut is room for the blocks of 32 connections that wait in put. The engine counts them as
 	// fetched.
-	inPut = 16 * blockSize
+	inPut = 32 * blockSize
 	// maxChunks bounds the number of chunks in torrents of tiny pieces, whose chunks are no larger.
 	maxChunks = 1024
 )
@@ -100,10 +109,9 @@ func (w *writeBuffer) run() {
 		for _, e := range done {
 			w.blocks.wrote(c.piece, c.off-begin+int64(e.from), c.off-begin+int64(e.to))
 		}
-		if w.blocks.unrecorded >= maxUnrecorded && !w.blocks.stuck {
-			w.sync()
-		}
 		w.held--
+		w.leaving -= c.written.total()
+		w.syncIfDue()
 		if w.waiting[c.piece]--; w.waiting[c.piece] == 0 {
 			delete(w.waiting, c.piece)
 		}
@@ -158,9 +166,31 @@ func (w *writeBuffer) chunk(piece int, off int64) *chunk {
 		if w.held < most && (w.blocks.stuck || (w.held+1)*int(length)+w.blocks.unrecorded <= maxBuffered-inPut) {
 			return w.newChunk(piece, off)
 		}
+		w.makeRoom()
+		w.queued++
 		w.changed.Wait() // the lock is open meanwhile: look again
+		w.queued--
 	}
 	return nil
+}
+
+// makeRoom is called before each wait for room. Afterwards a chunk is due or being written, or a
+// sync was requested, so the wait ends. It makes no more chunks due than a sync is worth: the rest
+// may still become whole. The caller holds w.mu.
+func (w *writeBuffer) makeRoom() {
+	for len(w.filling) > 0 && w.leaving+w.blocks.unrecorded < maxUnrecorded {
+		w.leave(w.filling[0])
+	}
+	w.syncIfDue()
+}
+
+// syncIfDue requests a sync if it would make much room, unless one is running or requested. The
+// caller holds w.mu.
+func (w *writeBuffer) syncIfDue() {
+	if b := w.blocks; b.unrecorded >= maxUnrecorded && !b.stuck && !b.syncing {
+		b.syncing = true
+		w.sync()
+	}
 }
 
 func (w *writeBuffer) newChunk(piece int, off int64) *chunk {
@@ -177,6 +207,7 @@ func (w *writeBuffer) newChunk(piece int, off int64) *chunk {
 func (w *writeBuffer) leave(c *chunk) {
 	w.filling = slices.DeleteFunc(w.filling, func(o *chunk) bool { return o == c })
 	w.due = append(w.due, c)
+	w.leaving += c.written.total()
 	w.waiting[c.piece]++
 	w.changed.Broadcast()
 }
@@ -230,4 +261,19 @@ func (w *writeBuffer) close() {
 	w.mu.Unlock()
 	w.changed.Broadcast()
 	w.done.Wait()
+}
+
+// IsBusy reports whether blocks of a torrent wait in memory until the disk has taken earlier ones.
+func IsBusy(st Store, hash metainfo.Hash) bool {
+	s := writable(st)
+	if s == nil {
+		return false
+	}
+	t := s.find(hash)
+	if t == nil || t.writer == nil {
+		return false
+	}
+	t.writer.mu.Lock()
+	defer t.writer.mu.Unlock()
+	return t.writer.queued > 0
 }
