@@ -48,6 +48,8 @@ const (
 	NoData CauseKind = "no-data"
 	// DiskFull: there is no room for the data.
 	DiskFull CauseKind = "disk-full"
+	// DiskBusy: there is room, but the disk does not take the data as fast as it arrives.
+	DiskBusy CauseKind = "disk-busy"
 )
 
 // Cause is why a transfer makes no progress.
@@ -70,6 +72,7 @@ type Break struct {
 // evidence is what is known about a transfer that makes no progress.
 type evidence struct {
 	DiskFull  bool
+	DiskBusy  bool // blocks wait in memory until the disk has taken earlier ones
 	Connected connectedPeers
 	Targets   []target // peers that are not connected, and trackers
 	WebSeeds  int      // the torrent's web seeds, if braid can use none of them
@@ -113,6 +116,9 @@ type examination struct {
 func diagnose(e evidence) *Cause {
 	if e.DiskFull {
 		return &Cause{Kind: DiskFull, Text: fullMessage}
+	}
+	if e.DiskBusy {
+		return &Cause{Kind: DiskBusy, Text: busyMessage}
 	}
 	best, others := mostHopeful(e.Targets)
 	if e.Connected.Peers > 0 {
@@ -331,6 +337,8 @@ func plural(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
+
+const busyMessage = "what has arrived waits in memory until the disk has taken what came before"
 
 const fullMessage = "the disk is full: make room; the download goes on by itself, " +
 	"and what is there is served meanwhile"

@@ -71,6 +71,7 @@ func TestDiagnose(t *testing.T) {
 		{"choked", evidence{Connected: connectedPeers{Peers: 2, Metadata: true, Missing: 3, Offered: 1}}, Choked, "2 peers are connected"},
 		{"no data", evidence{Connected: connectedPeers{Peers: 2, Metadata: true, Missing: 3, Offered: 1, Serving: 1}}, NoData, ""},
 		{"metadata", evidence{Connected: connectedPeers{Peers: 2}}, MetadataMissing, ""},
+		{"slow disk", evidence{DiskBusy: true, Connected: connectedPeers{Peers: 1, Serving: 1}}, DiskBusy, "waits in memory"},
 		{"disk", evidence{DiskFull: true, Targets: []target{same}}, DiskFull, "full"},
 	} {
 		c := diagnose(tt.e)

@@ -11,6 +11,7 @@ import (
 
 	"braid/pathsel"
 	"braid/scionnet"
+	"braid/storage"
 )
 
 // checkup finds out why a transfer makes no progress: it collects evidence for diagnose.
@@ -31,6 +32,7 @@ type checkup struct {
 	trackers  map[string]TrackerState
 	cause     *Cause
 	lookAgain time.Time // a stall is not looked at before: that goes over all pieces
+	stalls    stallWarner
 }
 
 const (
@@ -145,10 +147,14 @@ func (c *checkup) look(diskFull, busy bool) time.Duration {
 		return c.idle
 	}
 	defer func() { c.lookAgain = sparingly(now) }()
+	c.stalls.look(now)
 	targets := c.targets()
 	c.examine(targets)
 	if c.idle >= causeAfter {
-		e := evidence{DiskFull: diskFull, Connected: c.connected(), Targets: targets}
+		e := evidence{
+			DiskFull: diskFull, DiskBusy: storage.IsBusy(c.store.Store, c.source.InfoHash),
+			Connected: c.connected(), Targets: targets,
+		}
 		if errs, usable := c.source.WebSeedErrors(); !usable {
 			e.WebSeeds = len(errs)
 		}

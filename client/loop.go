@@ -64,7 +64,7 @@ func newLoop(c *core, opts Options) *loop {
 		nudger:    nudger{c},
 		trials:    trialRunner{core: c, spoilt: map[int]bool{}},
 		confirmer: confirmer{core: c},
-		checkup:   checkup{core: c, caused: opts.Caused},
+		checkup:   checkup{core: c, caused: opts.Caused, stalls: stallWarner{core: c}},
 		rates:     rates{since: time.Now()},
 	}
 	c.fail, l.confirmer.confirmed = l.fail, l.complete

@@ -23,6 +23,7 @@ var fileOrder = strings.Fields(`
 	session.go callbacks.go engineconfig.go details.go read.go transfer.go loop.go
 	trial.go
 	judge.go checkup.go magnet.go pex.go connect.go choose.go serve.go superseed.go confirm.go room.go rarest.go nudge.go
+	stall.go
 	core.go options.go metadata.go inbox.go peerset.go offers.go blame.go
 	row.go inbound.go link.go reveal.go pipeline.go places.go onefile.go
 	progress.go cause.go pexrules.go pexmessage.go ourselves.go scion.go tcp.go tcp_linux.go tcp_other.go quic.go webrtc.go webrtcwire.go sdp.go ip.go webpeer.go transport.go

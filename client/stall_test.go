@@ -2,11 +2,16 @@ package client
 
 import (
 	"encoding/binary"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"braid/storage"
+	"braid/units/await"
 )
 
 // forgetful seeds a file of which it sends each block once in a number of requests not at all.
@@ -108,5 +113,60 @@ func TestForgetfulSeed(t *testing.T) {
 			src, data, at := seedForgetfully(t, 32<<20, f)
 			fullDownload(t, src, data, at)
 		})
+	}
+}
+
+func TestStallCause(t *testing.T) {
+	for _, tt := range []struct {
+		s    stall
+		says string // empty: this is no stall
+	}{
+		{stall{DiskBusy: true, Limited: true, Requested: 3}, ""},
+		{stall{Serving: 1, DiskBusy: true, Limited: true, Arriving: true, Requested: 3}, "the disk"},
+		{stall{Serving: 1, Limited: true, Arriving: true, Requested: 3}, "the download limit"},
+		{stall{Serving: 1, Arriving: true, Requested: 3}, ""},
+		{stall{Serving: 2}, "nothing is requested"},
+		{stall{Serving: 2, Requested: 1}, "1 block is requested"},
+		{stall{Serving: 2, Requested: 3}, "3 blocks are requested"},
+	} {
+		if got := tt.s.cause(); got == "" && tt.says != "" || !strings.Contains(got, tt.says) || tt.says == "" && got != "" {
+			t.Errorf("%+v: %q, want %q", tt.s, got, tt.says)
+		}
+	}
+}
+
+// warnings passes each warning on.
+type warnings chan string
+
+func (w warnings) Write(b []byte) (int, error) {
+	select {
+	case w <- string(b):
+	default: // enough were seen
+	}
+	return len(b), nil
+}
+
+// A peer that unchokes us and never sends a block is named in the log as the cause of a stall.
+func TestStallIsLogged(t *testing.T) {
+	t.Parallel()
+	src, _, at := seedForgetfully(t, 1<<20, forgetful{every: 1})
+	said := make(warnings, 100)
+	s, err := New(t.Context(), Config{Logger: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	store, err := storage.Open(storage.KindFile, t.TempDir(), testLog(t), storage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Add(src, store, Options{Peers: []Peer{at}}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		line := await.Value(t, "the warning", said)
+		if strings.Contains(line, "stands still") && strings.Contains(line, "requested, and none arrives") {
+			return
+		}
 	}
 }

@@ -214,6 +214,7 @@ type limited struct {
 	session *Limiter
 	torrent atomic.Pointer[Limiter] // nil: none, or the torrent is not known yet
 	in, out lane
+	waits   atomic.Bool // a read waits for its turn
 	closed  chan struct{}
 	once    sync.Once
 	err     error
@@ -250,7 +251,9 @@ func (w *limited) Read(b []byte) (int, error) {
 	tolls := w.in.tolls()
 	n, err := w.Conn.Read(b[:chunk(tolls, len(b))])
 	if n > 0 {
+		w.waits.Store(true)
 		_ = w.in.pay(tolls, n) // an error means that it was closed, which the next read returns
+		w.waits.Store(false)
 	}
 	return n, err
 }

@@ -85,6 +85,12 @@ func (l *Link) LimitBy(x *Limiter) {
 	}
 }
 
+// WaitsForTurn reports whether bytes that have arrived wait for their turn under a rate limit.
+func (l *Link) WaitsForTurn() bool {
+	w, ok := l.below.Conn.(*limited)
+	return ok && w.waits.Load()
+}
+
 // counted counts what its connection carries.
 type counted struct {
 	Conn
