@@ -216,7 +216,9 @@ func benchTransportCommand() *cli.Command {
 border routers (stock, and the fast one of 'testbed up --router fast'), in packets of 1400 and of
 8400 bytes. The cases take turns. Compare the CPU seconds for each gigabyte rather than the rates,
 which vary on a busy machine. braid-scion, braid-tcp and aria2-tcp are downloads of four times as
-much data by whole clients, which also hash it and write it to disk; every byte is compared.`,
+much data by whole clients, which also hash it and write it to disk; every byte is compared. "gap" is
+the longest time without new payload during such a download, as the downloading braid reports it
+every 10 ms (aria2 reports none).`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
 			countFlag("runs", 5, "`NUMBER` of runs of each case"),
@@ -226,6 +228,9 @@ much data by whole clients, which also hash it and write it to disk; every byte 
 			listFlag("routers", "only cases through these `ROUTERS`: none, stock or fast "+
 				"(repeatable)"),
 			listFlag("mtu", "only cases of this `MTU`: 1400 or 8400 (repeatable)"),
+			listFlag("paths", "only cases over this `NUMBER` of paths: 1 or 2 (repeatable)"),
+			intsFlag("seeds", "in downloads, `NUMBER` of processes that serve the data (repeatable)",
+				1),
 			congestionFlag(),
 			scionBinFlag(),
 			quietFlag(),
@@ -243,6 +248,11 @@ func benchTransport(ctx context.Context, b benchmark) error {
 	cases := chosen(b.flags, "case", transportbench.Cases(), func(r row) string { return r.Case })
 	cases = chosen(b.flags, "routers", cases, func(r row) string { return r.Routers })
 	cases = chosen(b.flags, "mtu", cases, func(r row) string { return strconv.Itoa(r.MTU) })
+	cases = chosen(b.flags, "paths", cases, func(r row) string { return strconv.Itoa(r.Paths) })
+	seeds := b.IntSlice("seeds")
+	for _, n := range seeds {
+		b.want(n >= 1 && n <= 64, "--seeds %d: want 1 to 64", n)
+	}
 	if b.err != nil {
 		return b.err
 	}
@@ -255,15 +265,20 @@ func benchTransport(ctx context.Context, b benchmark) error {
 		Congestion: control,
 		Runs:       b.Int("runs"),
 		Bytes:      size,
-		Cases:      cases,
+		Cases:      transportbench.WithSeeds(cases, seeds),
 		Progress:   b.progress,
 	}
-	rows := b.rows("case\tMTU\trouters\tpaths\tMbit/s\t(spread)\t" +
+	rows := b.rows("case\tMTU\trouters\tpaths\tseeds\tMbit/s\t(spread)\tgap s\t" +
 		"CPU s/GB client\tserver\trouters\tends together\t(spread)\truns\t")
 	return rows.End(transportbench.Run(ctx, cfg, func(r transportbench.Row) {
 		m, cpu, spread := r.Spread.MbitS, r.CPU, r.Spread.CPU
-		rows.Add(r, "%s\t%d\t%s\t%d\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%d\t",
-			r.Case, r.MTU, r.Routers, r.Paths, r.MbitS, m[0], m[1],
+		gap := "-"
+		if r.Gap != nil {
+			gap = fmt.Sprintf("%.3f", *r.Gap)
+		}
+		rows.Add(r, "%s\t%d\t%s\t%d\t%d\t%.0f\t%.0f-%.0f\t%s\t"+
+			"%.2f\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%d\t",
+			r.Case, r.MTU, r.Routers, r.Paths, r.Seeds, r.MbitS, m[0], m[1], gap,
 			cpu.Client, cpu.Server, cpu.Routers, cpu.Client+cpu.Server, spread[0], spread[1],
 			r.Runs)
 	}))

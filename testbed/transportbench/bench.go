@@ -41,7 +41,7 @@ type Config struct {
 	// that much faster, and downloads include the start and the end of processes.
 	Runs  int
 	Bytes int64
-	// Cases are some of [Cases], or all of them.
+	// Cases are rows of [Cases], or all of them, with any number of seeds.
 	Cases []Row
 	// Progress is called with what happens next.
 	Progress func(string)
@@ -64,11 +64,15 @@ type Row struct {
 	MTU     int     `json:"mtu"`
 	Routers string  `json:"routers"` // none, stock, fast
 	Paths   int     `json:"paths"`
+	Seeds   int     `json:"seeds"` // processes that serve
 	MbitS   float64 `json:"mbit_s"`
-	CPU     CPU     `json:"cpu_s_per_gb"`
-	Spread  Spread  `json:"spread"`
-	Runs    int     `json:"runs"`
-	Failed  int     `json:"failed,omitempty"` // runs without a result
+	// Gap is the longest time of a download without new payload, in seconds; nil if that was not
+	// measured.
+	Gap    *float64 `json:"gap,omitempty"`
+	CPU    CPU      `json:"cpu_s_per_gb"`
+	Spread Spread   `json:"spread"`
+	Runs   int      `json:"runs"`
+	Failed int      `json:"failed,omitempty"` // runs without a result
 }
 
 // Spread of a row: the least and the greatest value of its runs.
@@ -80,12 +84,27 @@ type Spread struct {
 
 // String describes the case.
 func (r Row) String() string {
-	return fmt.Sprintf("%s, MTU %d, routers %s, paths %d", r.Case, r.MTU, r.Routers, r.Paths)
+	return fmt.Sprintf("%s, MTU %d, routers %s, paths %d, seeds %d", r.Case, r.MTU, r.Routers, r.Paths, r.Seeds)
+}
+
+// WithSeeds returns the rows, with each download once for each number of seeds.
+func WithSeeds(rows []Row, seeds []int) (out []Row) {
+	for _, r := range rows {
+		if !isDownload(r.Case) {
+			out = append(out, r)
+			continue
+		}
+		for _, r.Seeds = range seeds {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // sample is one run of a case.
 type sample struct {
 	mbit float64
+	gap  *float64 // as in a Row
 	cpu  CPU
 	err  error // why there is no result
 }
@@ -100,11 +119,11 @@ const (
 func Cases() []Row {
 	var rows []Row
 	for _, c := range []string{"tcp", "tls", "quic-udp"} {
-		rows = append(rows, Row{Case: c, MTU: ordinaryMTU, Routers: "none", Paths: 1})
+		rows = append(rows, Row{Case: c, MTU: ordinaryMTU, Routers: "none", Paths: 1, Seeds: 1})
 	}
 	downloads := []Row{
-		{Case: caseAria2, MTU: ordinaryMTU, Routers: "none", Paths: 1},
-		{Case: caseTCP, MTU: ordinaryMTU, Routers: "none", Paths: 1},
+		{Case: caseAria2, MTU: ordinaryMTU, Routers: "none", Paths: 1, Seeds: 1},
+		{Case: caseTCP, MTU: ordinaryMTU, Routers: "none", Paths: 1, Seeds: 1},
 	}
 	for _, r := range []string{"none", "stock", "fast"} {
 		paths := 2
@@ -113,13 +132,13 @@ func Cases() []Row {
 		}
 		for _, mtu := range []int{ordinaryMTU, largeMTU} {
 			if mtu == ordinaryMTU { // quic-go sends no large packets over snet
-				rows = append(rows, Row{Case: "quic-snet", MTU: mtu, Routers: r, Paths: 1})
+				rows = append(rows, Row{Case: "quic-snet", MTU: mtu, Routers: r, Paths: 1, Seeds: 1})
 			}
 			for n := range paths {
-				rows = append(rows, Row{Case: "quic-braid", MTU: mtu, Routers: r, Paths: n + 1})
+				rows = append(rows, Row{Case: "quic-braid", MTU: mtu, Routers: r, Paths: n + 1, Seeds: 1})
+				downloads = append(downloads, Row{Case: caseSCION, MTU: mtu, Routers: r, Paths: n + 1, Seeds: 1})
 			}
-			rows = append(rows, Row{Case: "raw", MTU: mtu, Routers: r, Paths: 1})
-			downloads = append(downloads, Row{Case: caseSCION, MTU: mtu, Routers: r, Paths: paths})
+			rows = append(rows, Row{Case: "raw", MTU: mtu, Routers: r, Paths: 1, Seeds: 1})
 		}
 	}
 	return append(rows, downloads...)
@@ -187,10 +206,15 @@ func Run(ctx context.Context, cfg Config, emit func(Row)) error {
 func transfer(ctx context.Context, cfg Config, r Row, at place) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	move := measure
 	if isDownload(r.Case) {
-		return download(ctx, cfg, r, at)
+		move = download
 	}
-	return measure(ctx, cfg, r, at)
+	s, err := move(ctx, cfg, r, at)
+	if err != nil && ctx.Err() != nil { // the processes were killed
+		err = fmt.Errorf("not done after %v", patience)
+	}
+	return s, err
 }
 
 // rows returns the cases of the run. Without aria2 its case is left out.
@@ -294,6 +318,10 @@ func summary(r Row, samples []sample) Row {
 	}
 	mbit, ends := func(s sample) float64 { return s.mbit }, func(s sample) float64 { return s.cpu.ends() }
 	r.MbitS, r.Spread = bench.Median(samples, mbit), Spread{bench.Range(samples, mbit), bench.Range(samples, ends)}
+	if gaps := slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return s.gap == nil }); len(gaps) > 0 {
+		median := bench.Median(gaps, func(s sample) float64 { return *s.gap })
+		r.Gap = &median
+	}
 	r.CPU = CPU{
 		Client:  bench.Median(samples, func(s sample) float64 { return s.cpu.Client }),
 		Server:  bench.Median(samples, func(s sample) float64 { return s.cpu.Server }),

@@ -89,11 +89,55 @@ func TestInterrupted(t *testing.T) {
 
 // The names in the JSON form are a promise.
 func TestRowJSON(t *testing.T) {
-	b, err := json.Marshal(Row{Case: "tcp", MTU: 1400, Routers: "none", Paths: 1, MbitS: 2, CPU: CPU{1, 2, 3}, Runs: 5})
-	want := `{"case":"tcp","mtu":1400,"routers":"none","paths":1,"mbit_s":2,"cpu_s_per_gb":{"client":1,"server":2,"routers":3},` +
-		`"spread":{"mbit_s":[0,0],"cpu_s_per_gb_ends":[0,0]},"runs":5}`
-	if err != nil || string(b) != want {
-		t.Errorf("%s\nwant %s", b, want)
+	gap := 0.25
+	row := Row{Case: "tcp", MTU: 1400, Routers: "none", Paths: 1, Seeds: 4, MbitS: 2, CPU: CPU{1, 2, 3}, Runs: 5}
+	for _, tt := range []struct {
+		gap  *float64
+		json string
+	}{{nil, ""}, {&gap, `"gap":0.25,`}} {
+		row.Gap = tt.gap
+		b, err := json.Marshal(row)
+		want := `{"case":"tcp","mtu":1400,"routers":"none","paths":1,"seeds":4,"mbit_s":2,` + tt.json +
+			`"cpu_s_per_gb":{"client":1,"server":2,"routers":3},"spread":{"mbit_s":[0,0],"cpu_s_per_gb_ends":[0,0]},"runs":5}`
+		if err != nil || string(b) != want {
+			t.Errorf("%s\nwant %s", b, want)
+		}
+	}
+}
+
+// Every number of paths and seeds has a row of its own.
+func TestDownloads(t *testing.T) {
+	var got []string
+	for _, r := range WithSeeds(Cases(), []int{1, 4}) {
+		if r.MTU == ordinaryMTU && r.Routers != "fast" && (isDownload(r.Case) || r.Case == "tcp") {
+			got = append(got, fmt.Sprint(r.Case, " ", r.Routers, " ", r.Paths, " ", r.Seeds))
+		}
+	}
+	want := []string{
+		"tcp none 1 1",
+		"aria2-tcp none 1 1", "aria2-tcp none 1 4", "braid-tcp none 1 1", "braid-tcp none 1 4",
+		"braid-scion none 1 1", "braid-scion none 1 4",
+		"braid-scion stock 1 1", "braid-scion stock 1 4", "braid-scion stock 2 1", "braid-scion stock 2 4",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestGap(t *testing.T) {
+	for _, tt := range []struct {
+		course []progress // T and Fetched
+		want   float64
+	}{
+		{nil, 0},
+		{[]progress{{"", 5, 10}}, 0}, // the time before the first payload
+		{[]progress{{"", 1, 10}, {"", 2, 20}, {"", 9, 20}}, 1},                // the time after the last
+		{[]progress{{"", 1, 10}, {"", 2, 10}, {"", 4, 20}, {"", 4.5, 30}}, 3}, // a report without news
+		{[]progress{{"", 1, 0}, {"", 8, 10}, {"", 8.25, 20}, {"", 8.5, 30}}, 0.25},
+	} {
+		if got := gap(tt.course); got != tt.want {
+			t.Errorf("%v: %v, want %v", tt.course, got, tt.want)
+		}
 	}
 }
 
@@ -106,7 +150,13 @@ func TestSummary(t *testing.T) {
 	if r.Runs != 5 || r.MbitS != 3 || r.CPU != (CPU{3, 30, 300}) || r.Spread.MbitS != [2]float64{1, 5} || r.Spread.CPU != [2]float64{11, 55} {
 		t.Errorf("%+v", r)
 	}
-	if r := summary(Row{}, samples[:2]); r.MbitS != 3 {
-		t.Errorf("median of two: %v", r.MbitS)
+	if r := summary(Row{}, samples[:2]); r.MbitS != 3 || r.Gap != nil {
+		t.Errorf("median of two: %v, gap %v", r.MbitS, r.Gap)
+	}
+	for i, gap := range []float64{3, 1, 2} {
+		samples[i].gap = &gap
+	}
+	if r := summary(Row{}, samples); r.Gap == nil || *r.Gap != 2 {
+		t.Errorf("gap %v", r.Gap)
 	}
 }
