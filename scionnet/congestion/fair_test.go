@@ -167,8 +167,10 @@ func TestDatagramsEnd(t *testing.T) {
 			from := 5*time.Second + time.Duration(seed)*17*ms
 			until := from + 9700*ms + time.Duration(seed)*13*ms
 			const gap = packetBytes * 8 * time.Second / (9 * mbit)
+			arrive := s.call(func(int64) {})
+			leave := s.call(func(int64) { s.carry(&w, packetBytes, arrive, 0) })
 			for at := from; at < until; at += time.Duration(float64(gap) * (0.7 + 0.6*s.random.Float64())) {
-				s.at(at, func() { s.carry(&w, packetBytes, func() {}) })
+				s.at(at, leave, 0)
 			}
 			s.run(until + 700*ms)
 			x.begin()
@@ -200,8 +202,10 @@ func TestDatagrams(t *testing.T) {
 			s, w := newSim(seed), wire{rate: 10 * mbit, delay: 10 * ms, queue: 50 * ms}
 			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
 			gap := packetBytes * 8 / (c.part * w.rate) * float64(time.Second)
+			arrive := s.call(func(int64) {})
+			leave := s.call(func(int64) { s.carry(&w, packetBytes, arrive, 0) })
 			for at := from; at < until; at += time.Duration(gap * (0.5 + s.random.Float64())) {
-				s.at(at, func() { s.carry(&w, packetBytes, func() {}) })
+				s.at(at, leave, 0)
 			}
 			s.run(from)
 			x.begin()
