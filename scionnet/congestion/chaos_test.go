@@ -63,9 +63,11 @@ func FuzzFlow(f *testing.F) {
 }
 
 // A path that was slow, lossy, far, cut off or shared is used fully again once it is good.
-func TestRecovers(t *testing.T) {
+func TestRecovers(t *testing.T) { recovers(t, 4) }
+
+func recovers(t *testing.T, seeds int) {
 	t.Parallel()
-	for seed := range uint64(seeds(12)) {
+	for seed := range uint64(seeds) {
 		for _, algorithm := range []Algorithm{BBR, NewReno} {
 			s := newSim(seed)
 			w := wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms}
@@ -95,11 +97,13 @@ func TestRecovers(t *testing.T) {
 
 // A path that drops everything for a moment, while a flow starts or later, is used as before once it
 // is back.
-func TestOutage(t *testing.T) {
+func TestOutage(t *testing.T) { outages(t, 5) }
+
+func outages(t *testing.T, seeds int) {
 	t.Parallel()
 	const outage = 300 * ms
 	for _, delay := range []time.Duration{5 * ms, 20 * ms, 60 * ms} {
-		for seed := range uint64(seeds(20)) {
+		for seed := range uint64(seeds) {
 			rate := func(begin, back time.Duration) float64 {
 				s, w := newSim(seed), wire{rate: 20 * mbit, delay: delay, queue: 50 * ms}
 				x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
@@ -127,10 +131,12 @@ func TestOutage(t *testing.T) {
 
 // A path that becomes slower twice is not taken for an even slower one: the rate that a trial finds
 // is that of its own packets.
-func TestSlowerTwice(t *testing.T) {
+func TestSlowerTwice(t *testing.T) { slowerTwice(t, 5) }
+
+func slowerTwice(t *testing.T, seeds int) {
 	t.Parallel()
 	for _, gap := range []time.Duration{400 * ms, 800 * ms} {
-		for seed := range uint64(seeds(20)) {
+		for seed := range uint64(seeds) {
 			s, w := newSim(seed), wire{rate: 40 * mbit, delay: 60 * ms, queue: 5 * ms}
 			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
 			s.run(5*time.Second + time.Duration(seed)*370*ms)
@@ -149,9 +155,11 @@ func TestSlowerTwice(t *testing.T) {
 
 // A machine whose timers are late and a path with jitter and losses at once: neither chance nor
 // haste ends the start early, and a link that becomes ten times as fast is found.
-func TestRough(t *testing.T) {
+func TestRough(t *testing.T) { rough(t, 1) }
+
+func rough(t *testing.T, seeds int) {
 	t.Parallel()
-	for seed := range uint64(seeds(4)) {
+	for seed := range uint64(seeds) {
 		for _, late := range []time.Duration{10 * ms, 20 * ms, 40 * ms} {
 			for _, loss := range []float64{0, 0.01, 0.05} {
 				s, w := newSim(seed), wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms, loss: loss, jitter: late}
@@ -177,9 +185,11 @@ func TestRough(t *testing.T) {
 
 // A path on which both hosts take longer than the path: timers are late, acknowledgements come in
 // bunches, the receiver does not run for a moment now and then.
-func TestShort(t *testing.T) {
+func TestShort(t *testing.T) { short(t, 1) }
+
+func short(t *testing.T, seeds int) {
 	t.Parallel()
-	for seed := range uint64(seeds(4)) {
+	for seed := range uint64(seeds) {
 		for _, tick := range []time.Duration{0, ms / 4, ms} {
 			s, w := newSim(seed), wire{rate: 1000 * mbit, delay: 50 * time.Microsecond, queue: 4 * ms}
 			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
@@ -196,7 +206,9 @@ func TestShort(t *testing.T) {
 }
 
 // A switch in a building has a queue for few packets. Hosts that keep more in flight lose the rest.
-func TestShortQueue(t *testing.T) {
+func TestShortQueue(t *testing.T) { shortQueue(t, 1) }
+
+func shortQueue(t *testing.T, seeds int) {
 	t.Parallel()
 	for _, c := range []struct {
 		rate  float64
@@ -207,7 +219,7 @@ func TestShortQueue(t *testing.T) {
 		{100 * mbit, ms, 0.04}, {100 * mbit, 4 * ms, 0.04},
 		{1000 * mbit, ms / 2, 0.01}, {1000 * mbit, ms, 0.01}, {1000 * mbit, 4 * ms, 0.01},
 	} {
-		for seed := range uint64(seeds(4)) {
+		for seed := range uint64(seeds) {
 			s, w := newSim(seed), wire{rate: c.rate, delay: 100 * time.Microsecond, queue: c.queue}
 			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
 			s.run(5 * time.Second)
@@ -223,7 +235,7 @@ func TestShortQueue(t *testing.T) {
 // which spoils probes.
 func TestBusyHosts(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(seeds(4)) {
+	for seed := range uint64(4) {
 		for _, late := range []time.Duration{ms / 2, ms} {
 			s, w := newSim(seed), wire{rate: 100 * mbit, delay: 700 * time.Microsecond, queue: 20 * ms}
 			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)

@@ -36,7 +36,7 @@ func TestAlone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(seeds(3)) {
+			for seed := range uint64(3) {
 				const d = 20 * time.Second
 				s, w := newSim(seed), c.wire
 				x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
@@ -62,15 +62,34 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-func seeds(n int) int {
-	if testing.Short() {
-		return 1
+// TestLargeSeeds repeats simulations with many more seeds.
+func TestLargeSeeds(t *testing.T) {
+	for name, c := range map[string]struct {
+		test  func(t *testing.T, seeds int)
+		seeds int
+	}{
+		"ManyHosts":          {manyHosts, 12},
+		"Jitter":             {jitters, 100},
+		"StartEnds":          {startEnds, 100},
+		"Outage":             {outages, 20},
+		"SlowerTwice":        {slowerTwice, 20},
+		"Vacated":            {vacated, 40},
+		"VacatedByTwo":       {vacatedByTwo, 40},
+		"ShortQueue":         {shortQueue, 4},
+		"SiblingsShortQueue": {siblingsShortQueue, 20},
+		"Short":              {short, 4},
+		"Rough":              {rough, 4},
+		"Recovers":           {recovers, 12},
+	} {
+		t.Run(name, func(t *testing.T) { c.test(t, c.seeds) })
 	}
-	return n
 }
 
 // Startup ends soon after the queue overflows, and not because of a queue that jitter only feigns.
-func TestStartEnds(t *testing.T) {
+func TestStartEnds(t *testing.T) { startEnds(t, 10) }
+
+func startEnds(t *testing.T, seeds int) {
+	t.Parallel()
 	for _, c := range []struct {
 		delay, jitter time.Duration
 		loss          float64
@@ -80,7 +99,7 @@ func TestStartEnds(t *testing.T) {
 		{delay: 20 * ms, lost: 45, least: 0.95}, {delay: 60 * ms, lost: 80, least: 0.9},
 		{delay: 20 * ms, jitter: 30 * ms, loss: 0.01, lost: 1e4, least: 0.8},
 	} {
-		for seed := range uint64(seeds(100)) {
+		for seed := range uint64(seeds) {
 			w := wire{rate: 20 * mbit, delay: c.delay, queue: 8 * c.delay / 5, jitter: c.jitter, loss: c.loss}
 			s := newSim(seed)
 			x := s.flow(New(Config{Seed: seed}), 0, c.delay, &w)
@@ -93,13 +112,15 @@ func TestStartEnds(t *testing.T) {
 }
 
 // Jitter in both directions delays all packets, and is not taken for a queue.
-func TestJitter(t *testing.T) {
+func TestJitter(t *testing.T) { jitters(t, 10) }
+
+func jitters(t *testing.T, seeds int) {
 	t.Parallel()
 	for _, c := range []struct {
 		there, back time.Duration
 		loss        float64
 	}{{there: 30 * ms}, {30 * ms, 30 * ms, 0}, {30 * ms, 30 * ms, 0.01}, {there: 60 * ms}} {
-		for seed := range uint64(seeds(100)) {
+		for seed := range uint64(seeds) {
 			s, w := newSim(seed), wire{rate: 20 * mbit, delay: 20 * ms, queue: 50 * ms, jitter: c.there, loss: c.loss}
 			x := s.flow(New(Config{Seed: seed}), 0, w.delay, &w)
 			x.jitter = c.back

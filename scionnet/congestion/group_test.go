@@ -23,7 +23,8 @@ func behind(s *sim, g *Group, start, far time.Duration, common *wire) *sender {
 
 // A common link that has room for all costs nothing, whatever the members do on their own links.
 func TestDisjoint(t *testing.T) {
-	for seed := range uint64(seeds(3)) {
+	t.Parallel()
+	for seed := range uint64(3) {
 		s, g := newSim(seed), NewGroup()
 		common := &wire{rate: 100 * mbit, delay: 5 * ms, queue: 50 * ms}
 		var flows []*sender
@@ -54,7 +55,8 @@ func TestDisjoint(t *testing.T) {
 
 // Members that have a link to themselves use it fully, keep its queue short and share it.
 func TestSiblings(t *testing.T) {
-	for seed := range uint64(seeds(3)) {
+	t.Parallel()
+	for seed := range uint64(3) {
 		s, g := newSim(seed), NewGroup()
 		w := &wire{rate: 40 * mbit, delay: 20 * ms, queue: 160 * ms}
 		var flows []*sender
@@ -83,8 +85,9 @@ func TestSiblings(t *testing.T) {
 // Members that start one after the other see each other's queues. They still find the round trip
 // without a queue, and keep only a short queue.
 func TestSiblingsStartInQueue(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{4, 10} {
-		for seed := range uint64(seeds(5)) {
+		for seed := range uint64(5) {
 			s, g := newSim(seed), NewGroup()
 			w := &wire{rate: 40 * mbit, delay: 5 * ms, queue: 200 * ms}
 			for i := range n {
@@ -106,12 +109,14 @@ func TestSiblingsStartInQueue(t *testing.T) {
 
 // Members with different round trips fill a short queue with their probes, and give way to each
 // other. They use all of the link, as one flow does.
-func TestSiblingsShortQueue(t *testing.T) {
+func TestSiblingsShortQueue(t *testing.T) { siblingsShortQueue(t, 5) }
+
+func siblingsShortQueue(t *testing.T, seeds int) {
+	t.Parallel()
 	const d = 17 * time.Second
-	runs := seeds(20)
 	for _, n := range []int{1, 2, 3} {
 		used := 0.0
-		for seed := range uint64(runs) {
+		for seed := range uint64(seeds) {
 			s, g := newSim(seed), NewGroup()
 			w := &wire{rate: 10 * mbit, delay: 5 * ms, queue: 50 * ms, jitter: 300 * time.Microsecond}
 			for i := range n {
@@ -120,10 +125,10 @@ func TestSiblingsShortQueue(t *testing.T) {
 			s.run(time.Second)
 			before := w.carried
 			s.run(time.Second + d)
-			used += (w.carried - before) * 8 / w.rate / d.Seconds() / float64(runs)
+			used += (w.carried - before) * 8 / w.rate / d.Seconds() / float64(seeds)
 		}
 		t.Logf("%d flows: %.3f of the link", n, used)
-		if used < 0.99 && !testing.Short() {
+		if used < 0.99 {
 			t.Error("too little")
 		}
 	}
@@ -158,13 +163,16 @@ func TestMembers(t *testing.T) {
 }
 
 // What a member leaves when it falls silent, or leaves the group, the others have at once.
-func TestVacated(t *testing.T) {
+func TestVacated(t *testing.T) { vacated(t, 10) }
+
+func vacated(t *testing.T, seeds int) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		delay time.Duration
 		least float64 // of the link in the second after
 	}{{"10 ms", 10 * ms, 0.85}, {"50 ms", 50 * ms, 0.70}} {
-		for seed := range uint64(seeds(40)) {
+		for seed := range uint64(seeds) {
 			s, g := newSim(seed), NewGroup()
 			w := &wire{rate: 10 * mbit, delay: c.delay, queue: 100 * ms}
 			flow := func() *sender {
@@ -191,9 +199,12 @@ func TestVacated(t *testing.T) {
 }
 
 // Two small members that fall silent one after the other leave as much as one of twice the rate.
-func TestVacatedByTwo(t *testing.T) {
-	least, mean, runs := 1.0, 0.0, seeds(40)
-	for seed := range uint64(runs) {
+func TestVacatedByTwo(t *testing.T) { vacatedByTwo(t, 10) }
+
+func vacatedByTwo(t *testing.T, seeds int) {
+	t.Parallel()
+	least, mean := 1.0, 0.0
+	for seed := range uint64(seeds) {
 		s, g := newSim(seed), NewGroup()
 		w := &wire{rate: 10 * mbit, delay: 5 * ms, queue: 50 * ms, jitter: ms}
 		stays := behind(s, g, 0, 20*ms, w)
@@ -206,7 +217,7 @@ func TestVacatedByTwo(t *testing.T) {
 		stays.begin()
 		s.run(s.now + time.Second)
 		got := stays.rate(time.Second) / w.rate
-		least, mean = min(least, got), mean+got/float64(runs)
+		least, mean = min(least, got), mean+got/float64(seeds)
 	}
 	t.Logf("in the next second: %.3f of the link, at least %.3f", mean, least)
 	if least < 0.88 {

@@ -62,7 +62,7 @@ func TestResume(t *testing.T) {
 		{"hint of ten times as much", path, hint(400 * mbit), time.Second, 0.75, 100},
 		{"a lie, short path", wire{rate: 5 * mbit, delay: 20 * ms, queue: 40 * ms}, hint(8000 * mbit), time.Second, 0.95, 400},
 	} {
-		for seed := range uint64(seeds(3)) {
+		for seed := range uint64(3) {
 			took, lost := transfer(seed, c.wire, c.told, c.after)
 			got := 5e6 * 8 / c.wire.rate / took.Seconds()
 			if got < c.least || lost > c.lost {
@@ -77,6 +77,7 @@ func TestResume(t *testing.T) {
 // A flow remembers what it has measured itself, whatever others say, and hears no hints once it
 // knows its path.
 func TestHintCountsLess(t *testing.T) {
+	t.Parallel()
 	rate := func(f *Flow) float64 { return f.algorithm.(*bbr).start.resume.rate * 8 / mbit }
 	f := New(Config{})
 	f.Resume(40*mbit/8, 120*ms, true)
@@ -95,6 +96,7 @@ func TestHintCountsLess(t *testing.T) {
 // A jump leaves room for the flows of this host on its path, whether they send or wait for their
 // own jump. Those that share only the first link of the path do not count.
 func TestHintAmongOthers(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		links []Link // of the others
@@ -132,6 +134,7 @@ func TestHintAmongOthers(t *testing.T) {
 
 // Flows that have waited for their data start together, each with a part of the hint.
 func TestHintedTogether(t *testing.T) {
+	t.Parallel()
 	lost := func(n int, hint float64) (total int) {
 		s, g := newSim(1), NewGroup()
 		w := wire{rate: 40 * mbit, delay: 60 * ms, queue: 60 * ms}
@@ -167,6 +170,7 @@ func TestHintedTogether(t *testing.T) {
 
 // What links are announced to carry makes the start quicker, and a wrong announcement costs little.
 func TestAnnounced(t *testing.T) {
+	t.Parallel()
 	path := wire{rate: 40 * mbit, delay: 60 * ms, queue: 120 * ms}
 	shallow := path
 	shallow.queue = 10 * ms
@@ -185,7 +189,7 @@ func TestAnnounced(t *testing.T) {
 		{"the truth, shallow", shallow, 40 * mbit, 0.74, 750},
 		{"ten times as much, shallow", shallow, 400 * mbit, 0.74, 750},
 	} {
-		for seed := range uint64(seeds(3)) {
+		for seed := range uint64(3) {
 			s, w := newSim(seed), c.wire
 			f := New(Config{Seed: seed})
 			f.Announce(c.rate / 8)
@@ -235,6 +239,7 @@ func TestAnnouncedToMany(t *testing.T) {
 
 // A flow that had nothing to send for a while goes on at its former rate within two round trips.
 func TestParked(t *testing.T) {
+	t.Parallel()
 	for _, pause := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 2 * time.Minute} {
 		s := newSim(1)
 		w := wire{rate: 20 * mbit, delay: 40 * ms, queue: 80 * ms}

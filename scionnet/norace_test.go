@@ -1,5 +1,0 @@
-//go:build !race
-
-package scionnet_test
-
-const raceDetector = false
