@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/units/await"
 )
 
 // scripts/crash sets it.
@@ -75,7 +76,7 @@ func TestKilledChild(t *testing.T) {
 		r.Seeds = n.Settings().Queue.Seeds
 		return r, settled
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := await.Deadline(t); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, settled := show(); settled {
 			break
 		}
@@ -132,9 +133,6 @@ func back(t *testing.T, dir, name string) {
 // next one has all that was done: no torrent, label or setting is lost, and all data is complete in
 // one place.
 func TestKilledService(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts many processes")
-	}
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b", "state"} {

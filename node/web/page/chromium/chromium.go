@@ -19,11 +19,9 @@ import (
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-)
 
-// patience is how long a page may take to become what a test waits for, on a machine with other
-// work.
-const patience = 2 * time.Minute
+	"braid/units/await"
+)
 
 // Tab is a page in a browser of its own, with an empty profile.
 type Tab struct {
@@ -34,15 +32,11 @@ type Tab struct {
 	complaints []string
 }
 
-// Open starts the browser, for the time of the test. With -short the test is skipped. Unless quiet
-// is set, the test fails if the page complains: errors of scripts, and what a content security
-// policy has refused. Resolve are rules such as "MAP evil.example 127.0.0.1", which stand for a
-// name server.
+// Open starts the browser, for the time of the test. Unless quiet is set, the test fails if the page
+// complains: errors of scripts, and what a content security policy has refused. Resolve are rules
+// such as "MAP evil.example 127.0.0.1", which stand for a name server.
 func Open(t testing.TB, quiet bool, resolve string) *Tab {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("a browser takes its time")
-	}
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatalf("%v; run ./scripts/install-deps", err)
 	}
@@ -52,7 +46,7 @@ func Open(t testing.TB, quiet bool, resolve string) *Tab {
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.WSURLReadTimeout(patience), chromedp.Env("TMPDIR="+temp))
+		chromedp.WSURLReadTimeout(time.Until(await.Deadline(t))), chromedp.Env("TMPDIR="+temp))
 	if resolve != "" {
 		options = append(options, chromedp.Flag("host-resolver-rules", resolve))
 	}
@@ -154,10 +148,11 @@ func (b *Tab) Run(expression string) {
 	Get[bool](b, "Promise.resolve("+expression+").then(() => true)")
 }
 
-// Until waits until an expression is true.
+// Until waits until an expression is true. A look at the page costs more than one at a variable, so
+// it looks less often than await.True.
 func (b *Tab) Until(condition string) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); !Get[bool](b, "Boolean("+condition+")"); time.Sleep(50 * time.Millisecond) {
+	for end := await.Deadline(b.t); !Get[bool](b, "Boolean("+condition+")"); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.t.Fatalf("never true: %s; the browser says %q; the page shows:\n%.1500s",
 				condition, b.said(), Get[string](b, "document.body.innerText"))

