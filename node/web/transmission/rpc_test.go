@@ -17,6 +17,7 @@ import (
 	"braid/node"
 	"braid/node/web/webtest"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // Without the session id nothing is carried out, whatever the method of HTTP; the answer names it.
@@ -239,18 +240,16 @@ func TestLooksTogether(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	n, _ := webtest.Service(t)
 	s, c := &service{T: t, node: n}, webtest.Torrent(t, t.TempDir(), "one", webtest.File{Size: 1000})
-	other := make(chan struct{})
 	m.look(func() []*node.Torrent {
 		all := n.Torrents()
 		s.addPaused(c)
-		go func() { defer close(other); m.look(n.Torrents, now) }()
-		select {
-		case <-other:
-		case <-time.After(100 * time.Millisecond): // it waits for this look
+		if m.mu.TryLock() { // another look waits for this one
+			m.mu.Unlock()
+			m.look(n.Torrents, now)
 		}
 		return all
 	}, now)
-	<-other
+	m.look(n.Torrents, now)
 	if m.look(n.Torrents, now); len(m.gone()) > 0 {
 		t.Errorf("torrents %v are removed, but none was", m.gone())
 	}
@@ -334,7 +333,7 @@ func TestAddExisting(t *testing.T) {
 			args["filename"] = c.Source.Magnet()
 		}
 		s.must("torrent-add", args)
-		webtest.Eventually(t, "the files to be verified", func() bool {
+		await.True(t, "the files to be verified", func() bool {
 			return s.field(i+1, "percentDone") == 1.0 && s.field(i+1, "status") == float64(stopped)
 		})
 	}
@@ -641,7 +640,7 @@ func TestOwnDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must("torrent-start", nil)
-	webtest.Eventually(t, "the start", func() bool { return x.State() == node.Running })
+	await.True(t, "the start", func() bool { return x.State() == node.Running })
 	x.AddPeers(webtest.Seed(t, c.Source, data)...)
 	<-x.Done()
 	if now := x.Status(); now.Moving || now.Storage.Dir != place {
