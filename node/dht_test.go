@@ -16,6 +16,7 @@ import (
 	"braid/dht"
 	"braid/pathsel"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // A magnet link with the hash alone is enough: one node of the DHT knows the seed, and the download
@@ -34,11 +35,7 @@ func TestMagnetThroughDHT(t *testing.T) {
 	for _, cfg := range []DHTConfig{{OverIP: true, Nodes: nodes, File: file}, {OverIP: true, File: file}} {
 		n := open(t, Config{DHT: &cfg})
 		x := add(t, n, Options{Source: magnet, Storage: Storage{Kind: storage.KindFile, Dir: t.TempDir()}, MustFind: true})
-		select {
-		case <-x.Done():
-		case <-time.After(patience):
-			t.Fatalf("not complete: %+v; %+v", x.Progress(), n.dht.Status())
-		}
+		await.Value(t, "the data", x.Done())
 		if p := x.Progress().Paths; !slices.ContainsFunc(p, func(x client.PathProgress) bool { return x.Source == client.FromDHT }) {
 			t.Errorf("no peer is from the DHT: %+v", p)
 		}
@@ -105,7 +102,7 @@ func TestPublishAfterClockWasAhead(t *testing.T) {
 		}
 		return seq
 	}
-	eventually(t, "the item of the future", func() bool {
+	await.True(t, "the item of the future", func() bool {
 		if _, err := others[0].dht.server.PutItem(t.Context(), future); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +110,7 @@ func TestPublishAfterClockWasAhead(t *testing.T) {
 	})
 	d := others[1].dht
 	d.workers.Go(func() { d.publish(key) })
-	eventually(t, "a newer item", func() bool { return newest() > future.Seq })
+	await.True(t, "a newer item", func() bool { return newest() > future.Seq })
 }
 
 // A node in the DHT obeys path rules that change while it runs.
@@ -246,7 +243,7 @@ func TestDHTSeeds(t *testing.T) {
 		defer x.Close()
 		x.Hungry(false)
 		b := make([]byte, 2048)
-		for _ = c.SetReadDeadline(time.Now().Add(patience)); ; {
+		for _ = c.SetReadDeadline(await.Deadline(t)); ; {
 			n, from, err := c.ReadFromUDPAddrPort(b)
 			if err != nil {
 				t.Fatal(err)

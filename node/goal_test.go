@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/units/await"
 )
 
 func TestGoal(t *testing.T) {
@@ -67,7 +68,7 @@ func TestServedAfterRestart(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: src, Goal: Goal{Time: time.Millisecond}})
-	wait(t, "the goal", x.Ended())
+	await.Value(t, "the goal", x.Ended())
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +80,8 @@ func TestServedAfterRestart(t *testing.T) {
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second goal", func() bool { return x.State() == Served })
-	wait(t, "its end", x.Ended())
+	await.True(t, "the second goal", func() bool { return x.State() == Served })
+	await.Value(t, "its end", x.Ended())
 }
 
 // A torrent that is not served any longer has no peers, also if it has ended in the middle of a
@@ -91,10 +92,10 @@ func TestServedHasNoPeers(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	n := openService(t, t.TempDir(), data)
 	seed := add(t, n, Options{Source: src, Goal: Goal{Ratio: 0.1}})
-	wait(t, "the data", seed.Done())
+	await.Value(t, "the data", seed.Done())
 	slow := open(t, Config{Client: client.Config{Limits: client.Limits{Download: 1e6}}})
 	add(t, slow, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: n.Listening()})
-	wait(t, "the goal", seed.Ended())
+	await.Value(t, "the goal", seed.Ended())
 	if s := seed.Status(); s.State != Served || s.Peers != 0 || s.Paths != 0 || s.Getting != 0 {
 		t.Errorf("it is %s, with %d peers, %d paths, and gives to %d", s.State, s.Peers, s.Paths, s.Getting)
 	}
@@ -107,11 +108,11 @@ func TestServedInEarlierProcess(t *testing.T) {
 	src := create(t, data, "file", 1000)
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: src, Goal: Goal{Time: time.Hour}})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	served := savedCounters{Torrents: map[string]counters{x.InfoHash(): {Seeding: time.Hour}}}
 	if err := errors.Join(n.Close(), n.write(countersFile, served)); err != nil {
 		t.Fatal(err)
 	}
 	x = torrent(t, openService(t, state, data), src)
-	wait(t, "the goal", x.Ended())
+	await.Value(t, "the goal", x.Ended())
 }

@@ -7,6 +7,7 @@ import (
 
 	"braid/client"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // nearby opens a node that takes part in local discovery. Its addresses are on loopback, so its
@@ -22,9 +23,9 @@ func TestLocalDiscovery(t *testing.T) {
 	src := create(t, data, rand.Text(), 1<<20) // other runs of this test are on this host, too
 	one := nearby(t)
 	x := add(t, one, Options{Source: src, Storage: fileIn(t.TempDir()), MustFind: true})
-	eventually(t, "the first announce", one.nearby.server.Announced)
+	await.True(t, "the first announce", one.nearby.server.Announced)
 	add(t, nearby(t), Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	if p := x.Progress().Paths; !slices.ContainsFunc(p, func(p client.PathProgress) bool { return p.Source == client.FromLSD }) {
 		t.Errorf("no peer is from the local network: %+v", p)
 	}

@@ -5,10 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"braid/client"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // A peer of a magnet link that hears only of another one gets the description from that one, as
@@ -23,22 +23,13 @@ func TestMagnetFromMagnet(t *testing.T) {
 	first, second, seed := open(t, Config{}), open(t, Config{}), open(t, Config{})
 	one := add(t, first, Options{Source: magnet, Storage: Storage{Kind: storage.KindFile, Dir: t.TempDir()}})
 	two := add(t, second, Options{Source: magnet, Storage: Storage{Kind: storage.KindFile, Dir: t.TempDir()}, Peers: first.Listening()})
-	for ConnectedPeers(two.Progress()) == 0 || len(one.Progress().Paths) == 0 {
-		select {
-		case <-t.Context().Done():
-			t.Fatal("the two have not connected")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	await.True(t, "a connection of the two", func() bool {
+		return ConnectedPeers(two.Progress()) > 0 && len(one.Progress().Paths) > 0
+	})
 	add(t, seed, Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
 	one.AddPeers(seed.Listening()...)
-	for _, x := range []*Torrent{one, two} {
-		select {
-		case <-x.Done():
-		case <-time.After(patience):
-			t.Fatalf("not complete: %+v", x.Progress())
-		}
-	}
+	await.Value(t, "the first one's data", one.Done())
+	await.Value(t, "the second one's data", two.Done())
 }
 
 // A magnet link that nobody has described can be moved, and its data is in the new place.
@@ -53,13 +44,13 @@ func TestMagnetMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := add(t, n, Options{Source: magnet})
-	eventually(t, "the start", func() bool { return x.State() == Running })
+	await.True(t, "the start", func() bool { return x.State() == Running })
 	if err := x.Move(to, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the move", func() bool { return x.State() == Running && x.Options().Storage.Dir == to })
+	await.True(t, "the move", func() bool { return x.State() == Running && x.Options().Storage.Dir == to })
 	x.AddPeers(seed.Listening()...)
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	sameFile(t, filepath.Join(to, "found"), filepath.Join(data, "found"))
 }
 
@@ -71,7 +62,7 @@ func TestMagnetIsVerifiedLater(t *testing.T) {
 	src := create(t, data, "found", 100_000)
 	seed, first := open(t, Config{}), open(t, Config{})
 	add(t, seed, Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
-	wait(t, "the first download", add(t, first, Options{Source: src, Storage: fileIn(to), Peers: seed.Listening()}).Done())
+	await.Value(t, "the first download", add(t, first, Options{Source: src, Storage: fileIn(to), Peers: seed.Listening()}).Done())
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +86,11 @@ func TestMagnetIsVerifiedLater(t *testing.T) {
 	if err := x.Verify(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the order", func() bool { return x.Options().Storage.Recheck })
+	await.True(t, "the order", func() bool { return x.Options().Storage.Recheck })
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the start", func() bool { return x.State() == Running })
+	await.True(t, "the start", func() bool { return x.State() == Running })
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +100,9 @@ func TestMagnetIsVerifiedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	x = n.Torrents()[0]
-	eventually(t, "the second start", func() bool { return x.State() == Running })
+	await.True(t, "the second start", func() bool { return x.State() == Running })
 	x.AddPeers(seed.Listening()...)
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	sameFile(t, file, filepath.Join(data, "found"))
 	if x.Options().Storage.Recheck {
 		t.Error("the next start checks it once more")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/units/await"
 )
 
 // A seed moves while it runs: it is served from the new place, the old one is empty, and nothing is
@@ -25,7 +26,7 @@ func TestMove(t *testing.T) {
 	seeder, _ := seedOf(t, src, data)
 	n := openService(t, state, out)
 	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	foreign := filepath.Join(full, "file")
 	if err := os.WriteFile(foreign, make([]byte, 1<<20), 0o644); err != nil {
 		t.Fatal(err)
@@ -37,7 +38,7 @@ func TestMove(t *testing.T) {
 		if err := x.Move(dir, data); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the move", func() bool { return x.State() == Running && len(x.Log()) > 0 && x.Status().Storage.Dir == want })
+		await.True(t, "the move", func() bool { return x.State() == Running && len(x.Log()) > 0 && x.Status().Storage.Dir == want })
 	}
 	move(to, true, to)
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(to, "file"))
@@ -47,7 +48,7 @@ func TestMove(t *testing.T) {
 	if err := x.Move(full, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the refusal", func() bool {
+	await.True(t, "the refusal", func() bool {
 		return x.State() != Moving && slices.ContainsFunc(x.Log(), func(e LogEntry) bool { return e.Level == slog.LevelError })
 	})
 	if b, err := os.ReadFile(foreign); err != nil || len(b) != 1<<20 || b[7] != 0 {
@@ -58,13 +59,13 @@ func TestMove(t *testing.T) {
 	}
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(to, "file"))
 	// Somebody serves it from the new place.
-	eventually(t, "the seed", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
+	await.True(t, "the seed", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
 	other := open(t, Config{})
 	y := add(t, other, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: n.Listening()})
-	wait(t, "a download from the new place", y.Done())
+	await.Value(t, "a download from the new place", y.Done())
 	// Data that is there already is verified.
 	move(data, false, data)
-	eventually(t, "it is complete there", func() bool { return x.Progress().Phase == client.Complete })
+	await.True(t, "it is complete there", func() bool { return x.Progress().Phase == client.Complete })
 	if s := x.Status(); s.Fetched != 1<<20 || s.Have != 1<<20 {
 		t.Errorf("%+v", s)
 	}
@@ -80,7 +81,7 @@ func TestMoveAfterKill(t *testing.T) {
 		n := openService(t, state, out)
 		sameBytes(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 		x := add(t, n, Options{Source: src})
-		wait(t, "the data that is there", x.Done())
+		await.Value(t, "the data that is there", x.Done())
 		if err := x.Pause(); err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,7 @@ func TestMoveAfterKill(t *testing.T) {
 		}
 		n = openService(t, state, out)
 		x = torrent(t, n, src)
-		eventually(t, "the end of the move", func() bool { return x.State() == Paused })
+		await.True(t, "the end of the move", func() bool { return x.State() == Paused })
 		if s := x.Status(); s.Storage.Dir != to {
 			t.Errorf("it is in %s", s.Storage.Dir)
 		}
@@ -117,7 +118,7 @@ func TestMoveAfterKill(t *testing.T) {
 		if err := x.Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "the data in the new place", x.Done())
+		await.Value(t, "the data in the new place", x.Done())
 	}
 }
 
@@ -128,7 +129,7 @@ func TestWaitingMoveAfterKill(t *testing.T) {
 	src := create(t, out, "file", 1000)
 	n := openService(t, state, out)
 	x := add(t, n, Options{Source: src})
-	wait(t, "the data that is there", x.Done())
+	await.Value(t, "the data that is there", x.Done())
 	x.op.Lock() // an operation
 	if err := x.Move(to, true); err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestWaitingMoveAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	x = torrent(t, openService(t, killed, out), src)
-	eventually(t, "the move", func() bool {
+	await.True(t, "the move", func() bool {
 		s := x.Status()
 		return s.Storage.Dir == to && !s.Moving && s.State == Running
 	})
@@ -178,7 +179,7 @@ func TestCompleteAndVerify(t *testing.T) {
 	}
 	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
 	place := filepath.Join(complete, "file")
-	eventually(t, "the move", func() bool { return x.Status().Storage.Dir == complete && x.Progress().Phase == client.Complete })
+	await.True(t, "the move", func() bool { return x.Status().Storage.Dir == complete && x.Progress().Phase == client.Complete })
 	st, err := os.Stat(place)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func TestCompleteAndVerify(t *testing.T) {
 	if err := x.Verify(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the repair", func() bool { return x.Status().Fetched > before && x.Progress().Phase == client.Complete })
+	await.True(t, "the repair", func() bool { return x.Status().Fetched > before && x.Progress().Phase == client.Complete })
 	sameFile(t, filepath.Join(data, "file"), place)
 	if err := x.Pause(); err != nil {
 		t.Fatal(err)
@@ -215,11 +216,11 @@ func TestCompleteAndVerify(t *testing.T) {
 	if err := x.Verify(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the check of a paused torrent", func() bool { return x.State() == Paused && x.Status().Done == 31 })
+	await.True(t, "the check of a paused torrent", func() bool { return x.State() == Paused && x.Status().Done == 31 })
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second repair", func() bool { return x.Progress().Phase == client.Complete })
+	await.True(t, "the second repair", func() bool { return x.Progress().Phase == client.Complete })
 	sameFile(t, filepath.Join(data, "file"), place)
 }
 
@@ -237,7 +238,7 @@ func TestResumeWhileMoving(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.finishMoves()
-	eventually(t, "the torrent", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
+	await.True(t, "the torrent", func() bool { return x.State() == Running && x.Progress().Phase == client.Complete })
 }
 
 // The data of a torrent that has never run has no record. It moves with the torrent all the same,
@@ -255,7 +256,7 @@ func TestMoveBeforeFirstStart(t *testing.T) {
 		}
 	}
 	x.op.Unlock()
-	eventually(t, "the move", func() bool { return x.State() == Paused && x.Status().Storage.Dir == to })
+	await.True(t, "the move", func() bool { return x.State() == Paused && x.Status().Storage.Dir == to })
 	for _, dir := range []string{out, skipped} {
 		if _, err := os.Lstat(filepath.Join(dir, "file")); !os.IsNotExist(err) {
 			t.Errorf("%s: %v", dir, err)
@@ -264,7 +265,7 @@ func TestMoveBeforeFirstStart(t *testing.T) {
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the data in the new place", x.Done())
+	await.Value(t, "the data in the new place", x.Done())
 }
 
 // A torrent without data, whose directory does not exist yet, moves too.
@@ -275,7 +276,7 @@ func TestMoveBeforeDirectoryExists(t *testing.T) {
 	if err := x.Move(to, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the move", func() bool { return !x.Status().Moving })
+	await.True(t, "the move", func() bool { return !x.Status().Moving })
 	if s := x.Status(); s.Storage.Dir != to {
 		t.Errorf("it stays in %s: %+v", s.Storage.Dir, x.Log())
 	}
@@ -291,15 +292,15 @@ func TestMoveWhileVerifying(t *testing.T) {
 		n.checks <- struct{}{} // the check waits
 	}
 	x := add(t, n, Options{Source: src, Paused: true}) // begins the check
-	eventually(t, "the check", func() bool { return x.Status().Verifying })
+	await.True(t, "the check", func() bool { return x.Status().Verifying })
 	if err := x.Move(to, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the move", func() bool { return !x.Status().Moving && x.Status().Storage.Dir == to })
+	await.True(t, "the move", func() bool { return !x.Status().Moving && x.Status().Storage.Dir == to })
 	for range startsAtOnce {
 		<-n.checks
 	}
-	eventually(t, "the result", func() bool { return x.State() == Paused && x.Status().Have == 1<<20 })
+	await.True(t, "the result", func() bool { return x.State() == Paused && x.Status().Have == 1<<20 })
 }
 
 // A torrent that is Served stays so when it moves, also after a restart and after a kill in the
@@ -311,7 +312,7 @@ func TestMoveServed(t *testing.T) {
 		src := create(t, data, "file", 1<<20)
 		n := openService(t, state, data)
 		x := add(t, n, Options{Source: src, Goal: Goal{Time: time.Millisecond}})
-		wait(t, "the goal", x.Ended())
+		await.Value(t, "the goal", x.Ended())
 		if err := set(x, func(o *Options) { o.Goal = Goal{} }); err != nil {
 			t.Fatal(err)
 		}
@@ -325,13 +326,13 @@ func TestMoveServed(t *testing.T) {
 			}
 			x.moveOn(t.Context(), Served)
 			x.op.Unlock()
-			eventually(t, "the resumed torrent", func() bool { return x.State() == Running })
+			await.True(t, "the resumed torrent", func() bool { return x.State() == Running })
 			continue
 		}
 		if err := x.Move(to, true); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the move", func() bool { return x.Status().Storage.Dir == to && x.State() == Served })
+		await.True(t, "the move", func() bool { return x.Status().Storage.Dir == to && x.State() == Served })
 		if c == "kill" {
 			x.mu.Lock()
 			x.state, x.leaving = Moving, data
@@ -344,7 +345,7 @@ func TestMoveServed(t *testing.T) {
 			t.Fatal(err)
 		}
 		x = torrent(t, openService(t, state, data), src)
-		eventually(t, c, func() bool { return x.State() != Moving })
+		await.True(t, c, func() bool { return x.State() != Moving })
 		if s := x.Status(); s.State != Served || s.Reason == "" {
 			t.Errorf("%s: it is %s, reason %q", c, s.State, s.Reason)
 		}
@@ -369,12 +370,12 @@ func TestCompleteDataStays(t *testing.T) {
 			return s.State == Running && s.Storage.Dir == dir && !s.Moving
 		}
 	}
-	eventually(t, "the move of complete data", isIn(complete))
+	await.True(t, "the move of complete data", isIn(complete))
 	for _, killed := range []bool{false, true} {
 		if err := x.Move(mine, true); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the user's move", isIn(mine))
+		await.True(t, "the user's move", isIn(mine))
 		x.mu.Lock()
 		x.arriving = killed
 		x.mu.Unlock()
@@ -383,9 +384,9 @@ func TestCompleteDataStays(t *testing.T) {
 		}
 		n = openService(t, state, out)
 		x = torrent(t, n, src)
-		wait(t, "the data", x.Done())
+		await.Value(t, "the data", x.Done())
 		if killed {
-			eventually(t, "the move of the next process", isIn(complete))
+			await.True(t, "the move of the next process", isIn(complete))
 		} else if s := x.Status(); s.Moving || s.Storage.Dir != mine {
 			t.Errorf("it is in %s, moves: %v", s.Storage.Dir, s.Moving)
 		}
@@ -400,7 +401,7 @@ func TestRepairedByHand(t *testing.T) {
 	src := create(t, out, "file", 1<<20)
 	n := openService(t, t.TempDir(), out)
 	x := add(t, n, Options{Source: src})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	name := filepath.Join(out, "file")
 	right, err := os.ReadFile(name)
 	if err != nil {
@@ -427,11 +428,11 @@ func TestRepairedByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the check", func() bool { return x.State() == Paused && x.Status().Done == c.done })
+		await.True(t, "the check", func() bool { return x.State() == Paused && x.Status().Done == c.done })
 		if err := x.Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, string(c.phase), func() bool {
+		await.True(t, string(c.phase), func() bool {
 			p := x.Progress()
 			return x.State() == Running && p.Phase == c.phase && p.Done == c.done
 		})
@@ -456,7 +457,7 @@ func TestOldDataIsLeft(t *testing.T) {
 		if err := x.Move(dir, false); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the move", func() bool { return x.State() == Paused && x.Status().Storage.Dir == dir })
+		await.True(t, "the move", func() bool { return x.State() == Paused && x.Status().Storage.Dir == dir })
 	}
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(old, "file"))
 	x.mu.Lock()
@@ -481,7 +482,7 @@ func TestMovePausedToData(t *testing.T) {
 	if err := x.Move(data, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the check", func() bool { return x.Status().Have == src.Layout.Length && x.State() == Paused })
+	await.True(t, "the check", func() bool { return x.Status().Have == src.Layout.Length && x.State() == Paused })
 }
 
 // A restart, as after a change of the selection, does not cancel a move.
@@ -510,18 +511,18 @@ func TestPauseAtBeginOfMove(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	n := openService(t, t.TempDir(), data)
 	x := add(t, n, Options{Source: src})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	r := x.current()
 	r.sourcing.Lock() // the run does not end meanwhile
 	if err := x.Move(other, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the begin of the move", func() bool { return x.State() == Moving })
+	await.True(t, "the begin of the move", func() bool { return x.State() == Moving })
 	if err := x.Pause(); err != nil {
 		t.Error(err)
 	}
 	r.sourcing.Unlock()
-	eventually(t, "the end of the move", func() bool { return x.State() == Paused })
+	await.True(t, "the end of the move", func() bool { return x.State() == Paused })
 	if _, err := os.Stat(filepath.Join(other, "file")); err != nil {
 		t.Error(err)
 	}
@@ -548,10 +549,10 @@ func TestResumeWhileVerifying(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	wait(t, "the call", resumed)
+	await.Value(t, "the call", resumed)
 	x.endVerify(Paused)
 	x.op.Unlock()
-	wait(t, "the resumed torrent", x.Done())
+	await.Value(t, "the resumed torrent", x.Done())
 }
 
 // Pause ends the check of a paused torrent. That is no error, although it is paused already.
@@ -620,7 +621,7 @@ func TestMovesTwice(t *testing.T) {
 		t.Error("it does not move any more")
 	}
 	x.op.Unlock()
-	eventually(t, "the second move", func() bool { return !x.Status().Moving })
+	await.True(t, "the second move", func() bool { return !x.Status().Moving })
 	if dir := x.Options().Storage.Dir; dir != second {
 		t.Errorf("it is in %s", dir)
 	}
@@ -636,7 +637,7 @@ func TestCheckAfterKill(t *testing.T) {
 		n.checks <- struct{}{}
 	}
 	x := add(t, n, Options{Source: src, Paused: true}) // and verify it
-	eventually(t, "the check", func() bool { return x.Status().Verifying })
+	await.True(t, "the check", func() bool { return x.Status().Verifying })
 	killed := filepath.Join(t.TempDir(), "state")
 	if err := os.CopyFS(killed, os.DirFS(state)); err != nil {
 		t.Fatal(err)
@@ -646,7 +647,7 @@ func TestCheckAfterKill(t *testing.T) {
 	}
 	for what, state := range map[string]string{"killed": killed, "closed": state} {
 		x := torrent(t, openService(t, state, data), src)
-		eventually(t, "the check after the process was "+what, func() bool {
+		await.True(t, "the check after the process was "+what, func() bool {
 			s := x.Status()
 			return s.State == Paused && s.Have == 1000 && !x.saved().Verify
 		})
@@ -663,7 +664,7 @@ func TestChecksAtOnce(t *testing.T) {
 	}
 	x := add(t, n, Options{Source: create(t, data, "file", 1000), Paused: true}) // and verify it
 	verifying := func() bool { return x.Status().Verifying }
-	eventually(t, "the check", verifying)
+	await.True(t, "the check", verifying)
 	if err := x.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -673,9 +674,9 @@ func TestChecksAtOnce(t *testing.T) {
 	if err := x.Verify(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another check", verifying)
+	await.True(t, "another check", verifying)
 	<-n.checks
-	eventually(t, "its end", func() bool { return x.State() == Paused && x.Status().Have == 1000 })
+	await.True(t, "its end", func() bool { return x.State() == Paused && x.Status().Have == 1000 })
 }
 
 // A process that is killed after a check has begun does not begin it anew: the completion record
@@ -685,12 +686,12 @@ func TestBegunCheckIsSaved(t *testing.T) {
 	state := t.TempDir()
 	n := openService(t, state, t.TempDir())
 	x := add(t, n, Options{Source: create(t, t.TempDir(), "file", 1<<20)}) // nobody has its data
-	eventually(t, "the start", func() bool { return x.State() == Running })
+	await.True(t, "the start", func() bool { return x.State() == Running })
 	began := x.Status().Started
 	if err := x.Verify(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second start", func() bool { return x.State() == Running && x.Status().Started.After(began) })
+	await.True(t, "the second start", func() bool { return x.State() == Running && x.Status().Started.After(began) })
 	x.op.Lock() // the start has ended
 	defer x.op.Unlock()
 	b, err := os.ReadFile(n.stateFile(x.InfoHash(), ".json"))
@@ -708,15 +709,15 @@ func TestMoveNowhereWhileVerifying(t *testing.T) {
 		n.checks <- struct{}{} // the check waits
 	}
 	x := add(t, n, Options{Source: create(t, out, "file", 1<<20), Paused: true}) // begins the check
-	eventually(t, "the check", func() bool { return x.Status().Verifying })
+	await.True(t, "the check", func() bool { return x.Status().Verifying })
 	if err := x.Move(out, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the move", func() bool { return !x.Status().Moving })
+	await.True(t, "the move", func() bool { return !x.Status().Moving })
 	for range startsAtOnce {
 		<-n.checks
 	}
-	eventually(t, "the result", func() bool { return x.State() == Paused && x.Status().Have == 1<<20 })
+	await.True(t, "the result", func() bool { return x.State() == Paused && x.Status().Have == 1<<20 })
 }
 
 // A move has succeeded even if the old data cannot be deleted, and the log says so. The next
@@ -727,7 +728,7 @@ func TestOldDataCannotBeDeleted(t *testing.T) {
 	src := create(t, data, "file", 1000)
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: src, Paused: true})
-	eventually(t, "the check", func() bool { return !x.saved().Verify })
+	await.True(t, "the check", func() bool { return !x.saved().Verify })
 	old := filepath.Join(other, "old")
 	if err := os.WriteFile(old, nil, 0o644); err != nil { // no directory
 		t.Fatal(err)
@@ -739,7 +740,7 @@ func TestOldDataCannotBeDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	x = torrent(t, openService(t, state, data), src)
-	eventually(t, "the attempt", func() bool { return x.State() == Paused && len(x.Log()) > 0 })
+	await.True(t, "the attempt", func() bool { return x.State() == Paused && len(x.Log()) > 0 })
 	if l := x.Log(); len(l) != 1 || !strings.Contains(l[0].Text, "was moved, but cannot be deleted") {
 		t.Error(l)
 	}

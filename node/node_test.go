@@ -25,11 +25,8 @@ import (
 	"braid/node/event"
 	"braid/storage"
 	"braid/tracker"
+	"braid/units/await"
 )
-
-// patience is how long a test waits before it fails. It is for a machine that others keep busy; on
-// an idle one it takes milliseconds.
-const patience = 3 * time.Minute
 
 func testLog(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -85,24 +82,6 @@ func seedOf(t *testing.T, src client.Source, dir string) (*Node, *Torrent) {
 	return n, add(t, n, Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: dir, Complete: true}})
 }
 
-func wait(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s: not within %v", what, patience)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
 func sameFile(t *testing.T, a, b string) {
 	t.Helper()
 	x, err1 := os.ReadFile(a)
@@ -124,7 +103,7 @@ func TestPauseAndResume(t *testing.T) {
 	n := open(t, Config{Service: true})
 	// The rate leaves half a minute for the pause. It holds until then only.
 	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Rates: Rates{Download: 1e6}})
-	eventually(t, "a part of the data", func() bool { return x.Progress().Fetched > 128<<10 })
+	await.True(t, "a part of the data", func() bool { return x.Progress().Fetched > 128<<10 })
 	if err := x.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +114,7 @@ func TestPauseAndResume(t *testing.T) {
 	if err := x.Pause(); err == nil {
 		t.Error("paused twice")
 	}
-	eventually(t, "the seeder to lose its peer", func() bool { return seeder.Stats().Peers == 0 })
+	await.True(t, "the seeder to lose its peer", func() bool { return seeder.Stats().Peers == 0 })
 	if again := x.Progress(); again.Fetched != p.Fetched || isClosed(x.Done()) {
 		t.Errorf("%d bytes came while it was paused", again.Fetched-p.Fetched)
 	}
@@ -146,7 +125,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.AddPeers(seeder.Listening()...)
-	wait(t, "the rest", x.Done())
+	await.Value(t, "the rest", x.Done())
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 	if q := x.Progress(); q.Fetched < 4<<20 || q.Fetched > 5<<20 || q.Since < p.Since || q.Phase != client.Complete {
 		t.Errorf("at the end: %+v", q)
@@ -165,14 +144,14 @@ func TestRemove(t *testing.T) {
 	n := open(t, Config{})
 	o := Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening()}
 	x := add(t, n, o)
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	if _, err := n.Add(t.Context(), o); err == nil {
 		t.Error("added twice")
 	}
 	if err := n.Remove(x.InfoHash(), false); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "its end", x.Ended())
+	await.Value(t, "its end", x.Ended())
 	if _, err := n.Torrent(x.InfoHash()); !errors.Is(err, ErrUnknown) || len(n.Torrents()) != 0 || x.State() != Removed {
 		t.Errorf("still there: %v", err)
 	}
@@ -181,7 +160,7 @@ func TestRemove(t *testing.T) {
 	}
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 	again := add(t, n, Options{Source: src, Storage: fileIn(out)})
-	wait(t, "the second time", again.Done())
+	await.Value(t, "the second time", again.Done())
 	if p := again.Progress(); p.Fetched != 0 || p.Err != nil {
 		t.Errorf("%+v", p)
 	}
@@ -201,8 +180,8 @@ func TestSharedDirectory(t *testing.T) {
 	n := open(t, Config{})
 	first := add(t, n, Options{Source: a, Storage: fileIn(out), Peers: seeder.Listening()})
 	second := add(t, n, Options{Source: b, Storage: fileIn(out), Peers: seeder.Listening()})
-	wait(t, "a", first.Done())
-	wait(t, "b", second.Done())
+	await.Value(t, "a", first.Done())
+	await.Value(t, "b", second.Done())
 	if s := fileIn(out); len(n.stores.all) != 1 {
 		t.Errorf("%d stores in %s", len(n.stores.all), s.Dir)
 	}
@@ -235,8 +214,8 @@ func TestServedEnough(t *testing.T) {
 	}
 	n := open(t, Config{Client: client.Config{Limits: client.Limits{Download: 1e6}}})
 	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seeder.Listening()})
-	wait(t, "the download", x.Done())
-	wait(t, "the seed's end", seed.Ended())
+	await.Value(t, "the download", x.Done())
+	await.Value(t, "the seed's end", seed.Ended())
 	if seed.State() != Served {
 		t.Errorf("the seed is %s", seed.State())
 	}
@@ -267,7 +246,7 @@ func TestSubscriptions(t *testing.T) {
 	fast, slow, left := n.Subscribe(1000), n.Subscribe(2), n.Subscribe(10)
 	left.Close()
 	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seeder.Listening(), PieceEvents: true})
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +347,7 @@ func TestRestore(t *testing.T) {
 	if err := n.Remove(gone.InfoHash(), false); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	before, added := x.Progress(), x.added
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
@@ -388,7 +367,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the download, again", x.Done())
+	await.Value(t, "the download, again", x.Done())
 	o := x.Options()
 	if o.Goal != (Goal{Ratio: 7, Time: time.Hour}) || !o.Selection.Sequential || len(o.Peers) != 1 || !o.Trackers[0][0].ByUser() || o.Source.Layout.Length != 1<<20 {
 		t.Errorf("options: %+v", o)
@@ -461,8 +440,8 @@ func TestAnnounces(t *testing.T) {
 	seeder, _ := seedOf(t, src, data)
 	n := open(t, Config{})
 	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seeder.Listening(), Trackers: [][]tracker.URL{{u.OfUser()}}, MustFind: true})
-	wait(t, "the download", x.Done())
-	eventually(t, "completion to be told", func() bool { mu.Lock(); defer mu.Unlock(); return heard["completed"] == 1 })
+	await.Value(t, "the download", x.Done())
+	await.True(t, "completion to be told", func() bool { mu.Lock(); defer mu.Unlock(); return heard["completed"] == 1 })
 	if s := x.Trackers(); len(s) != 1 || !s[0].Answered || s[0].URL != u.String() {
 		t.Errorf("trackers: %+v", s)
 	}
@@ -522,14 +501,14 @@ func TestSource(t *testing.T) {
 	works, not := &source{peers: seeder.Listening()}, &source{}
 	n := open(t, Config{Sources: []Source{not, works}, Client: client.Config{Limits: client.Limits{Download: 8e6}}})
 	x := add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), MustFind: true})
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	if err := n.Remove(x.InfoHash(), false); err != nil {
 		t.Fatal(err)
 	}
 	// A seed needs no peers, and does not tell that it has become complete.
 	quiet := &source{peers: seeder.Listening()}
 	add(t, open(t, Config{Sources: []Source{quiet}}), Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
-	eventually(t, "the seed to be announced", func() bool { return quiet.full.Load() > 0 })
+	await.True(t, "the seed to be announced", func() bool { return quiet.full.Load() > 0 })
 	if quiet.completed.Load() != 0 || quiet.hungry.Load() != 0 {
 		t.Errorf("the seed's completion was told %d times; hungry %d times", quiet.completed.Load(), quiet.hungry.Load())
 	}
@@ -596,7 +575,7 @@ func TestManyGoroutines(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				wait(t, "a download", x.Done())
+				await.Value(t, "a download", x.Done())
 				if p := x.Progress(); p.Err != nil {
 					t.Error(p.Err)
 				}
@@ -658,7 +637,7 @@ func TestLimits(t *testing.T) {
 	slow := Rates{Download: 1e6, Upload: 1e6} // half a minute, which ends with the limit
 	x := add(t, n, Options{Source: src, Storage: fileIn(out), Peers: seeder.Listening(), Rates: slow})
 	y := add(t, n, Options{Source: other, Storage: fileIn(out), Peers: seeder.Listening()})
-	wait(t, "the other", y.Done())
+	await.Value(t, "the other", y.Done())
 	if isClosed(x.Done()) {
 		t.Error("4 MiB came at 1 Mbit/s before 1 MiB did at any rate")
 	}
@@ -685,7 +664,7 @@ func TestLimits(t *testing.T) {
 	if err := n.Change(func(s *Settings) error { *s = Settings{Rates: Rates{Download: 100e6}}; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the rest without a limit", x.Done())
+	await.Value(t, "the rest without a limit", x.Done())
 }
 
 // set changes options of a torrent.
@@ -719,7 +698,7 @@ func TestSearchAgainWhileStarting(t *testing.T) {
 		_, err := n.Add(t.Context(), Options{Source: src, Storage: fileIn(data)})
 		added <- err
 	}()
-	eventually(t, "the first search", func() bool { return slow.started.Load() == 1 })
+	await.True(t, "the first search", func() bool { return slow.started.Load() == 1 })
 	x := torrent(t, n, src)
 	again := make(chan struct{})
 	go func() {
@@ -734,12 +713,12 @@ func TestSearchAgainWhileStarting(t *testing.T) {
 	if err := <-added; err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the second search", again)
-	wait(t, "the data", x.Done())
+	await.Value(t, "the second search", again)
+	await.Value(t, "the data", x.Done())
 	// Searches of a complete torrent hear that it needs no peers.
 	before := slow.full.Load()
 	x.searchAgain(x.current())
-	eventually(t, "the third search to know", func() bool { return slow.full.Load() > before })
+	await.True(t, "the third search to know", func() bool { return slow.full.Load() > before })
 	if err := n.Remove(x.InfoHash(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -760,7 +739,7 @@ func TestAnnouncesAfterSleep(t *testing.T) {
 	for _, d := range []time.Duration{-time.Hour, time.Second, time.Hour} {
 		n.announceAfterSleep(d)
 	}
-	eventually(t, "the second search", func() bool { return s.started.Load() == 2 })
+	await.True(t, "the second search", func() bool { return s.started.Load() == 2 })
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -854,10 +833,8 @@ func TestDescriptionIsKept(t *testing.T) {
 // A magnet link that nobody describes is given up after the user's time without data.
 func TestDescribeStops(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	o := Options{Source: client.Source{InfoHash: [20]byte{1}}, StopTimeout: time.Second}
-	if _, err := open(t, Config{}).Describe(ctx, o); !errors.As(err, new(*client.StoppedError)) {
+	if _, err := open(t, Config{}).Describe(t.Context(), o); !errors.As(err, new(*client.StoppedError)) {
 		t.Errorf("%v", err)
 	}
 }
@@ -878,7 +855,7 @@ func TestUnsavedDoesNotRun(t *testing.T) {
 		_, err := n.add(t.Context(), x)
 		added <- err
 	}()
-	eventually(t, "the start", func() bool { return x.State() == Running })
+	await.True(t, "the start", func() bool { return x.State() == Running })
 	x.saving.Unlock()
 	if err := <-added; err == nil || len(n.Torrents()) > 0 {
 		t.Errorf("%v, %d torrents", err, len(n.Torrents()))
@@ -898,7 +875,7 @@ func TestLinkedDirectory(t *testing.T) {
 	n := openService(t, t.TempDir(), dir)
 	for i, at := range []string{filepath.Join(link, "new"), filepath.Join(dir, "new"), dir, link} {
 		x := add(t, n, Options{Source: create(t, dir, fmt.Sprint(i), 1), Storage: fileIn(at)})
-		eventually(t, "the start", func() bool { s := x.State(); return s == Running || s == Failed })
+		await.True(t, "the start", func() bool { s := x.State(); return s == Running || s == Failed })
 		if err := x.Progress().Err; err != nil {
 			t.Errorf("in %s: %v", at, err)
 		}

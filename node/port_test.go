@@ -5,6 +5,7 @@ import (
 
 	"braid/client"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // A download knows one peer and no node of the DHT. The peer tells it where its node is.
@@ -17,7 +18,7 @@ func TestPortMessage(t *testing.T) {
 	n := open(t, Config{DHT: &DHTConfig{OverIP: true}, Client: client.Config{Limits: client.Limits{Download: 1e6}}}) // it takes a while
 	add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seed.Listening()})
 	for _, x := range []*Node{n, seed} {
-		eventually(t, "the other's node", func() bool { return x.dht.Status().Networks[0].Nodes == 1 })
+		await.True(t, "the other's node", func() bool { return x.dht.Status().Networks[0].Nodes == 1 })
 	}
 }
 
@@ -34,7 +35,7 @@ func TestNoPortMessageForPrivateTorrents(t *testing.T) {
 	add(t, seed, Options{Source: c.Source, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
 	n := open(t, Config{DHT: &DHTConfig{OverIP: true}, Client: client.Config{Limits: client.Limits{Download: 4e6}}})
 	x := add(t, n, Options{Source: c.Source, Storage: fileIn(out), Peers: seed.Listening()})
-	wait(t, "the download", x.Done()) // which takes two seconds; peers are told each second
+	await.Value(t, "the download", x.Done()) // which takes two seconds; peers are told each second
 	for _, y := range []*Node{n, seed} {
 		if d := y.dht.Status().Networks[0]; d.Nodes != 0 || d.Asked != 0 {
 			t.Errorf("a node has asked %d times, and knows %d nodes", d.Asked, d.Nodes)

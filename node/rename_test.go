@@ -16,6 +16,7 @@ import (
 
 	"braid/client"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // createMany makes a torrent of several files in dir.
@@ -57,7 +58,7 @@ func TestRename(t *testing.T) {
 			seeder, _ := seedOf(t, src, data)
 			n := openService(t, state, out)
 			x := add(t, n, Options{Source: src, Storage: Storage{Kind: kind}, Peers: seeder.Listening(), Selection: client.Selection{Select: []string{"*/d/*", "*/a", "*empty"}}})
-			wait(t, "the download", x.Done())
+			await.Value(t, "the download", x.Done())
 			rename := func(from, to string) {
 				t.Helper()
 				if err := x.Rename(from, to); err != nil {
@@ -74,7 +75,7 @@ func TestRename(t *testing.T) {
 			// Somebody fetches all of it under the old names.
 			other, mine := open(t, Config{}), t.TempDir()
 			y := add(t, other, Options{Source: src, Storage: fileIn(mine), Peers: n.Listening()})
-			wait(t, "a download of renamed files", y.Done())
+			await.Value(t, "a download of renamed files", y.Done())
 			sameFile(t, filepath.Join(data, "set/d/e/c"), filepath.Join(mine, "set/d/e/c"))
 			if err := x.Pause(); err != nil {
 				t.Fatal(err)
@@ -109,7 +110,7 @@ func TestRename(t *testing.T) {
 			if err := x.Resume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			wait(t, "the data under its new names", x.Done())
+			await.Value(t, "the data under its new names", x.Done())
 			if s := x.Status(); s.Fetched != before || s.Have != src.Layout.Length || s.Phase != client.Complete {
 				t.Errorf("%+v", s)
 			}
@@ -120,7 +121,7 @@ func TestRename(t *testing.T) {
 			if err := x.Move(to, true); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the move of renamed files", func() bool { return x.Status().Storage.Dir == to && x.Status().Phase == client.Complete })
+			await.True(t, "the move of renamed files", func() bool { return x.Status().Storage.Dir == to && x.Status().Phase == client.Complete })
 			if err := n.Remove(x.InfoHash(), true); err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +144,7 @@ func TestKilledRenamer(t *testing.T) {
 	}
 	n := openService(t, filepath.Join(dir, "state"), dir)
 	x := n.Torrents()[0]
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	fmt.Println("ready")
 	for i := 0; ; i++ {
 		name := x.Source().Layout.Name
@@ -163,7 +164,7 @@ func TestRenameAndKill(t *testing.T) {
 	src := createMany(t, dir, "set")
 	state := filepath.Join(dir, "state")
 	n := openService(t, state, dir)
-	wait(t, "the data", add(t, n, Options{Source: src}).Done())
+	await.Value(t, "the data", add(t, n, Options{Source: src}).Done())
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestRenameAndKill(t *testing.T) {
 		_ = c.Wait()
 		n := openService(t, state, dir)
 		x := torrent(t, n, src)
-		wait(t, "the data after a kill", x.Done())
+		await.Value(t, "the data after a kill", x.Done())
 		if s := x.Status(); s.Phase != client.Complete || s.Have != src.Layout.Length {
 			t.Errorf("%+v", s)
 		}
@@ -231,7 +232,7 @@ func TestRenameOtherBytes(t *testing.T) {
 	}
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: c.Source})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	if err := errors.Join(x.Rename("set", "new"), n.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func TestRenameOtherBytes(t *testing.T) {
 	if got := paths(x); !slices.Equal(got, []string{"new/\xb5\xda.txt"}) {
 		t.Errorf("%q", got)
 	}
-	wait(t, "the data, again", x.Done())
+	await.Value(t, "the data, again", x.Done())
 	if p := x.Progress(); p.Err != nil || p.Have != 3 {
 		t.Errorf("%+v", p)
 	}
@@ -252,7 +253,7 @@ func TestRenameDiskIsAway(t *testing.T) {
 	data := t.TempDir()
 	src := createMany(t, data, "set")
 	x := add(t, openService(t, t.TempDir(), data), Options{Source: src})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	away := data + ".away"
 	if err := errors.Join(x.Pause(), os.Rename(data, away), os.Mkdir(data, 0o755)); err != nil {
 		t.Fatal(err)
@@ -276,7 +277,7 @@ func TestKilledRenameDiskIsAway(t *testing.T) {
 	src := createMany(t, data, "set")
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: src})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	_, changed, err := src.Layout.Rename("set", "other")
 	x.setRenaming(changed)
 	away := data + ".away"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/units/await"
 )
 
 // watched is a source that notes what it hears of a torrent.
@@ -46,7 +47,7 @@ func TestAnnouncedAsComplete(t *testing.T) {
 		o.Storage.Recheck = recheck
 		start := time.Now()
 		x := add(t, n, o)
-		wait(t, "the data", x.Done())
+		await.Value(t, "the data", x.Done())
 		began, fetched := <-w.begun, x.Progress().Fetched > 0
 		if err := n.Close(); err != nil { // after it has told the search
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/units/await"
 )
 
 var (
@@ -66,14 +67,14 @@ func TestScale(t *testing.T) {
 		}
 		return true
 	}
-	eventually(t, "all to be complete", complete)
+	await.True(t, "all to be complete", complete)
 	t.Logf("complete after %v", time.Since(began))
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
 	began, cpu = time.Now(), cpuTime(t)
 	n = openService(t, state, data)
-	eventually(t, "all to be complete again", complete)
+	await.True(t, "all to be complete again", complete)
 	t.Logf("restored in %v, %v of CPU", time.Since(began), cpuTime(t)-cpu)
 	if files, err := filepath.Glob(filepath.Join(state, "*.torrent")); err != nil || len(files) != *scaleTorrents || len(n.Torrents()) != *scaleTorrents {
 		t.Errorf("%d files and %d torrents, %v", len(files), len(n.Torrents()), err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"braid/client"
+	"braid/units/await"
 )
 
 // openService opens a service with the torrents of an earlier one.
@@ -47,7 +48,7 @@ func TestService(t *testing.T) {
 	if _, err := n.Add(t.Context(), Options{Source: other, Labels: []string{""}}); err == nil {
 		t.Error("an empty label was taken")
 	}
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 	y := add(t, n, Options{Source: other, Paused: true})
 	err := y.Change(func(o *Options) error {
@@ -86,7 +87,7 @@ func TestService(t *testing.T) {
 		t.Errorf("torrents: %+v", all)
 	}
 	x = torrent(t, n, src)
-	wait(t, "the download, again", x.Done())
+	await.Value(t, "the download, again", x.Done())
 	s := x.Status()
 	if s.Fetched != before.Fetched || s.Fetched < 1<<20 || !s.Completed.Equal(before.Completed) || s.ActiveFor < before.ActiveFor ||
 		s.Phase != client.Complete || s.QueuePosition != 1 || s.Labels[0] != "a" || s.Storage.Dir != out || s.LastActive.IsZero() {
@@ -125,7 +126,7 @@ func TestRemoveWithData(t *testing.T) {
 	seeder, _ := seedOf(t, c.Source, data)
 	n := openService(t, t.TempDir(), out)
 	x := add(t, n, Options{Source: c.Source, Peers: seeder.Listening()})
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	foreign := filepath.Join(out, "set", "shared", "foreign")
 	if err := os.WriteFile(foreign, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestDiskIsAway(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	seeder, _ := seedOf(t, src, data)
 	n := openService(t, state, out)
-	wait(t, "the download", add(t, n, Options{Source: src, Peers: seeder.Listening()}).Done())
+	await.Value(t, "the download", add(t, n, Options{Source: src, Peers: seeder.Listening()}).Done())
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -169,11 +170,11 @@ func TestDiskIsAway(t *testing.T) {
 	n = openService(t, state, out)
 	x := torrent(t, n, src)
 	failed := func() bool { return x.State() == Failed }
-	eventually(t, "the failure", failed)
+	await.True(t, "the failure", failed)
 	if err := x.Move(to, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the refusal to move", func() bool {
+	await.True(t, "the refusal to move", func() bool {
 		return failed() && slices.ContainsFunc(x.Log(), func(e LogEntry) bool {
 			return strings.Contains(e.Text, "cannot be moved")
 		})
@@ -186,7 +187,7 @@ func TestDiskIsAway(t *testing.T) {
 	if err := errors.Join(os.Remove(out), os.Rename(away, out), x.Resume(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the data that is back", x.Done())
+	await.Value(t, "the data that is back", x.Done())
 	if p := x.Progress(); p.Err != nil || p.Fetched > 1<<20 {
 		t.Errorf("%+v", p)
 	}
@@ -195,11 +196,11 @@ func TestDiskIsAway(t *testing.T) {
 	}
 	n = openService(t, state, out)
 	x = torrent(t, n, src)
-	eventually(t, "the second failure", failed)
+	await.True(t, "the second failure", failed)
 	if err := x.Verify(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second download", func() bool { return x.Progress().Phase == client.Complete })
+	await.True(t, "the second download", func() bool { return x.Progress().Phase == client.Complete })
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 }
 
@@ -218,7 +219,7 @@ func TestRemoveSharedData(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := add(t, n, Options{Source: c.Source})
-		wait(t, "the check", x.Done())
+		await.Value(t, "the check", x.Done())
 		all, src = append(all, x), c.Source
 	}
 	if err := n.Remove(all[0].InfoHash(), true); err != nil {
@@ -233,12 +234,12 @@ func TestRemoveSharedData(t *testing.T) {
 	}
 	n = openService(t, state, data)
 	x := torrent(t, n, src)
-	wait(t, "the check, again", x.Done())
+	await.Value(t, "the check, again", x.Done())
 	if _, err := n.Torrent(all[1].InfoHash()); err == nil {
 		t.Error("a removed torrent is back")
 	}
 	moved := torrent(t, n, all[2].Options().Source)
-	eventually(t, "the end of the move", func() bool { return moved.State() != Moving })
+	await.True(t, "the end of the move", func() bool { return moved.State() != Moving })
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
@@ -255,7 +256,7 @@ func TestFailedRun(t *testing.T) {
 	t.Parallel()
 	n := openService(t, t.TempDir(), t.TempDir())
 	x := add(t, n, Options{Source: create(t, t.TempDir(), "file", 1000), StopTimeout: time.Millisecond})
-	wait(t, "the failure", x.Done())
+	await.Value(t, "the failure", x.Done())
 	if s, all := x.Status(), n.Stats().Torrents; s.State != Failed || all[Failed] != 1 {
 		t.Errorf("its state is %s, all: %v", s.State, all)
 	}
@@ -273,7 +274,7 @@ func TestFailedStart(t *testing.T) {
 	}
 	n := openService(t, t.TempDir(), out)
 	x := add(t, n, Options{Source: src, Peers: seeder.Listening()})
-	wait(t, "the failure", x.Done())
+	await.Value(t, "the failure", x.Done())
 	if s := x.Status(); s.Err == nil || s.Phase != client.Broken || s.State != Failed {
 		t.Errorf("%+v", s)
 	}
@@ -283,7 +284,7 @@ func TestFailedStart(t *testing.T) {
 	if err := x.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the download", x.Done())
+	await.Value(t, "the download", x.Done())
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 }
 
@@ -294,7 +295,7 @@ func TestFailedRemove(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: src, Paused: true}) // so that nothing else writes its state
-	eventually(t, "the check of its data", func() bool {
+	await.True(t, "the check of its data", func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return !x.unverified
@@ -337,7 +338,7 @@ func TestChangeWhileChecking(t *testing.T) {
 			t.Error(err)
 		}
 	}})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	if !changed {
 		t.Fatal("nothing was checked")
 	}
@@ -345,7 +346,7 @@ func TestChangeWhileChecking(t *testing.T) {
 	if want == src.Layout.Length {
 		t.Fatal("the change was lost")
 	}
-	eventually(t, "the selection", func() bool { return x.Progress().Total == want })
+	await.True(t, "the selection", func() bool { return x.Progress().Total == want })
 }
 
 // If Restore is cancelled while it ends a removal, the next one ends it.
@@ -355,7 +356,7 @@ func TestRemovalAfterCancel(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: src})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	x.setRemoving(true) // a process that was killed in the middle of Remove
 	err := errors.Join(x.keep(), n.Close())
 	err = errors.Join(err, os.RemoveAll(filepath.Join(data, ".braid"))) // so that data is hashed first
@@ -456,8 +457,8 @@ func TestRestartSavesNothing(t *testing.T) {
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: create(t, data, "file", 1<<20), Labels: []string{"a"}})
 	y := add(t, n, Options{Source: createMany(t, data, "set"), Paused: true, Goal: Goal{Ratio: 2}})
-	wait(t, "the data", x.Done())
-	eventually(t, "the check", func() bool { return !y.saved().Verify })
+	await.Value(t, "the data", x.Done())
+	await.True(t, "the check", func() bool { return !y.saved().Verify })
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -473,7 +474,7 @@ func TestRestartSavesNothing(t *testing.T) {
 	}
 	before := look()
 	n = openService(t, state, data)
-	wait(t, "the data, again", torrent(t, n, x.Source()).Done())
+	await.Value(t, "the data, again", torrent(t, n, x.Source()).Done())
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -493,12 +494,12 @@ func TestSelectMoreWhilePaused(t *testing.T) {
 	seeder, _ := seedOf(t, src, data)
 	n := openService(t, t.TempDir(), out)
 	x := add(t, n, Options{Source: src, Peers: seeder.Listening(), Selection: client.Selection{Select: []string{"*/d/*"}}})
-	wait(t, "some of the files", x.Done())
+	await.Value(t, "some of the files", x.Done())
 	if err := errors.Join(x.Pause(), set(x, func(o *Options) { o.Selection = client.Selection{} }), x.Resume(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the start", func() bool { return x.State() == Running })
-	wait(t, "all of the files", x.Done())
+	await.True(t, "the start", func() bool { return x.State() == Running })
+	await.Value(t, "all of the files", x.Done())
 	if p := x.Progress(); p.Have != src.Layout.Length || p.Phase != client.Complete {
 		t.Errorf("%+v", p)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"braid/client"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // A paused torrent that has never run says how large it is, what of it is wanted, and what an
@@ -55,7 +56,7 @@ func TestNeverRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.AddPeers(seeder.Listening()...)
-	eventually(t, "the download", func() bool { x.AddPeers(seeder.Listening()...); return x.Status().Phase == client.Complete })
+	await.True(t, "the download", func() bool { x.AddPeers(seeder.Listening()...); return x.Status().Phase == client.Complete })
 	sameFile(t, filepath.Join(data, "set/a"), filepath.Join(out, "set/a"))
 	if err := n.Remove(x.InfoHash(), false); err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func TestAddPausedExisting(t *testing.T) {
 	n := openService(t, t.TempDir(), data)
 	for _, src := range []client.Source{whole, magnet} {
 		x := add(t, n, Options{Source: src, Paused: true})
-		eventually(t, "the check", func() bool {
+		await.True(t, "the check", func() bool {
 			s := x.Status()
 			return s.State == Paused && s.Have == 100_000 && s.Done == s.Pieces
 		})
@@ -113,7 +114,7 @@ func TestFilesWhilePaused(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := add(t, openService(t, t.TempDir(), out), Options{Source: src})
-	eventually(t, "the check", func() bool { return x.Status().Have == 7*32<<10 }) // all of its whole pieces
+	await.True(t, "the check", func() bool { return x.Status().Have == 7*32<<10 }) // all of its whole pieces
 	running := x.Files()
 	if err := x.Pause(); err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func TestSelectOthersWhilePaused(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := add(t, openService(t, t.TempDir(), out), Options{Source: src, Paused: verified})
-		eventually(t, "the check", func() bool { return x.Status().Have == 7*32<<10 }) // all of its whole pieces
+		await.True(t, "the check", func() bool { return x.Status().Have == 7*32<<10 }) // all of its whole pieces
 		if !verified {
 			err = x.Pause()
 		}
@@ -163,7 +164,7 @@ func TestProgressAfterKill(t *testing.T) {
 	src := create(t, data, "file", 1<<20)
 	n := openService(t, state, data)
 	x := add(t, n, Options{Source: src})
-	wait(t, "the data", x.Done())
+	await.Value(t, "the data", x.Done())
 	if err := x.Pause(); err != nil {
 		t.Fatal(err)
 	}

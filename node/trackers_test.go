@@ -11,6 +11,7 @@ import (
 	"braid/tracker"
 	"braid/tracker/announce"
 	"braid/tracker/wire"
+	"braid/units/await"
 )
 
 // Only who has the whole torrent is a seed to trackers; who has all that he wants, and it is not
@@ -52,11 +53,11 @@ func TestCauseAfterChangeOfTrackers(t *testing.T) {
 		}
 		return ""
 	}
-	eventually(t, "the first tracker as the cause", func() bool { return strings.Contains(cause(), "127.0.0.1:2") })
+	await.True(t, "the first tracker as the cause", func() bool { return strings.Contains(cause(), "127.0.0.1:2") })
 	if err := set(x, func(o *Options) { o.Trackers = trackers("http://127.0.0.1:1/announce") }); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second tracker as the cause", func() bool { return strings.Contains(cause(), "127.0.0.1:1") })
+	await.True(t, "the second tracker as the cause", func() bool { return strings.Contains(cause(), "127.0.0.1:1") })
 	if c := cause(); strings.Contains(c, "127.0.0.1:2") || strings.Contains(c, "more") {
 		t.Errorf("the cause is %q", c)
 	}
@@ -79,7 +80,7 @@ func TestTrackerKeyIsHidden(t *testing.T) {
 	o := Options{Source: src, Storage: fileIn(t.TempDir()), Trackers: tiers}
 	to := add(t, open(t, Config{}), o)
 	var cause *client.Cause
-	eventually(t, "a cause", func() bool {
+	await.True(t, "a cause", func() bool {
 		cause = to.Progress().Cause
 		return cause != nil && strings.Contains(cause.Text, "unknown")
 	})

@@ -16,6 +16,7 @@ import (
 	"braid/tracker"
 	"braid/tracker/server"
 	"braid/tracker/swarm"
+	"braid/units/await"
 )
 
 // meetingPoint runs a tracker for WebRTC peers, and returns the one tier with its URL.
@@ -77,10 +78,10 @@ func TestWebRTC(t *testing.T) {
 			}
 			x := add(t, overWebRTC(t), Options{Source: src, Trackers: trackers, Storage: fileIn(out)})
 			if first == "leecher" {
-				eventually(t, "the tracker has answered the leecher", func() bool { return x.Trackers()[0].Answered })
+				await.True(t, "the tracker's answer to the leecher", func() bool { return x.Trackers()[0].Answered })
 				seed()
 			}
-			wait(t, "the download", x.Done())
+			await.Value(t, "the download", x.Done())
 			sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 			onlyWebRTC(t, x)
 			if known := x.current().transfer.Deliverers(10); len(known) > 0 {
@@ -146,7 +147,7 @@ func fetchFromForeign(t *testing.T, middle *Torrent, src client.Source, data str
 	}
 	out := t.TempDir()
 	x := add(t, overWebRTC(t), Options{Source: src, Trackers: trackers, Storage: fileIn(out)})
-	wait(t, "the download from the foreign client", x.Done())
+	await.Value(t, "the download from the foreign client", x.Done())
 	sameFile(t, filepath.Join(data, "file"), filepath.Join(out, "file"))
 	onlyWebRTC(t, x)
 }

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"braid/client"
 	"braid/node"
 	"braid/node/event"
+	"braid/units/await"
 )
 
 func open(t *testing.T) *node.Node { return openIn(t, t.TempDir()) }
@@ -56,15 +56,6 @@ func create(t *testing.T, dir, name string) client.Source {
 	return c.Source
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
-}
-
 // Files that appear are added, and then kept, renamed or deleted. Other things stay alone.
 func TestWatch(t *testing.T) {
 	n := open(t)
@@ -88,12 +79,12 @@ func TestWatch(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, then, func() bool {
+		await.True(t, "the torrent of a file to "+then, func() bool {
 			_, err := n.Torrent(src.InfoHash.HexString())
 			return err == nil
 		})
 		want := map[string]string{"keep": "x.torrent", "rename": "x.torrent.added", "delete": ""}[then]
-		eventually(t, then+" the file", func() bool {
+		await.True(t, "the daemon to "+then+" the file", func() bool {
 			found, _ := filepath.Glob(filepath.Join(dir, "x.torrent*"))
 			return len(found) == 0 && want == "" || len(found) == 1 && filepath.Base(found[0]) == want
 		})
@@ -121,12 +112,7 @@ func TestDirectoryComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name := ""; name != dir; { // its removal is the last event
-			select {
-			case e := <-notify.Events:
-				name = e.Name
-			case <-time.After(time.Minute):
-				t.Fatal("nothing is reported")
-			}
+			name = await.Value(t, "an event", notify.Events).Name
 		}
 	}
 }
@@ -199,7 +185,7 @@ func TestScript(t *testing.T) {
 	if _, err := n.Add(t.Context(), node.Options{Source: src, Peers: seed.Listening(), Labels: []string{"a", "b"}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
+	await.True(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
 	got, err := os.ReadFile(result)
 	want := fmt.Sprintf("0|%s|%s|%s|%d|a,b\n", src.Name, src.InfoHash.HexString(), n.Dir(), src.Layout.Length)
 	if err != nil || string(got) != want {
@@ -240,7 +226,7 @@ func TestScriptAfterMove(t *testing.T) {
 			if _, err := n.Add(t.Context(), node.Options{Source: src, Peers: seed.Listening()}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
+			await.True(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
 			if got, err := os.ReadFile(result); err != nil || string(got) != fmt.Sprintf("%s %d\n", want, src.Layout.Length) {
 				t.Errorf("%q, %v; want %d bytes in %s", got, err, src.Layout.Length, want)
 			}
@@ -279,8 +265,8 @@ func TestScriptAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { defer close(ended); d.Run(ctx) }()
-	eventually(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
-	eventually(t, "to remember it", func() bool {
+	await.True(t, "the program", func() bool { _, err := os.Stat(result); return err == nil })
+	await.True(t, "the daemon to remember it", func() bool {
 		b, err := os.ReadFile(filepath.Join(state, x.InfoHash()+".json"))
 		return err == nil && !bytes.Contains(b, []byte(`"due":true`))
 	})
@@ -315,9 +301,8 @@ func TestScriptOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			for done := false; !done; {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				e, err := heard.Next(ctx)
-				if cancel(); err != nil {
+				e, err := heard.Next(t.Context())
+				if err != nil {
 					t.Fatal(err)
 				}
 				s.hear(n, e)

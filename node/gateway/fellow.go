@@ -204,7 +204,7 @@ func (g *Gateway) living(ctx context.Context, hash wire.InfoHash) (out []wire.Pe
 	}
 	g.mu.Unlock()
 	for _, first := range wait {
-		await(ctx, first)
+		waitFor(ctx, first)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"braid/tracker/server"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
+	"braid/units/await"
 )
 
 // fellows are two gateways that know each other, each with a tracker over HTTP. kill ends the
@@ -62,7 +63,7 @@ func TestFellows(t *testing.T) {
 		return slices.ContainsFunc(peers, func(p wire.Peer) bool { return p.Addr.String() == n.Listening()[0].String() })
 	}
 	late := false // the machine had no time for the fellow, who may count as dead for a while
-	eventually(t, "both are named", func() bool {
+	await.True(t, "the names of both", func() bool {
 		began := time.Now()
 		peers, err := asks(t, stores[0], src, seed, true)
 		both := err == nil && names(peers, nodes[0]) && names(peers, nodes[1])
@@ -73,12 +74,12 @@ func TestFellows(t *testing.T) {
 	})
 	// The torrent may name both trackers: then the node of each asks the other's tracker.
 	id, _ := all[0].addresses()
-	eventually(t, "the fellow's node is known", func() bool {
+	await.True(t, "the fellow's node", func() bool {
 		_, err := asks(t, stores[1], src, clientAt(7), false)
 		return err == nil && all[1].isFellow(id)
 	})
 	for i, n := range nodes {
-		eventually(t, "both have the data", func() bool {
+		await.True(t, "the data of both", func() bool {
 			if _, err := asks(t, stores[i], src, clientAt(7), false); err != nil { // who is not asked leaves
 				t.Log(err)
 			}
@@ -86,7 +87,7 @@ func TestFellows(t *testing.T) {
 			return err == nil && x.Progress().Phase == client.Complete
 		})
 	}
-	eventually(t, "both leave", func() bool {
+	await.True(t, "both to leave", func() bool {
 		_, err := stores[1].Announce(t.Context(), swarm.Visit{
 			InfoHash: wire.InfoHash(src.InfoHash), ID: id, Addr: clientAt(8), Want: 50, Reaches: swarm.IPv4,
 		})
@@ -99,7 +100,7 @@ func TestFellows(t *testing.T) {
 		t.Errorf("%d nodes have not left", n)
 	}
 	kill()
-	eventually(t, "the dead one is not named", func() bool {
+	await.True(t, "an answer without the dead one", func() bool {
 		peers, err := asks(t, stores[0], src, clientAt(9), false)
 		if err != nil { // it leaves, since this process had no time to ask
 			t.Log(err)
@@ -140,7 +141,7 @@ func TestOwnFellow(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := g.torrents[wire.InfoHash(src.InfoHash)]
-	eventually(t, "the log names it", func() bool {
+	await.True(t, "the message in the log", func() bool {
 		g.question(t.Context(), 0, x)
 		return strings.Contains(said.String(), "its own fellow")
 	})

@@ -8,6 +8,7 @@ import (
 
 	"braid/client"
 	"braid/pathsel"
+	"braid/units/await"
 )
 
 // Bytes count once and on their side of the gateway, also when peers are forgotten.
@@ -49,7 +50,7 @@ func TestFigures(t *testing.T) {
 	if _, err := asks(t, s, src, seed, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all was fetched", func() bool {
+	await.True(t, "all data", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.torrents[[20]byte(src.InfoHash)].complete

@@ -25,20 +25,10 @@ import (
 	"braid/tracker"
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
+	"braid/units/await"
 )
 
 // Both sides are on loopback here: TestGateway of cmd/braid has one of them on SCION.
-
-const patience = time.Minute
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
 
 func openNode(t *testing.T, sources ...node.Source) *node.Node {
 	t.Helper()
@@ -101,7 +91,7 @@ func running(t *testing.T, g *Gateway) {
 func leaves(t *testing.T, g *Gateway, src client.Source) {
 	t.Helper()
 	now := time.Now()
-	eventually(t, "the gateway leaves", func() bool {
+	await.True(t, "the gateway to leave", func() bool {
 		now = now.Add(g.cfg.Idle + time.Minute) // again and again: data may just have been sent, or the join goes on
 		g.sweep(now)
 		return isAway(g, src)
@@ -125,7 +115,7 @@ func asks(t *testing.T, s swarm.Store, src client.Source, at wire.Addr, seed boo
 		Event: wire.Started, Seed: seed, Want: 50, Reaches: swarm.IPv4,
 	})
 	g := s.(store).gateway
-	eventually(t, "the join has ended", func() bool {
+	await.True(t, "the end of the join", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.torrents[hash] == nil || g.torrents[hash].state != joining
@@ -191,11 +181,7 @@ func TestJoinsOnDemand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-x.Done():
-	case <-time.After(patience):
-		t.Fatalf("%+v", x.Progress())
-	}
+	await.Value(t, "the download", x.Done())
 	want, _ := os.ReadFile(filepath.Join(data, "file"))
 	if got, err := os.ReadFile(filepath.Join(out, "file")); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes, %v", len(got), err)
@@ -204,9 +190,9 @@ func TestJoinsOnDemand(t *testing.T) {
 	if len(n.Torrents()) != 0 {
 		t.Error("its node has not left")
 	}
-	eventually(t, "its data stays", func() bool { return diskUsed(t, cache) == 1<<20 })
+	await.True(t, "all of its data in the cache", func() bool { return diskUsed(t, cache) == 1<<20 })
 	g.Allow(nil)
-	eventually(t, "the data of a torrent that is no longer allowed is deleted", func() bool { return diskUsed(t, cache) == 0 })
+	await.True(t, "the deletion of data that is no longer allowed", func() bool { return diskUsed(t, cache) == 0 })
 }
 
 // The cache stays within its bound, whatever is asked for, and what was used last stays.
@@ -230,7 +216,7 @@ func TestCacheStaysBounded(t *testing.T) {
 		if _, err := asks(t, s, src, seeds[i], true); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the torrent is there", func() bool {
+		await.True(t, "all data of the torrent", func() bool {
 			x, err := n.Torrent(src.InfoHash.HexString())
 			if used := diskUsed(t, cache); used > most {
 				t.Fatalf("%d bytes are on disk, of at most %d", used, most)
@@ -275,14 +261,14 @@ func TestJoinsAfterFailure(t *testing.T) {
 	if _, err := asks(t, s, src, seed, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the gateway leaves", func() bool { return isAway(g, src) })
+	await.True(t, "the gateway to leave", func() bool { return isAway(g, src) })
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := asks(t, s, src, seed, true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the data is complete", func() bool {
+	await.True(t, "all data", func() bool {
 		x, err := n.Torrent(src.InfoHash.HexString())
 		return err == nil && x.Progress().Phase == client.Complete
 	})
@@ -303,11 +289,7 @@ func TestSlowJoin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case <-joined:
-		case <-time.After(patience):
-			t.Error("the next client has to wait, too")
-		}
+		await.Value(t, "the end of the wait", joined)
 	}
 	for range startsAtOnce {
 		<-g.starts
@@ -361,7 +343,7 @@ func TestFailedJoin(t *testing.T) {
 	if err := os.WriteFile(g.dirOf(wire.InfoHash(src.InfoHash)), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the client hears so", func() bool { // if the join fails while it waits
+	await.True(t, "the client to hear of it", func() bool { // if the join fails while it waits
 		_, err := asks(t, s, src, clientAt(1), false)
 		return errors.Is(err, errNotJoined)
 	})
@@ -411,7 +393,7 @@ func TestAllowOtherTrackers(t *testing.T) {
 	}
 	asksTracker := func(want [][]tracker.URL) {
 		t.Helper()
-		eventually(t, "the torrent has the trackers of the list", func() bool {
+		await.True(t, "the trackers of the list", func() bool {
 			x, err := n.Torrent(src.InfoHash.HexString())
 			return err == nil && reflect.DeepEqual(x.Options().Trackers, want)
 		})
@@ -519,7 +501,7 @@ func TestCacheSurvives(t *testing.T) {
 	if _, err := asks(t, s, src, clientAt(1), false); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the data is complete without any peer", func() bool {
+	await.True(t, "all data without any peer", func() bool {
 		x, err := n.Torrent(src.InfoHash.HexString())
 		return err == nil && x.Progress().Phase == client.Complete
 	})

@@ -71,7 +71,7 @@ func (s store) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) 
 			return swarm.View{}, err
 		}
 		patience, cancel := context.WithTimeout(ctx, joinPatience)
-		await(patience, joined)
+		waitFor(patience, joined)
 		if g.hasFailed(v.InfoHash) {
 			cancel()
 			return swarm.View{}, errNotJoined
@@ -129,8 +129,8 @@ func (g *Gateway) hasFailed(hash wire.InfoHash) bool {
 	return t == nil || t.state == away
 }
 
-// await waits until a channel is closed or the context ends.
-func await(ctx context.Context, done <-chan struct{}) {
+// waitFor waits until a channel is closed or the context ends.
+func waitFor(ctx context.Context, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-ctx.Done():

@@ -22,6 +22,7 @@ import (
 	"braid/node/event"
 	"braid/node/web/webtest"
 	"braid/scionnet"
+	"braid/units/await"
 )
 
 // site is a web site with a feed and the torrents in it.
@@ -117,7 +118,7 @@ func arrives(t *testing.T, name, like string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	webtest.Eventually(t, name, func() bool { got, err := os.ReadFile(name); return err == nil && bytes.Equal(got, want) })
+	await.True(t, "the data of "+name, func() bool { got, err := os.ReadFile(name); return err == nil && bytes.Equal(got, want) })
 }
 
 // A mirror follows a feed, from which torrents come and go, over a restart.
@@ -364,7 +365,7 @@ func TestMirrorRetries(t *testing.T) {
 	set := m.Node.Torrents()[0]
 	fails := func(times int) {
 		t.Helper()
-		webtest.Eventually(t, fmt.Sprint(times, " failures"), func() bool {
+		await.True(t, fmt.Sprint(times, " failures"), func() bool {
 			failed := slices.DeleteFunc(set.Log(), func(e node.LogEntry) bool { return e.Level != slog.LevelError })
 			return set.State() == node.Failed && len(failed) == times
 		})

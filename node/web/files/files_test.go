@@ -19,6 +19,7 @@ import (
 	"braid/node/web/files"
 	"braid/node/web/webtest"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // served is a torrent, and the URL of its files.
@@ -41,7 +42,7 @@ func serve(t *testing.T, name string, list ...webtest.File) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	webtest.Eventually(t, "it runs", func() bool { return x.State() == node.Running })
+	await.True(t, "the start", func() bool { return x.State() == node.Running })
 	return served{c.Source, dir, start(t, n, false) + files.Prefix + x.InfoHash() + "/", n}
 }
 
@@ -205,7 +206,7 @@ func TestPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	webtest.Eventually(t, "it runs", func() bool { return x.State() == node.Running })
+	await.True(t, "the start", func() bool { return x.State() == node.Running })
 	path := files.Prefix + x.InfoHash() + "/f"
 	if res, _ := ask(t, http.MethodGet, start(t, n, false)+path); res.StatusCode != http.StatusNotFound {
 		t.Errorf("it is served: %s", res.Status)
@@ -232,7 +233,7 @@ func TestForeignClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	webtest.Eventually(t, "it runs", func() bool { return x.State() == node.Running })
+	await.True(t, "the start", func() bool { return x.State() == node.Running })
 	web := start(t, n, false) + files.Prefix + x.InfoHash() + "/"
 	data, err := os.ReadFile(filepath.Join(from, "data/a.bin"))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"braid/node"
 	"braid/node/web/webtest"
+	"braid/units/await"
 )
 
 // A torrent that another request has removed is no error. All other errors are.
@@ -42,12 +43,12 @@ func TestStartFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	webtest.Eventually(t, "the failure", func() bool { return x.Status().State == node.Failed })
+	await.True(t, "the failure", func() bool { return x.Status().State == node.Failed })
 	started := x.Status().Started
 	if err := Start(t.Context(), x, false); err != nil {
 		t.Fatal(err)
 	}
-	webtest.Eventually(t, "another start", func() bool { return x.Status().Started.After(started) })
+	await.True(t, "another start", func() bool { return x.Status().Started.After(started) })
 }
 
 // A torrent that does not run starts, also one whose data is being verified.

@@ -24,6 +24,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/webtest"
+	"braid/units/await"
 )
 
 // torrentInfo is a part of what torrents/info tells.
@@ -318,7 +319,7 @@ func TestAddExisting(t *testing.T) {
 	s := in(t)
 	c, data, _ := s.torrent("one")
 	s.add(c.Torrent, "savepath", data, "stopped", "true")
-	webtest.Eventually(t, "the files to be verified", func() bool {
+	await.True(t, "the files to be verified", func() bool {
 		x := get[[]torrentInfo](s, "torrents/info")[0]
 		return x.State == "stoppedUP" && x.AmountLeft == 0
 	})
@@ -895,7 +896,7 @@ func TestLog(t *testing.T) {
 		s.seed(c, dir)
 	}
 	var all []entry
-	webtest.Eventually(t, "an entry of each", func() bool {
+	await.True(t, "an entry of each", func() bool {
 		all = get[[]entry](s, "log/main")
 		return len(all) >= 2
 	})

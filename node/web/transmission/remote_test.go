@@ -13,6 +13,7 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/node/web/webtest"
+	"braid/units/await"
 )
 
 // remote runs the real transmission-remote against the service.
@@ -188,14 +189,14 @@ func TestRemoteTorrents(t *testing.T) {
 	c, data, file := s.torrent("album")
 	status := func(want ...int) {
 		t.Helper()
-		webtest.Eventually(t, fmt.Sprintf("status %v", want), func() bool {
+		await.True(t, fmt.Sprintf("status %v", want), func() bool {
 			return slices.Contains(want, int(s.field(1, "status").(float64)))
 		})
 	}
 	place := func(dir string) {
 		t.Helper()
-		webtest.Eventually(t, "the data in "+dir, func() bool { return s.field(1, "downloadDir") == dir && s.field(1, "percentDone") == 1.0 })
-		webtest.Eventually(t, "a file in "+dir, func() bool { // it gets its name a moment after the last piece
+		await.True(t, "the data in "+dir, func() bool { return s.field(1, "downloadDir") == dir && s.field(1, "percentDone") == 1.0 })
+		await.True(t, "a file in "+dir, func() bool { // it gets its name a moment after the last piece
 			_, err := os.Stat(filepath.Join(dir, "album/b/c.mkv"))
 			return err == nil
 		})
@@ -230,7 +231,7 @@ func TestRemoteTorrents(t *testing.T) {
 	s.remote("-t1", "-S")
 	status(stopped)
 	s.remote("-t1", "-v")
-	webtest.Eventually(t, "the damage to be found", func() bool { return s.field(1, "leftUntilDone").(float64) > 0 })
+	await.True(t, "the damage to be found", func() bool { return s.field(1, "leftUntilDone").(float64) > 0 })
 	s.remote("-t1", "-s")
 	status(downloading, seeding)
 	x.AddPeers(webtest.Seed(t, c.Source, data)...)
@@ -242,7 +243,7 @@ func TestRemoteTorrents(t *testing.T) {
 	s.remote("-t1", "--find", data)
 	place(data)
 	// It counts as seeding while it moves, too. Files that are being verified have other names.
-	webtest.Eventually(t, "the data that was found to be right", func() bool {
+	await.True(t, "the data that was found to be right", func() bool {
 		return x.State() == node.Running && x.Progress().Phase == client.Complete
 	})
 
@@ -255,9 +256,9 @@ func TestRemoteTorrents(t *testing.T) {
 	}
 	s.remote("--no-start-paused")
 	s.remote("-a", file, "-w", elsewhere)
-	webtest.Eventually(t, "the torrent to be complete again", func() bool { return s.field(2, "percentDone") == 1.0 })
+	await.True(t, "the torrent to be complete again", func() bool { return s.field(2, "percentDone") == 1.0 })
 	said = s.remote("-t2", "-rad")
-	webtest.Eventually(t, "the data to be deleted: "+said, func() bool {
+	await.True(t, "the data to be deleted: "+said, func() bool {
 		_, err := os.Stat(filepath.Join(elsewhere, "album"))
 		return os.IsNotExist(err) && len(s.node.Torrents()) == 0
 	})

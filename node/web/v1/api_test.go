@@ -28,11 +28,8 @@ import (
 	"braid/node/web/transmission"
 	v1 "braid/node/web/v1"
 	"braid/storage"
+	"braid/units/await"
 )
-
-// patience is for things that take milliseconds on an idle machine. On a busy one, and with the race
-// detector, each check of a password takes many seconds.
-const patience = 3 * time.Minute
 
 // daemon is a node with its server, and a client of it.
 type daemon struct {
@@ -184,15 +181,6 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
 // A torrent from its adding to its removal: one daemon serves it, another one downloads it.
 func TestTorrent(t *testing.T) {
 	from, to := start(t), start(t)
@@ -213,7 +201,7 @@ func TestTorrent(t *testing.T) {
 	var d v1.TorrentDetail
 	var paths []v1.Path // while data comes: complete peers part
 	var sources map[string]int
-	eventually(t, "the connection", func() bool {
+	await.True(t, "the connection", func() bool {
 		sources = must[v1.TorrentDetail](t)(to.Show(ctx, hash)).PeerSources
 		paths = must[[]v1.Path](t)(to.Paths(ctx, hash))
 		return len(sources) > 0 && len(paths) > 0 && paths[0].Share > 0
@@ -221,7 +209,7 @@ func TestTorrent(t *testing.T) {
 	if err := to.Set(ctx, hash, v1.Change{Limits: &v1.Limits{}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the download", func() bool {
+	await.True(t, "the download", func() bool {
 		d = must[v1.TorrentDetail](t)(to.Show(ctx, hash))
 		return d.State == "seeding"
 	})
@@ -251,7 +239,7 @@ func TestTorrent(t *testing.T) {
 	if err := to.Resume(ctx, hash, v1.Resume{Now: true}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the torrent is served", func() bool { return must[v1.TorrentDetail](t)(to.Show(ctx, hash)).State == "seeding" })
+	await.True(t, "the seed", func() bool { return must[v1.TorrentDetail](t)(to.Show(ctx, hash)).State == "seeding" })
 	if p := must[v1.Pieces](t)(to.Pieces(ctx, hash)); p.Count != 10 || p.Done != 10 || p.LengthBytes != 32<<10 || !bytes.Equal(p.Have, []byte{0xff, 0xc0}) {
 		t.Errorf("%+v", p)
 	}
@@ -259,7 +247,7 @@ func TestTorrent(t *testing.T) {
 	if err := errors.Join(to.Verify(ctx, hash), to.Announce(ctx, hash)); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the move", func() bool {
+	await.True(t, "the move", func() bool {
 		if err := to.Move(ctx, hash, v1.Move{Directory: moved, Data: true}); err != nil {
 			t.Log(err) // while it is verified
 		}
@@ -456,7 +444,7 @@ func TestServedTorrent(t *testing.T) {
 	src := create(t, d.data, "file", 1000)
 	added := must[v1.Added](t)(d.Add(t.Context(), v1.AddTorrent{Torrent: src.Torrent(), Complete: true, Goal: &v1.Goal{TimeS: 0.001}}))
 	x := must[*node.Torrent](t)(d.node.Torrent(added.InfoHash))
-	eventually(t, "the end", func() bool { return x.State() == node.Served })
+	await.True(t, "the end", func() bool { return x.State() == node.Served })
 	if got := must[v1.TorrentDetail](t)(d.Show(t.Context(), added.InfoHash)).State; got != "served" {
 		t.Errorf("the torrent is %s", got)
 	}
@@ -574,7 +562,7 @@ func TestAnswersAreDescribed(t *testing.T) {
 	must[v1.Added](t)(from.Add(t.Context(), v1.AddTorrent{Torrent: src.Torrent(), Complete: true}))
 	must[v1.Added](t)(d.Add(t.Context(), v1.AddTorrent{Torrent: src.Torrent(), Peers: must[v1.Session](t)(from.Session(t.Context())).Listen}))
 	hash := src.InfoHash.HexString()
-	eventually(t, "the download", func() bool { return must[v1.TorrentDetail](t)(d.Show(t.Context(), hash)).State == "seeding" })
+	await.True(t, "the download", func() bool { return must[v1.TorrentDetail](t)(d.Show(t.Context(), hash)).State == "seeding" })
 	status, b := d.ask(t, "GET", "/openapi.yaml", "", nil)
 	var doc struct {
 		Paths map[string]map[string]struct {
@@ -667,14 +655,12 @@ func TestEvents(t *testing.T) {
 	d := start(t)
 	first := create(t, t.TempDir(), "first", 1000)
 	must[v1.Added](t)(d.Add(t.Context(), v1.AddTorrent{Torrent: first.Torrent(), Paused: true}))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	enough := errors.New("enough")
 	last := ""
 	// until reads events up to the first one that is wanted.
 	until := func(after string, want func(name string, v any) bool) (names []string) {
 		t.Helper()
-		err := d.Events(ctx, after, func(e v1.Event) error {
+		err := d.Events(t.Context(), after, func(e v1.Event) error {
 			last = e.ID
 			names = append(names, e.Name)
 			v, err := e.Decode()
@@ -721,8 +707,7 @@ func TestEvents(t *testing.T) {
 // A stream ends when its reader is no longer allowed, and says nothing more.
 func TestEventsEndWithThePassword(t *testing.T) {
 	d := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := t.Context()
 	if err := d.SetPassword(ctx, "first"); err != nil {
 		t.Fatal(err)
 	}
@@ -750,7 +735,7 @@ func TestEventsOfADaemonThatGoes(t *testing.T) {
 	t.Cleanup(s.Close)
 	c := v1.NewClient(s.URL, "")
 	t.Cleanup(c.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	gone := false
 	err := c.Events(ctx, "", func(v1.Event) error { return s.Listener.Close() }, func() {

@@ -18,10 +18,8 @@ import (
 	"braid/client"
 	"braid/node"
 	"braid/storage"
+	"braid/units/await"
 )
-
-// patience is for things that take milliseconds on an idle machine.
-const patience = 60 * time.Second
 
 // Service opens a node that runs as a service, as in braid daemon. It listens on loopback. Torrents
 // that name no directory go to downloads.
@@ -110,16 +108,6 @@ func Seed(t testing.TB, src client.Source, dir string) []client.Peer {
 	return n.Listening()
 }
 
-// Eventually waits until something is so.
-func Eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
 // Run runs a program and returns what it has said. It fails the test if the program is missing: a
 // skipped test would be taken for a passed one.
 func Run(t testing.TB, env []string, name string, args ...string) (said string, err error) {
@@ -128,7 +116,7 @@ func Run(t testing.TB, env []string, name string, args ...string) (said string, 
 	if err != nil {
 		t.Fatalf("%v; run ./scripts/install-deps", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithDeadline(context.Background(), await.Deadline(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), env...)
