@@ -23,9 +23,8 @@ import (
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 	"braid/units"
+	"braid/units/await"
 )
-
-const patience = 30 * time.Second
 
 // oneAS is a host in an AS of its own, which needs no process.
 func oneAS(t *testing.T) *scionnet.Host {
@@ -123,7 +122,7 @@ func join(t *testing.T, n byte, change func(*Config), urls ...string) peer {
 		Progress: func() Progress { return Progress{Left: 5} },
 		Found:    func(a []wire.Addr) { p.found <- a },
 		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)).With("peer", n),
-		goodbye:  patience,
+		goodbye:  time.Until(await.Deadline(t)),
 	}
 	for _, u := range urls {
 		parsed, err := tracker.ParseURL(u)
@@ -146,37 +145,25 @@ func join(t *testing.T, n byte, change func(*Config), urls ...string) peer {
 // finds waits until the peer has been told of the address.
 func (p peer) finds(t *testing.T, addr string) {
 	t.Helper()
-	deadline := time.After(patience)
-	var all []string
 	for {
-		select {
-		case got := <-p.found:
-			for _, a := range got {
-				if a.String() == addr {
-					return
-				}
-				all = append(all, a.String())
-			}
-		case <-deadline:
-			t.Fatalf("not told of %s, only of %v", addr, all)
+		got := await.Value(t, addr, p.found)
+		if slices.ContainsFunc(got, func(a wire.Addr) bool { return a.String() == addr }) {
+			return
 		}
+		t.Logf("told of %v", got)
 	}
 }
 
 // counts waits until the swarm is so.
 func (tr tracking) counts(t *testing.T, complete, incomplete, downloaded int64) {
 	t.Helper()
-	var c wire.Counts
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	await.Success(t, "the swarm", func() error {
 		all, err := tr.store.Scrape(t.Context(), []wire.InfoHash{{1}})
-		if err != nil {
-			t.Fatal(err)
+		if c := all[0]; err == nil && (c.Complete != complete || c.Incomplete != incomplete || c.Downloaded != downloaded) {
+			err = fmt.Errorf("it is %+v; want %d complete, %d incomplete, %d downloaded", c, complete, incomplete, downloaded)
 		}
-		if c = all[0]; c.Complete == complete && c.Incomplete == incomplete && c.Downloaded == downloaded {
-			return
-		}
-	}
-	t.Fatalf("the swarm is %+v; want %d complete, %d incomplete, %d downloaded", c, complete, incomplete, downloaded)
+		return err
+	})
 }
 
 // One after the other comes over each transport, and finds those that came before it where it can
@@ -199,14 +186,10 @@ func TestTransports(t *testing.T) {
 	five := join(t, 5, onSCION, tr.http, tr.scion, tr.udp)
 	five.finds(t, "1-ff00:0:110,[127.0.0.1]:2003")
 	tr.counts(t, 0, 5, 0)
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if n, _ := tr.store.Totals(t.Context()); n.SCION == 3 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the fifth peer is not on SCION")
-		}
-	}
+	await.True(t, "the fifth peer on SCION", func() bool {
+		n, _ := tr.store.Totals(t.Context())
+		return n.SCION == 3
+	})
 	// The tracker by its name.
 	named := strings.Replace(tr.scion, "1-ff00:0:110,[127.0.0.1]", "tracker.test", 1)
 	six := join(t, 6, onSCION, named)

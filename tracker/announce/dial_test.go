@@ -1,7 +1,6 @@
 package announce
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"braid/scionnet"
 	"braid/tracker"
 	"braid/tracker/wire"
+	"braid/units/await"
 )
 
 func TestOutletsOf(t *testing.T) {
@@ -85,7 +85,7 @@ func listening(t *testing.T, at string, answer http.HandlerFunc) *asked {
 		t.Fatal(err)
 	}
 	x := &asked{}
-	x.Server = &httptest.Server{Listener: l, Config: &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	x.Server = &httptest.Server{Listener: l, Config: &http.Server{ReadHeaderTimeout: time.Until(await.Deadline(t)), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x.requests.Add(1)
 		answer(w, r)
 	})}}
@@ -117,9 +117,7 @@ func ask(t *testing.T, url string, user bool) (wire.Answer, error) {
 	}
 	defer x.close()
 	x.(*overIP).scopeOf = scopeOf
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	return x.announce(ctx, &wire.Announce{}, nil)
+	return x.announce(t.Context(), &wire.Announce{}, nil)
 }
 
 // A torrent cannot have us send requests of its own making to this machine or its networks, nor can

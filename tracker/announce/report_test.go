@@ -12,6 +12,7 @@ import (
 
 	"braid/pathsel"
 	"braid/tracker/wire"
+	"braid/units/await"
 )
 
 // A real tracker on SCION gets the reports with the end of a download. One on IP gets none, even if
@@ -45,18 +46,10 @@ func TestReports(t *testing.T) {
 		}
 	}, tr.scion, tr.http, ip.URL+"/announce")
 	tr.counts(t, 0, 1, 0)
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	await.True(t, "the answers of all trackers", func() bool {
 		n, err := tr.store.Totals(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n.SCION == 1 && n.IPv4 == 1 && answered.Load() == 1 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the peer is not registered: %+v, and %d requests on IP", n, ip.requests.Load())
-		}
-	}
+		return err == nil && n.SCION == 1 && n.IPv4 == 1 && answered.Load() == 1
+	})
 	p.Completed()
 	<-asked
 	passed := func() uint64 {
@@ -68,11 +61,8 @@ func TestReports(t *testing.T) {
 	}
 	// Both trackers have answered, so the goodbye does not have to say again that the download is
 	// complete.
-	for end := time.Now().Add(patience); passed() == 0 || answered.Load() < 2; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d reports have arrived, and the tracker on IP has answered %d times", passed(), answered.Load())
-		}
-	}
+	await.True(t, "the reports", func() bool { return passed() > 0 })
+	await.True(t, "the second answer on IP", func() bool { return answered.Load() >= 2 })
 	p.Close()
 	if n := passed(); n > 2 { // the second if the goodbye overtook the answer
 		t.Errorf("%d reports have arrived", n)

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"braid/scionnet"
 	"braid/tracker"
 	"braid/tracker/wire"
+	"braid/units/await"
 )
 
 // A peer whose torrent names the tracker on one kind of network only is known on both.
@@ -25,13 +25,10 @@ func TestSiblings(t *testing.T) {
 	join(t, 2, onSCION, tr.scion)
 	join(t, 3, onSCION, tr.http, tr.scion) // which is asked by both anyway
 	join(t, 4, nil, tr.http)               // cannot reach the sibling
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if n, _ := tr.store.Totals(t.Context()); n.SCION == 3 && n.IPv4 == 4 {
-			break
-		} else if time.Now().After(end) {
-			t.Fatalf("%+v", n)
-		}
-	}
+	await.True(t, "all peers on both networks", func() bool {
+		n, _ := tr.store.Totals(t.Context())
+		return n.SCION == 3 && n.IPv4 == 4
+	})
 	five := join(t, 5, nil, tr.http)
 	five.finds(t, "127.0.0.1:1002")
 	six := join(t, 6, onSCION, tr.http)

@@ -21,9 +21,8 @@ import (
 	"braid/tracker/swarm"
 	"braid/tracker/wire"
 	"braid/units"
+	"braid/units/await"
 )
-
-const patience = 2 * time.Minute
 
 // running is a tracker on real sockets of loopback.
 type running struct {
@@ -120,7 +119,7 @@ func exchange(t *testing.T, c net.Conn, r wire.UDPRequest) wire.UDPAnswer {
 	if _, err := c.Write(out); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetReadDeadline(await.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 2000)
@@ -260,7 +259,7 @@ func TestManyPackets(t *testing.T) {
 		}
 		v6 := host == "::1"
 		b := make([]byte, 2000)
-		for end := time.Now().Add(patience); len(asked) > 0 && time.Now().Before(end); {
+		for end := await.Deadline(t); len(asked) > 0 && time.Now().Before(end); {
 			for _, r := range asked {
 				if _, err := c.Write(r.Append(nil)); err != nil {
 					t.Fatal(err)
@@ -456,7 +455,7 @@ func TestCrowd(t *testing.T) {
 	// And who sends half a request is cut off in the end.
 	c := dial(t, "tcp", addr)
 	fmt.Fprint(c, "GET /announce?info_hash=")
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetReadDeadline(await.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bufio.NewReader(c).ReadString('\n'); err == nil {

@@ -44,10 +44,8 @@ type socketClient struct {
 // connect connects a client. A proxy says that it was forwarded for these addresses.
 func connect(t *testing.T, url string, id byte, forwarded ...string) *socketClient {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	header := http.Header{"X-Forwarded-For": forwarded}
-	c, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: header})
+	c, _, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: header})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +68,7 @@ func (c *socketClient) write(b []byte) {
 
 func (c *socketClient) hear() wire.Signal {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
-	defer cancel()
-	_, b, err := c.Read(ctx)
+	_, b, err := c.Read(c.t.Context())
 	if err != nil {
 		c.t.Fatal(err)
 	}
