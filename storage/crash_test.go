@@ -296,22 +296,21 @@ func TestPowerLossDuringRename(t *testing.T) {
 	renaming.Wait()
 }
 
-// rounds is how often a test with random damage tries: a fifth with -short, as under the race
-// detector.
-func rounds(all int) int {
-	if testing.Short() {
-		return all / 5
-	}
-	return all
-}
+// Tests with random damage try it so many times. All kinds of damage occur in few rounds; many find
+// combinations of them.
+const fewRounds, manyRounds = 40, 200
+
+func TestPowerLoss(t *testing.T)      { losePower(t, fewRounds) }
+func TestLargePowerLoss(t *testing.T) { losePower(t, manyRounds) }
 
 // At every point where the power could fail, no piece is held to be right that is not, no block is
 // named that is not on disk, and the download can go on.
-func TestPowerLoss(t *testing.T) {
+func losePower(t *testing.T, rounds int) {
+	t.Helper()
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind Kind) {
 		points, claimed, named := 0, 0, 0
-		for seed := uint64(0); points < rounds(200); seed++ {
+		for seed := uint64(0); points < rounds; seed++ {
 			random := rand.New(rand.NewPCG(seed, 2))
 			pieceLength := int64(12_000)
 			lengths := []int64{40_000, 3000, 0, -(5000)}
@@ -393,9 +392,13 @@ func TestPowerLoss(t *testing.T) {
 	})
 }
 
+func TestDamagedDatabases(t *testing.T)      { damageDatabases(t, fewRounds) }
+func TestLargeDamagedDatabases(t *testing.T) { damageDatabases(t, manyRounds) }
+
 // A damaged database never ends the process, nor makes a piece count that is not right, nor is in
 // the way of the next start.
-func TestDamagedDatabases(t *testing.T) {
+func damageDatabases(t *testing.T, rounds int) {
+	t.Helper()
 	t.Parallel()
 	eachKind(t, func(t *testing.T, kind Kind) {
 		info, l, data := shape(t, 30_000, repeat(5000, 40)...)
@@ -407,7 +410,7 @@ func TestDamagedDatabases(t *testing.T) {
 		}
 		random := rand.New(rand.NewPCG(5, uint64(len(kind))))
 		aside := 0
-		for i := range rounds(200) {
+		for i := range rounds {
 			dir := fastDir(t)
 			if err := os.CopyFS(dir, os.DirFS(master)); err != nil {
 				t.Fatal(err)
@@ -464,10 +467,10 @@ func TestDamagedDatabases(t *testing.T) {
 				t.Fatalf("damage %d: %+v, %v", i, r.GoodPieces(), err)
 			}
 		}
-		if aside < rounds(200)/10 {
-			t.Errorf("%d of %d damaged databases were set aside: the damage does not hurt", aside, rounds(200))
+		if aside < rounds/10 {
+			t.Errorf("%d of %d damaged databases were set aside: the damage does not hurt", aside, rounds)
 		}
-		t.Logf("%d of %d set aside", aside, rounds(200))
+		t.Logf("%d of %d set aside", aside, rounds)
 	})
 }
 

@@ -363,7 +363,7 @@ func TestSyncDuringRename(t *testing.T) {
 			}
 		}
 	})
-	for i := range rounds(1000) {
+	for i := range 200 {
 		dirty := map[int]bool{}
 		for j := range l.Files {
 			dirty[j] = true
