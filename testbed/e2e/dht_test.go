@@ -9,6 +9,7 @@ import (
 	"braid/scionnet"
 	"braid/testbed"
 	"braid/testbed/dhtbench"
+	"braid/units/await"
 )
 
 // Nodes in three ASes find peers of all torrents over the real network.
@@ -21,7 +22,7 @@ func TestDHTOnNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	net, err := dhtbench.Open(t.Context(), testbed.Options{Topology: star, Dir: t.TempDir(), SCIONBin: programs(t)})
+	net, err := dhtbench.Open(t.Context(), testbed.Options{Topology: star, Dir: t.TempDir(), SCIONBin: programs()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func TestDHTOnNetwork(t *testing.T) {
 	cfg := dhtbench.OnNetwork(12)
 	cfg.Torrents, cfg.Searches = 3, 9
 	cfg.Joining, cfg.Settling, cfg.Keeping, cfg.Searching = time.Second, time.Second, time.Second, time.Second
-	eventually(t, "searches that find all peers", func() bool { // where the machine is busy, messages get lost
+	await.True(t, "searches that find all peers", func() bool { // where the machine is busy, messages get lost
 		r, err := net.Measure(t.Context(), dhtbench.Cases[0], cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +63,7 @@ func (n ends) firstQueries(t *testing.T) {
 			arrived <- string(b[:size])
 		}
 	}()
-	eventually(t, "both queries of a new host", func() bool { // busy routers lose some
+	await.True(t, "both queries of a new host", func() bool { // busy routers lose some
 		from := open(openHost(t, n.network, n.a.IA()))
 		for _, q := range sent {
 			from.Send([]byte(q), to.Addr(), false)

@@ -21,6 +21,7 @@ import (
 	"braid/scionnet"
 	"braid/testbed"
 	"braid/testbed/linkemu"
+	"braid/units/await"
 )
 
 // TestDoctor injects faults into a real network, one after the other. The doctor must name each,
@@ -145,7 +146,7 @@ func TestDoctor(t *testing.T) {
 				c.fault(t, &o)
 			}
 			// A busy router or service may answer after the doctor's patience. The fault stays.
-			eventually(t, fmt.Sprintf("%s %s: %s; %s, and no other failure", c.status, c.check, c.found, c.cure), func() bool {
+			await.True(t, fmt.Sprintf("%s %s: %s; %s, and no other failure", c.status, c.check, c.found, c.cure), func() bool {
 				f, err := doctor.Gather(t.Context(), o)
 				if err != nil {
 					t.Fatal(err)

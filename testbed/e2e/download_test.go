@@ -1,16 +1,11 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"braid/client"
@@ -18,7 +13,7 @@ import (
 	"braid/scionnet"
 	"braid/storage"
 	"braid/testbed"
-	"braid/testbed/linkemu"
+	"braid/units/await"
 )
 
 // swarm is one seeder in an AS, and a leecher's host in another.
@@ -34,30 +29,11 @@ const swarmBytes = 8 << 20
 
 func TestDownload(t *testing.T) {
 	t.Parallel()
-	n := startNetwork(t, "two-paths", testbed.Options{})
-	s := startSwarm(t, n, swarmBytes)
-	t.Run("first", func(t *testing.T) { s.shares(t, "first", 1) })
+	s := startSwarm(t, twoPaths(t), swarmBytes)
+	t.Run("first", func(t *testing.T) { s.onPaths(t, "first", 1) })
+	t.Run("all", func(t *testing.T) { s.onPaths(t, "all", 2) })
+	t.Run("adaptive", func(t *testing.T) { s.onPaths(t, "adaptive", 2) })
 	t.Run("magnet", s.magnet)
-	t.Run("cut", s.cut)
-	t.Run("killed", s.killed)
-	t.Run("image", s.image)
-
-	slow := s.slow(t)
-	t.Run("all", func(t *testing.T) { slow.shares(t, "all", 2) })
-	t.Run("adaptive", func(t *testing.T) { slow.shares(t, "adaptive", 2) })
-}
-
-// slow slows the links down, and seeds a file that takes both of them eight seconds. So the links
-// are the limit also on a busy machine, and a router that stops for seconds changes little.
-// Otherwise the shares of the paths would be those that the processor leaves them.
-func (s swarm) slow(t *testing.T) swarm {
-	t.Helper()
-	for _, l := range s.network.Topology().Links {
-		if err := s.network.SetLink(l.A.Interface, func(c *linkemu.Config) { c.Rate = 1e6 }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return startSwarm(t, s.network, 2<<20)
 }
 
 // startSwarm seeds a new file of that size in one AS of two, for a leecher in the other.
@@ -86,7 +62,7 @@ func startSwarm(t *testing.T, n *testbed.Network, size int) swarm {
 // none.
 func (s swarm) bothPaths(t *testing.T) (paths []pathsel.Path) {
 	t.Helper()
-	eventually(t, "both paths", func() bool {
+	await.True(t, "both paths", func() bool {
 		var err error
 		paths, err = s.leecher.Paths(t.Context(), ia(t, "1-ff00:0:110"))
 		return err == nil && len(paths) == 2
@@ -138,14 +114,7 @@ func (s swarm) downloadWith(t *testing.T, src client.Source, selection string, o
 	if during != nil {
 		during(tr)
 	}
-	eventually(t, "download", func() bool {
-		select {
-		case <-tr.Done():
-			return true
-		default:
-			return false
-		}
-	})
+	await.Value(t, "the end of the download", tr.Done())
 	p := tr.Progress()
 	if p.Err != nil {
 		t.Fatal(p.Err)
@@ -173,37 +142,40 @@ func (s swarm) compare(t *testing.T, dir string) {
 	}
 }
 
-// shares wants the data spread evenly over that many equal paths. A router that stops makes its path
-// fail; then the download is repeated.
-func (s swarm) shares(t *testing.T, selection string, paths int) {
-	eventually(t, "even shares", func() bool {
-		p := s.download(t, s.torrent.Source, selection, nil)
-		var sum uint64
+// onPaths wants data over so many paths. The download is slow until they have carried some, so that
+// it does not end before.
+func (s swarm) onPaths(t *testing.T, selection string, paths int) {
+	s.bothPaths(t)
+	var limiter client.Limiter
+	limiter.Set(client.Limits{Download: 400_000})
+	used := func(p client.Progress) (all []client.PathProgress) {
 		for _, x := range p.Paths {
-			sum += x.BytesRead
-		}
-		used, failures, wrong := 0, 0, ""
-		for _, x := range p.Paths {
-			failures += x.Failures
-			if x.BytesRead == 0 {
-				continue
-			}
-			used++
-			if share := float64(x.BytesRead) / float64(sum); paths == 2 && (share < 0.3 || share > 0.7) {
-				wrong = fmt.Sprintf("path %s has carried %.0f %%", x.Path.Fingerprint.Short(), 100*share)
-			}
-			if x.RTT == 0 || x.Handshake == 0 || x.Path.Hops() != 1 {
-				t.Errorf("path %s: %+v", x.Path.Fingerprint.Short(), x)
+			if x.BytesRead > 0 {
+				all = append(all, x)
 			}
 		}
-		if used != paths {
-			wrong = fmt.Sprintf("%d paths used, want %d", used, paths)
-		}
-		if wrong != "" && failures == 0 {
-			t.Fatal(wrong)
-		}
-		return wrong == ""
+		return all
+	}
+	p := s.downloadWith(t, s.torrent.Source, selection, client.Options{Limiter: &limiter}, func(tr *client.Transfer) {
+		await.True(t, "data over every path", func() bool {
+			p := tr.Progress()
+			return len(used(p)) >= paths || p.Phase == client.Complete
+		})
+		limiter.Set(client.Limits{})
 	})
+	failures := 0
+	for _, x := range p.Paths {
+		failures += x.Failures
+	}
+	for _, x := range used(p) {
+		if x.RTT == 0 || x.Handshake == 0 || x.Path.Hops() != 1 {
+			t.Errorf("path %s: %+v", x.Path.Fingerprint.Short(), x)
+		}
+	}
+	// Another path replaces one that has failed.
+	if n := len(used(p)); n < paths || n > paths+failures {
+		t.Errorf("%d paths used, want %d; %d failures", n, paths, failures)
+	}
 }
 
 func (s swarm) magnet(t *testing.T) {
@@ -212,102 +184,4 @@ func (s swarm) magnet(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.download(t, src, "all", nil)
-}
-
-// cut takes one path away in the middle. The other one brings what was under way on it as well.
-func (s swarm) cut(t *testing.T) {
-	paths := s.bothPaths(t)
-	set := func(down bool) {
-		if err := s.network.SetLink(paths[0].Interfaces[0], func(c *linkemu.Config) { c.Down = down }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	defer func() {
-		set(false)
-		eventually(t, "both paths again", func() bool {
-			if err := s.leecher.Refresh(t.Context(), ia(t, "1-ff00:0:110")); err != nil {
-				return false
-			}
-			ps, err := s.leecher.Paths(t.Context(), ia(t, "1-ff00:0:110"))
-			return err == nil && len(ps) == 2
-		})
-	}()
-	p := s.download(t, s.torrent.Source, "all", func(tr *client.Transfer) {
-		eventually(t, "a third on both paths", func() bool {
-			p := tr.Progress()
-			return p.Have > p.Total/3
-		})
-		set(true)
-	})
-	for _, x := range p.Paths {
-		if x.Path.Fingerprint != paths[0].Fingerprint && x.BytesRead < swarmBytes/3 {
-			t.Errorf("the path that was left has carried %d bytes", x.BytesRead)
-		}
-	}
-}
-
-// killed ends a braid process in the middle, without warning, and starts it again.
-func (s swarm) killed(t *testing.T) {
-	dir, braid := t.TempDir(), braidProgram(t)
-	torrent := filepath.Join(dir, "file.torrent")
-	if err := os.WriteFile(torrent, s.torrent.Torrent, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	to := ia(t, "1-ff00:0:111")
-	start := func(flags ...string) (*exec.Cmd, *bufio.Scanner, *bytes.Buffer) {
-		cmd := exec.CommandContext(t.Context(), braid, append([]string{"download", torrent, "-o", filepath.Join(dir, "out"), "--json",
-			"--config-dir", s.network.ConfigDir(to), "--local", s.network.HostIP(to).String(),
-			"--identity", filepath.Join(dir, "identity.pem"), "--peer", s.seeder.String()}, flags...)...)
-		var said bytes.Buffer
-		cmd.Stderr = &said
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return cmd, bufio.NewScanner(out), &said
-	}
-	type event struct {
-		Event   string
-		Bytes   int64
-		Total   int64
-		Fetched int64 `json:"fetched_bytes"`
-	}
-	next := func(lines *bufio.Scanner) (e event) {
-		if !lines.Scan() {
-			t.Fatalf("braid has ended: %v", lines.Err())
-		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			t.Fatalf("event %q: %v", lines.Text(), err)
-		}
-		return e
-	}
-	// It takes eleven seconds, since a busy machine kills it late.
-	first, lines, _ := start("--download-rate", "6mbit")
-	for e := next(lines); e.Bytes < e.Total/3 || e.Total == 0; e = next(lines) {
-		if e.Event == "done" {
-			t.Fatal("done before it could be killed")
-		}
-	}
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = first.Wait() // it was killed, and says so
-
-	second, lines, said := start()
-	var e event
-	for e = next(lines); e.Event != "done"; e = next(lines) {
-	}
-	if err := second.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
-	if e.Fetched == 0 || e.Fetched > e.Bytes*9/10 {
-		t.Errorf("%d of %d bytes were fetched after a third was there", e.Fetched, e.Bytes)
-	}
-	s.compare(t, filepath.Join(dir, "out"))
-	if out, err := exec.Command(braid, "verify", torrent, "--data", filepath.Join(dir, "out")).CombinedOutput(); err != nil {
-		t.Errorf("braid verify: %v: %s", err, strings.TrimSpace(fmt.Sprint(string(out))))
-	}
 }

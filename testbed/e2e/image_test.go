@@ -9,15 +9,17 @@ import (
 	"testing"
 )
 
-// image builds the container image, and downloads with the program in it: all it gets of this
-// system is the network, the SCION configuration and a directory.
-func (s swarm) image(t *testing.T) {
+// Builds the container image, and downloads with the program in it: all it gets of this system is the
+// network, the SCION configuration and a directory.
+func TestLargeImage(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("builds and runs a container image: run as root")
 	}
 	if _, err := exec.LookPath("buildah"); err != nil {
 		t.Skip("needs buildah: run ./scripts/install-deps")
 	}
+	s := startSwarm(t, twoPaths(t), swarmBytes)
 	run := func(name string, args ...string) string {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), name, args...)

@@ -34,5 +34,5 @@ func TestIPv6Underlay(t *testing.T) {
 	t.Run("Fast", n.staysOnItsPath)
 	n.listen.PlainPackets = true
 	t.Run("Plain", n.staysOnItsPath)
-	t.Run("Download", func(t *testing.T) { swarm{network: network}.slow(t).shares(t, "all", 2) })
+	t.Run("Download", func(t *testing.T) { startSwarm(t, network, 2<<20).onPaths(t, "all", 2) })
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"braid/testbed/scenario"
+	"braid/units/await"
 )
 
 // Two runs of eight seconds each over TCP, which need no SCION. The second one lasts longer than a
@@ -68,13 +69,13 @@ func TestKilledRunner(t *testing.T) {
 		_, err := os.Stat(filepath.Join(append([]string{runs}, names...)...))
 		return err == nil
 	}
-	eventually(t, "the runner at work", func() bool { return exists("run.json") })
+	await.True(t, "the runner at work", func() bool { return exists("run.json") })
 	// Before the second run: until this has ended, on a busy machine, that could be over.
 	if out, err := command().CombinedOutput(); err == nil || !strings.Contains(string(out), "another braid") {
 		t.Errorf("a second runner in the same directory: %v, %s", err, out)
 	}
 	var children []string
-	eventually(t, "the second run with both peers", func() bool {
+	await.True(t, "the second run with both peers", func() bool {
 		children = childrenOf(victim.Process.Pid)
 		return exists("killed", "default", "2", "leecher.log") && len(children) > 1
 	})
@@ -83,7 +84,7 @@ func TestKilledRunner(t *testing.T) {
 	}
 	_ = victim.Wait()
 	for _, pid := range children {
-		eventually(t, "the end of process "+pid+" after its runner", func() bool { return !alive(pid) })
+		await.True(t, "the end of process "+pid+" after its runner", func() bool { return !alive(pid) })
 	}
 	first, ok := result(1)
 	if _, done := result(2); !ok || done {

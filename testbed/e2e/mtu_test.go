@@ -17,6 +17,7 @@ import (
 	"braid/scionnet"
 	"braid/scionnet/conformance"
 	"braid/testbed"
+	"braid/units/await"
 )
 
 const largeLink = `
@@ -76,7 +77,7 @@ func TestMTU(t *testing.T) {
 			return end.Counters.Bytes, end.Counters.Packets, to.Stats().PacketsReceived
 		}
 		bytes, packets, arrived := counters()
-		if err := transfer(from, to, size); err != nil {
+		if err := transfer(t, from, to, size); err != nil {
 			t.Fatal(err)
 		}
 		b, p, q := counters()
@@ -87,7 +88,7 @@ func TestMTU(t *testing.T) {
 	// depends on the rate: a busy machine takes the path for a slow one.
 	bundled := func(t *testing.T, from, to *scionnet.Conn) {
 		t.Helper()
-		eventually(t, "several QUIC packets in one", func() bool {
+		await.True(t, "several QUIC packets in one", func() bool {
 			packets, _, arrived := move(t, from, to)
 			return 4*arrived > 5*packets
 		})
@@ -105,7 +106,7 @@ func TestMTU(t *testing.T) {
 		// What the MTU leaves room for, or a little less if two probes were lost.
 		for _, to := range []string{"1-ff00:0:110", "1-ff00:0:111"} {
 			arrive := regexp.MustCompile(`"large packets arrive" to=` + to + `,.* payload_bytes=8\d{3}\n`)
-			eventually(t, "large packets to "+to, func() bool { return arrive.MatchString(said.String()) })
+			await.True(t, "large packets to "+to, func() bool { return arrive.MatchString(said.String()) })
 		}
 		bundled(t, d, a)
 		bundled(t, a, d)
@@ -137,7 +138,7 @@ func TestMTU(t *testing.T) {
 			greet(t, d, a)
 			bundled(t, d, a)
 			setMTU(t, 1600) // what quic-go sends by itself still passes
-			if err := transfer(d, a, size); err != nil {
+			if err := transfer(t, d, a, size); err != nil {
 				t.Fatalf("the connection did not go on with smaller packets: %v", err)
 			}
 			if _, got, _ := move(t, d, a); got > 1600 {
@@ -151,14 +152,14 @@ func TestMTU(t *testing.T) {
 		d, a := conformance.Connect(t, p, p.Paths[0])
 		greet(t, d, a)
 		setMTU(t, 1350)
-		if err := transfer(a, d, size); !errors.Is(err, scionnet.ErrPacketSize) {
+		if err := transfer(t, a, d, size); !errors.Is(err, scionnet.ErrPacketSize) {
 			t.Fatalf("error %v, want ErrPacketSize", err)
 		}
 		if _, err := a.Write([]byte("x")); !errors.Is(err, scionnet.ErrPacketSize) {
 			t.Errorf("acceptor: error %v, want ErrPacketSize", err)
 		}
 		d, a = conformance.Connect(t, p, p.Paths[0])
-		if err := errors.Join(transfer(d, a, size), transfer(a, d, size)); err != nil {
+		if err := errors.Join(transfer(t, d, a, size), transfer(t, a, d, size)); err != nil {
 			t.Fatalf("the next connection: %v", err)
 		}
 	})
@@ -180,13 +181,13 @@ func TestMTU(t *testing.T) {
 		const mtu = 1380
 		setMTU(t, mtu)
 		for _, c := range []*scionnet.Conn{d, a} { // each is told on its own
-			if err := transfer(c, map[*scionnet.Conn]*scionnet.Conn{d: a, a: d}[c], size); !errors.Is(err, scionnet.ErrPacketSize) {
+			if err := transfer(t, c, map[*scionnet.Conn]*scionnet.Conn{d: a, a: d}[c], size); !errors.Is(err, scionnet.ErrPacketSize) {
 				t.Fatalf("error %v, want ErrPacketSize", err)
 			}
 		}
 		// A router names the MTU, so that the next connection is not down to the least.
 		d, a = conformance.Connect(t, p, p.Paths[0])
-		if err := errors.Join(transfer(d, a, size), transfer(a, d, size)); err != nil {
+		if err := errors.Join(transfer(t, d, a, size), transfer(t, a, d, size)); err != nil {
 			t.Fatalf("the next connection: %v", err)
 		}
 		if got := d.Stats().PacketSize; got <= 1200 || got >= mtu {
@@ -198,14 +199,14 @@ func TestMTU(t *testing.T) {
 		_, p := start(t)
 		setMTU(t, 1350)
 		d, a := conformance.Connect(t, p, p.Paths[0])
-		if err := errors.Join(transfer(d, a, size), transfer(a, d, size)); err != nil {
+		if err := errors.Join(transfer(t, d, a, size), transfer(t, a, d, size)); err != nil {
 			t.Fatal(err)
 		}
 		if got := d.Stats().PacketSize; got != 1200 {
 			t.Errorf("packets of %d bytes, want 1200", got)
 		}
 		d, a = conformance.Connect(t, p, p.Paths[0]) // at once now
-		if err := transfer(a, d, size); err != nil {
+		if err := transfer(t, a, d, size); err != nil {
 			t.Fatal(err)
 		}
 		if d, a := d.Stats(), a.Stats(); d.PacketSize != 1200 || a.PacketSize != 1200 {
@@ -216,7 +217,7 @@ func TestMTU(t *testing.T) {
 		defer setMTU(t, 0)
 		_, p := start(t)
 		setMTU(t, 1000)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 		defer cancel()
 		if _, err := p.Dialer.Dial(ctx, p.Acceptor.Addr(), p.Paths[0], nil); !errors.Is(err, scionnet.ErrSilent) {
 			t.Errorf("error %v, want ErrSilent", err)
@@ -226,9 +227,9 @@ func TestMTU(t *testing.T) {
 
 // transfer writes zeros to one end and reads them from the other. Each transfer has its own
 // deadline, so that only one that stands still meets it.
-func transfer(from, to *scionnet.Conn, size int) error {
+func transfer(t *testing.T, from, to *scionnet.Conn, size int) error {
 	for _, c := range []*scionnet.Conn{from, to} {
-		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.SetDeadline(await.Deadline(t)); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"braid/units/await"
 )
 
 // natLab is a SCION network in a network namespace, and hosts behind NATs (nftables masquerade) in
@@ -77,7 +79,7 @@ func startNATLab(t *testing.T) *natLab {
 		}
 	})
 	out, err := l.command("net", "testbed", "up", "--dir", filepath.Join(l.dir, "testbed"), "--subnet", "10.77.0.0/24",
-		"--scion-bin", programs(t), "--quiet", "two-paths").CombinedOutput()
+		"--scion-bin", programs(), "--quiet", "two-paths").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -161,12 +163,18 @@ func (l *natLab) start(space string, args ...string) (stop func()) {
 	return stop
 }
 
-// download downloads the torrent, and calls half once a part is there. It returns the peers of the
-// paths that have carried data.
-func (l *natLab) download(space, as, torrent, want string, half func()) (peers []string) {
+// step of a download: data comes from the host over so many paths, and then something happens.
+type step struct {
+	host  string
+	paths int
+	then  func()
+}
+
+// download downloads the torrent so slowly that the steps come before its end, one after the other.
+func (l *natLab) download(space, as, torrent, want string, steps ...step) {
 	l.t.Helper()
 	to := l.t.TempDir()
-	args := append([]string{"download", "--json", "-v", "--sample", "100ms", "--dht", "off", "-o", to}, l.scion(as)...)
+	args := append([]string{"download", "--json", "--sample", "100ms", "--dht", "off", "--download-rate", "2mbit", "-o", to}, l.scion(as)...)
 	c := l.command(space, append(args, torrent)...)
 	var log bytes.Buffer
 	c.Stderr = &log
@@ -177,13 +185,10 @@ func (l *natLab) download(space, as, torrent, want string, half func()) (peers [
 	if err := c.Start(); err != nil {
 		l.t.Fatal(err)
 	}
-	defer time.AfterFunc(patience, func() { _ = c.Process.Signal(os.Interrupt) }).Stop()
-	done := false
+	defer time.AfterFunc(time.Until(await.Deadline(l.t)), func() { _ = c.Process.Signal(os.Interrupt) }).Stop()
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var e struct {
-			Event        string
-			Bytes, Total int64
-			Paths        []struct {
+			Paths []struct {
 				Peer  string
 				Bytes int64 `json:"bytes_read"`
 			}
@@ -191,21 +196,22 @@ func (l *natLab) download(space, as, torrent, want string, half func()) (peers [
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			l.t.Fatalf("%v: %s", err, lines.Text())
 		}
-		if e.Event == "progress" && half != nil && e.Bytes > e.Total/10 {
-			half()
-			half = nil
-		}
-		if e.Event == "done" {
-			done = true
-			for _, p := range e.Paths {
-				if p.Bytes > 0 {
-					peers = append(peers, p.Peer)
-				}
+		n := 0
+		for _, p := range e.Paths {
+			if len(steps) > 0 && p.Bytes > 0 && strings.Contains(p.Peer, "["+steps[0].host+"]") {
+				n++
 			}
 		}
+		if len(steps) > 0 && n >= steps[0].paths {
+			steps[0].then()
+			steps = steps[1:]
+		}
 	}
-	if err := c.Wait(); err != nil || !done {
-		l.t.Fatalf("download: %v, done: %t: %s", err, done, log.Bytes())
+	if err := c.Wait(); err != nil {
+		l.t.Fatalf("download: %v: %s", err, log.Bytes())
+	}
+	if len(steps) > 0 {
+		l.t.Errorf("no data came from %s over %d paths", steps[0].host, steps[0].paths)
 	}
 	got, err := os.ReadFile(filepath.Join(to, "data"))
 	if err != nil {
@@ -214,12 +220,11 @@ func (l *natLab) download(space, as, torrent, want string, half func()) (peers [
 	if had, err := os.ReadFile(want); err != nil || !bytes.Equal(got, had) {
 		l.t.Fatalf("another file than %s: %v", want, err)
 	}
-	return peers
 }
 
 const (
 	natTracker = "1-ff00:0:110,[10.77.0.1]:31080"
-	natSize    = 40 << 20 // takes 8 s over both paths, so that a busy machine opens both in time
+	natSize    = 4 << 20
 )
 
 // torrent makes a file and a torrent of it.
@@ -235,20 +240,6 @@ func (l *natLab) torrent() (torrent, file string) {
 	return torrent, file
 }
 
-// onHost tells whether all peers are on that host, over both paths.
-func (l *natLab) onHost(peers []string, host string, least int) {
-	l.t.Helper()
-	n := 0
-	for _, p := range peers {
-		if strings.Contains(p, "["+host+"]") {
-			n++
-		}
-	}
-	if n < least {
-		l.t.Errorf("data came from %v: want at least %d paths to %s", peers, least, host)
-	}
-}
-
 // TestNAT exchanges a file between hosts behind NATs in two ASes, over two border routers of each,
 // in both directions. Meanwhile the NAT of each side gets another address.
 func TestNAT(t *testing.T) {
@@ -262,16 +253,14 @@ func TestNAT(t *testing.T) {
 	}
 
 	stop := seed("b1", "ff00:0:111", "1-ff00:0:111,[192.168.2.11]:31000")
-	peers := l.download("a1", "ff00:0:110", torrent, file, nil)
-	l.onHost(peers, "10.78.2.2", 2)
-	peers = l.download("a1", "ff00:0:110", torrent, file, func() { l.renumber(2, 3) }) // the seed's NAT
-	l.onHost(peers, "10.78.2.2", 2)
-	l.onHost(peers, "10.78.2.3", 1)
+	l.download("a1", "ff00:0:110", torrent, file,
+		step{"10.78.2.2", 2, func() { l.renumber(2, 3) }}, // the seed's NAT
+		step{"10.78.2.3", 1, func() {}})
 	stop()
 
 	stop = seed("a1", "ff00:0:110", "1-ff00:0:110,[192.168.1.11]:31000")
-	peers = l.download("b1", "ff00:0:111", torrent, file, func() { l.renumber(2, 4) }) // the leecher's NAT
-	l.onHost(peers, "10.78.1.2", 2)
+	l.download("b1", "ff00:0:111", torrent, file,
+		step{"10.78.1.2", 2, func() { l.renumber(2, 4) }}) // the leecher's NAT
 	stop()
 
 	// Hosts behind the same NAT find each other without a tracker, by local discovery.
@@ -284,12 +273,8 @@ func TestNAT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		if got, err := os.ReadFile(filepath.Join(out, "data")); err == nil && bytes.Equal(got, want) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("hosts behind the same NAT have not found each other after %v", patience)
-		}
-	}
+	await.True(t, "hosts behind the same NAT to find each other", func() bool {
+		got, err := os.ReadFile(filepath.Join(out, "data"))
+		return err == nil && bytes.Equal(got, want)
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/testbed"
+	"braid/units/await"
 )
 
 // The web page shows a real download over a real network: what it says of each path is true, its
@@ -79,7 +80,7 @@ func TestPage(t *testing.T) {
 	b.Until(`document.querySelector(".remaining summary")?.textContent.includes("1 of 2 paths remain")`)
 	b.Click(`dialog button.main`)
 	b.Until(`document.querySelectorAll(".map .link.forbidden").length === 1`)
-	eventually(t, "nothing more over the forbidden interface "+port, func() bool {
+	await.True(t, "nothing more over the forbidden interface "+port, func() bool {
 		for _, p := range torrent.Paths() {
 			for _, i := range p.Path.Interfaces {
 				if i.String() == port && p.State.Open() {

@@ -16,6 +16,7 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed"
+	"braid/units/await"
 )
 
 // Policies as a user gives them, on a network of two links: what is refused carries nothing, and a
@@ -47,7 +48,7 @@ func TestPolicy(t *testing.T) {
 		"all":      {"--acl", fmt.Sprintf("- %s", denied.Interfaces[1]), "--acl", "+"},
 		"slots":    {"--sequence", fmt.Sprintf("%s 0*", left.Interfaces[0]), "--preference", "latency,mtu"},
 	} {
-		eventually(t, "both paths, one of them allowed", func() bool { // a busy control service tells one or none
+		await.True(t, "both paths, one of them allowed", func() bool { // a busy control service tells one or none
 			out, err := list(flags...).CombinedOutput()
 			t.Logf("braid paths %v: %v: %s", flags, err, out)
 			if strings.Contains(string(out), denied.Fingerprint.Short()) {
@@ -83,7 +84,7 @@ func TestPolicy(t *testing.T) {
 		{list, []string{"--acl", fmt.Sprintf("- %s +", denied.Interfaces[0]), "--sequence", fmt.Sprintf("%s 0", denied.Interfaces[0])}, "1 by sequence"},
 		{list, []string{"--json", "--sequence", "2+"}, "2 by sequence"},
 	} {
-		eventually(t, "no path is allowed: "+tt.want, func() bool {
+		await.True(t, "no path is allowed: "+tt.want, func() bool {
 			var said bytes.Buffer
 			cmd := tt.command(tt.flags...)
 			cmd.Stderr = &said
@@ -94,7 +95,7 @@ func TestPolicy(t *testing.T) {
 	}
 
 	// A tracker that the policy keeps braid from is not asked, and the download says why.
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer cancel()
 	asking := exec.CommandContext(ctx, braid, append([]string{"download", torrent, "-o", t.TempDir(), "--json", "--dht", "off",
 		"--identity", filepath.Join(t.TempDir(), "identity.pem"), "--tracker", fmt.Sprintf("scion://%s,[127.0.0.1]:9/announce", from), "--acl", "-"}, where...)...)

@@ -27,30 +27,19 @@ import (
 	"braid/scionnet/conformance"
 	"braid/testbed"
 	"braid/testbed/linkemu"
+	"braid/units/await"
 )
-
-// patience bounds what should take moments, or a few seconds where routers have to notice
-// something. A machine with much other work needs more.
-const patience = 3 * time.Minute
-
-// pollInterval is the time between two looks of eventually.
-const pollInterval = 20 * time.Millisecond
 
 // patientBFD has a router give a neighbour up after 7.5 s. On a busy machine a router may get no
 // processor for seconds, and a path that is revoked for that cannot be dialled for ten.
 const patientBFD = 2500 * time.Millisecond
 
 // programs is where scripts/build puts the SCION programs.
-func programs(t *testing.T) string {
-	t.Helper()
+func programs() string {
 	if dir := os.Getenv("BRAID_SCION_BIN"); dir != "" {
 		return dir
 	}
-	dir, err := filepath.Abs("../../bin/scion")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return filepath.Join("..", "..", "bin", "scion")
 }
 
 // buildBraid makes the program, once for all tests, and says where it is: scripts/test has built it
@@ -78,7 +67,37 @@ func run(m *testing.M) int {
 		}
 		return program, nil
 	})
+	var network *testbed.Network
+	sharedNetwork = sync.OnceValues(func() (*testbed.Network, error) {
+		topology, err := testbed.LoadTopology("two-paths")
+		if err == nil {
+			network, err = testbed.Start(context.Background(), testbed.Options{
+				Topology: topology, Dir: filepath.Join(dir, "network"), SCIONBin: programs(), BFD: patientBFD,
+			})
+		}
+		return network, err
+	})
+	defer func() {
+		if network != nil {
+			network.Close()
+		}
+	}()
 	return m.Run()
+}
+
+// sharedNetwork starts a network of two paths, once for all tests that change nothing in it.
+var sharedNetwork func() (*testbed.Network, error)
+
+func twoPaths(t *testing.T) *testbed.Network {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a SCION network")
+	}
+	n, err := sharedNetwork()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func braidProgram(t *testing.T) string {
@@ -99,7 +118,7 @@ func startNetwork(t *testing.T, topology string, opts testbed.Options) *testbed.
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.Topology, opts.Dir, opts.SCIONBin = topo, t.TempDir(), programs(t)
+	opts.Topology, opts.Dir, opts.SCIONBin = topo, t.TempDir(), programs()
 	n, err := testbed.Start(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -157,10 +176,10 @@ type ends struct {
 
 func (n ends) pair(t *testing.T) conformance.Pair {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer cancel()
 	var paths []pathsel.Path
-	eventually(t, "all paths to "+n.b.IA().String(), func() bool { // an answer of a busy control service may lack some
+	await.True(t, "all paths to "+n.b.IA().String(), func() bool { // an answer of a busy control service may lack some
 		var err error
 		if paths, err = n.a.Paths(ctx, n.b.IA()); err != nil && !errors.Is(err, scionnet.ErrNoPath) {
 			t.Fatal(err)
@@ -175,7 +194,9 @@ func (n ends) pair(t *testing.T) conformance.Pair {
 }
 
 func TestTwoPaths(t *testing.T) {
-	network := startNetwork(t, "two-paths", testbed.Options{BFD: patientBFD})
+	t.Parallel()
+	// With a lifetime, control services go on sending beacons every few seconds, for NewHopFields.
+	network := startNetwork(t, "two-paths", testbed.Options{BFD: patientBFD, PathLifetime: 6 * time.Hour})
 	n := ends{network: network, a: openHost(t, network, ia(t, "1-ff00:0:110")), b: openHost(t, network, ia(t, "1-ff00:0:111")), between: 2}
 	t.Run("Paths", n.paths)
 	t.Run("StaysOnItsPath", n.staysOnItsPath)
@@ -225,7 +246,7 @@ func (n ends) databases(t *testing.T) {
 // firstAnswers asks as a new host, again and again: the first answer lists every path.
 func (n ends) firstAnswers(t *testing.T) {
 	busy := 0
-	for answers := 0; answers < 100; answers++ {
+	for answers := 0; answers < 20; answers++ {
 		h, err := scionnet.Open(t.Context(), scionnet.Config{ConfigDir: n.network.ConfigDir(n.a.IA()), LocalIP: n.network.HostIP(n.a.IA())})
 		if err != nil {
 			t.Fatal(err)
@@ -285,7 +306,7 @@ func (n ends) silentControlService(t *testing.T) {
 		t.Errorf("%d paths, %v", len(paths), err)
 	}
 	// On a busy machine the real service, too, may be silent for so long that a lookup gives up.
-	eventually(t, "an answer about an AS that does not exist", func() bool {
+	await.True(t, "an answer about an AS that does not exist", func() bool {
 		_, err := n.a.Paths(t.Context(), ia(t, "2-ff00:0:999"))
 		return errors.Is(err, scionnet.ErrNoPath) && !errors.Is(err, scionnet.ErrNoControl)
 	})
@@ -324,7 +345,7 @@ func (n ends) epic(t *testing.T, listen scionnet.ListenConfig) {
 		remote := scionnet.Addr{IA: n.b.IA(), Host: n.network.HostIP(n.b.IA()), Port: 31999}
 		message := fmt.Sprintf("%c over path %d", 0x40, i)
 		var b []byte
-		eventually(t, "a packet over "+string(p.Fingerprint), func() bool { // one may be lost, or come twice
+		await.True(t, "a packet over "+string(p.Fingerprint), func() bool { // one may be lost, or come twice
 			if err := d.SendOver(t.Context(), []byte(message), remote, p); err != nil {
 				t.Fatal(err)
 			}
@@ -407,21 +428,6 @@ func (n ends) staysOnItsPath(t *testing.T) {
 	}
 }
 
-// eventually waits until f is true.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	end := time.After(patience)
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
 func (n ends) acceptorLearnsThePath(t *testing.T) {
 	p := n.pair(t)
 	for _, path := range p.Paths {
@@ -429,10 +435,10 @@ func (n ends) acceptorLearnsThePath(t *testing.T) {
 		if !d.Proven() {
 			t.Error("the AS of a peer that was dialled is not proven")
 		}
-		eventually(t, "the dialler's AS is proven", a.Proven)
+		await.True(t, "the dialler's AS is proven", a.Proven)
 		back := slices.Clone(path.Interfaces)
 		slices.Reverse(back)
-		eventually(t, "the acceptor's path has a fingerprint", func() bool { return a.Path().Fingerprint != "" })
+		await.True(t, "the acceptor's path has a fingerprint", func() bool { return a.Path().Fingerprint != "" })
 		if got := a.Path(); !slices.Equal(got.Interfaces, back) {
 			t.Errorf("acceptor believes to be on %v, want %v", got.Interfaces, back)
 		}
@@ -441,7 +447,7 @@ func (n ends) acceptorLearnsThePath(t *testing.T) {
 
 // clientsAreProven has a server wait for the proof of its client's AS, at the first request.
 func (n ends) clientsAreProven(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer cancel()
 	open := func(h *scionnet.Host) *scionnet.HTTP {
 		p, err := h.OpenHTTP(ctx, 0)
@@ -455,7 +461,7 @@ func (n ends) clientsAreProven(t *testing.T) {
 	served := make(chan error, 1)
 	go func() {
 		served <- server.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprint(w, scionnet.ClientProven(r.Context(), patience))
+			fmt.Fprint(w, scionnet.ClientProven(r.Context(), time.Until(await.Deadline(t))))
 		}), 0)
 	}()
 	transport := client.ClientOf(server.Addr(), "")
@@ -494,10 +500,10 @@ func (n ends) cutFarAway(t *testing.T) {
 	}
 	down(true)
 	defer down(false)
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer stop()
 	go knock(ctx, p, path)
-	eventually(t, "the host hears of the cut", func() bool {
+	await.True(t, "the host hears of the cut", func() bool {
 		r, revoked := n.a.Revoked(path)
 		return revoked && r.Interface == at
 	})
@@ -517,12 +523,12 @@ func knock(ctx context.Context, p conformance.Pair, path pathsel.Path) {
 // newHopFields renews the hop fields under live connections and goes on using them.
 func (n ends) newHopFields(t *testing.T) {
 	p := n.pair(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer cancel()
 	path := p.Paths[0]
 	d, a := conformance.Connect(t, p, path)
 	echo(t, d, a)
-	eventually(t, "a newer beacon", func() bool {
+	await.True(t, "a newer beacon", func() bool {
 		if err := n.a.Refresh(ctx, n.b.IA()); err != nil {
 			t.Fatal(err)
 		}
@@ -555,17 +561,24 @@ func echo(t *testing.T, from, to *scionnet.Conn) {
 
 func (n ends) probe(t *testing.T) {
 	p := n.pair(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	probes, err := n.a.Probe(ctx, n.b.IA(), netip.Addr{}, p.Paths)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range probes {
-		if r.Status != scionnet.PathAlive || r.RTT < 20*time.Millisecond {
-			t.Errorf("path %d: %+v, want alive after a round trip of 20 ms", i, r)
+	await.True(t, "answers over all paths", func() bool { // one may be lost
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		probes, err := n.a.Probe(ctx, n.b.IA(), netip.Addr{}, p.Paths)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		alive := 0
+		for i, r := range probes {
+			if r.Status == scionnet.PathAlive {
+				alive++
+				if r.RTT < 20*time.Millisecond {
+					t.Fatalf("path %d: %+v, but a round trip takes 20 ms", i, r)
+				}
+			}
+		}
+		return alive == len(p.Paths)
+	})
 }
 
 // stockTools lets the tools of scionproto look at a braid host.
@@ -573,7 +586,7 @@ func (n ends) stockTools(t *testing.T) {
 	if err := n.b.AnswerEcho(); err != nil {
 		t.Fatal(err)
 	}
-	scion := filepath.Join(programs(t), "scion")
+	scion := filepath.Join(programs(), "scion")
 	where := []string{"--config-dir", n.network.ConfigDir(n.a.IA()), "--local", n.network.HostIP(n.a.IA()).String()}
 	run := func(args ...string) []byte {
 		t.Helper()
@@ -600,7 +613,7 @@ func (n ends) stockTools(t *testing.T) {
 	}
 	ours := n.pair(t).Paths
 	// A busy control service can leave a path out of an answer.
-	eventually(t, "scion showpaths lists as many paths as braid", func() bool {
+	await.True(t, "scion showpaths lists as many paths as braid", func() bool {
 		if err := json.Unmarshal(run("showpaths", n.b.IA().String(), "--format", "json", "--timeout", "30s"), &shown); err != nil {
 			t.Fatal(err)
 		}
@@ -623,7 +636,7 @@ func (n ends) cut(t *testing.T) {
 	defer cancel()
 
 	n.setDown(t, dead, true)
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer stop()
 	go knock(ctx, p, dead)
 	for {
@@ -644,7 +657,7 @@ func (n ends) cut(t *testing.T) {
 	if _, revoked := n.a.Revoked(live); revoked {
 		t.Error("the other path is revoked, too")
 	}
-	eventually(t, "lookups leave the path out", func() bool {
+	await.True(t, "lookups leave the path out", func() bool {
 		paths, err := n.a.Paths(ctx, n.b.IA())
 		return err == nil && len(paths) == 1 && paths[0].Fingerprint == live.Fingerprint
 	})
@@ -658,7 +671,7 @@ func (n ends) cut(t *testing.T) {
 	echo(t, d2, a2)
 
 	n.setDown(t, dead, false)
-	eventually(t, "the link is back", func() bool {
+	await.True(t, "the link is back", func() bool {
 		l := n.link(t, dead)
 		return l.A.State == "up" && l.B.State == "up"
 	})
