@@ -97,13 +97,8 @@ func (s *Scenario) check() error {
 			return onLine(s.lines.item("measure", i), "measure %s: %w", m.Name, err)
 		}
 	}
-	for n, e := range s.Expect {
-		if rankAlways(n) < 0 && !slices.ContainsFunc(s.Measure, func(m Measure) bool { return m.Name == n }) {
-			return wrong("expect", "no measure is called %q", n)
-		}
-		if _, err := parseComparison(e); err != nil {
-			return wrong("expect", "%s: %w", n, err)
-		}
+	if err := s.checkExpect(s.Expect); err != nil {
+		return wrong("expect", "%w", err)
 	}
 	for i, v := range s.Variants {
 		if err := s.checkVariant(v, s.Variants[:i]); err != nil {
@@ -124,6 +119,23 @@ func list[V any](names map[string]V) string {
 // tcpName matches names of the kernel's congestion controllers, of at most 15 characters
 // (TCP_CA_NAME_MAX).
 var tcpName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,14}$`)
+
+// checkExpect returns an error for an expectation that no run can meet or miss.
+func (s *Scenario) checkExpect(expect map[string]string) error {
+	for _, n := range slices.Sorted(maps.Keys(expect)) {
+		if rankAlways(n) < 0 && !slices.ContainsFunc(s.Measure, func(m Measure) bool { return m.Name == n }) {
+			return fmt.Errorf("no measure is called %q", n)
+		}
+		c, err := parseComparison(expect[n])
+		if err != nil {
+			return fmt.Errorf("%s: %w", n, err)
+		}
+		if c.of != "" && !slices.ContainsFunc(s.Variants, func(v Variant) bool { return v.Name == c.of }) {
+			return fmt.Errorf("%s: no variant is called %q", n, c.of)
+		}
+	}
+	return nil
+}
 
 // checkVariant does the same for the scenario in a variant.
 func (s *Scenario) checkVariant(v Variant, earlier []Variant) error {
@@ -153,6 +165,12 @@ func (s *Scenario) checkVariant(v Variant, earlier []Variant) error {
 	}
 	if err := checkPieces(v.Pieces); err != nil {
 		return fmt.Errorf("piece_length: %w", err)
+	}
+	if err := s.checkExpect(v.Expect); err != nil {
+		return fmt.Errorf("expect: %w", err)
+	}
+	if len(v.Expect) > 0 && v.baseline() {
+		return errors.New("expect: nothing is expected of a baseline")
 	}
 	if x.Congestion != "" {
 		if _, err := congestion.ParseAlgorithm(x.Congestion); err != nil {

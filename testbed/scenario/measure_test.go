@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -352,6 +353,50 @@ func TestInterval(t *testing.T) {
 	}
 	if got := Interval(many, more); !(got[0] > 975 && got[0] < 995 && got[1] > 1005 && got[1] < 1025) {
 		t.Errorf("the difference of two sides, which is 1000: %v", got)
+	}
+}
+
+// A variant can be compared with another one, and expect other things than the rest.
+func TestExpectedOfVariant(t *testing.T) {
+	s := Scenario{Name: "x", Expect: map[string]string{"gap": "<= 0.1"}, Variants: []Variant{
+		{Name: "one"},
+		{Name: "four", Expect: map[string]string{"mbit": ">= 0.8 of one", "gap": "<= 0.2"}},
+	}}
+	run := func(variant string, mbit, gap float64) Result {
+		return Result{Scenario: "x", Variant: variant, Run: 1, Figures: map[string]float64{"mbit": mbit, "gap": gap}}
+	}
+	failed := run("one", 100, 0)
+	failed.Failed = "peer leecher ended"
+	for _, tt := range []struct {
+		results []Result
+		missed  []string
+		whole   int // expectations
+	}{
+		{[]Result{run("one", 100, .05), run("four", 80, .15)}, nil, 3},
+		{[]Result{run("one", 100, .15), run("four", 79, .25)}, []string{"one gap", "four gap", "four mbit"}, 3},
+		{[]Result{failed, run("four", 100, 0)}, []string{"one gap", "four mbit"}, 3},
+		{[]Result{run("four", 100, 0)}, nil, 1}, // a run without the other variant
+	} {
+		var missed []string
+		whole := 0
+		for _, x := range Summarise([]Scenario{s}, tt.results) {
+			whole += len(x.Expected)
+			for _, e := range x.Missed() {
+				missed = append(missed, x.Variant+" "+e.Figure)
+			}
+		}
+		if !slices.Equal(missed, tt.missed) || whole != tt.whole {
+			t.Errorf("%+v: missed %q of %d, want %q of %d", tt.results, missed, whole, tt.missed, tt.whole)
+		}
+	}
+	var b strings.Builder
+	if err := Table(&b, Summarise([]Scenario{s}, []Result{run("one", 100, .05), run("four", 79, .15)})); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`mbit >= 0\.8 of one +100\.000 +79\.000 missed`, `gap +0\.050 <= 0\.1 +0\.150 <= 0\.2`} {
+		if !regexp.MustCompile(want).MatchString(b.String()) {
+			t.Errorf("the table has no line %q:\n%s", want, b.String())
+		}
 	}
 }
 

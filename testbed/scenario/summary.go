@@ -78,10 +78,19 @@ func (s Summary) Missed() []Expected {
 func Summarise(scenarios []Scenario, results []Result) []Summary {
 	var out []Summary
 	for _, s := range scenarios {
+		all := map[string]Summary{} // by variant
 		for _, v := range s.Variants {
-			if x := summarise(s, v, results); x.Runs > 0 {
-				out = append(out, x)
+			all[v.Name] = summarise(s, v, results)
+		}
+		for _, v := range s.Variants {
+			x := all[v.Name]
+			if x.Runs == 0 {
+				continue
 			}
+			if x.Baseline = v.baseline(); !x.Baseline {
+				x.Expected = s.expected(v, all)
+			}
+			out = append(out, x)
 		}
 	}
 	return out
@@ -113,22 +122,40 @@ func summarise(s Scenario, v Variant, results []Result) Summary {
 	for n, f := range values {
 		x.Figures[n] = RangeOf(f)
 	}
-	if x.Baseline = v.baseline(); x.Baseline {
-		return x
-	}
-	for _, n := range slices.Sorted(maps.Keys(s.Expect)) {
-		c, err := parseComparison(s.Expect[n])
-		f, ok := x.Figures[n]
-		met := err == nil && ok && f.Runs == x.Runs && x.Failed == 0 && c.holds(f.Median)
-		x.Expected = append(x.Expected, Expected{n, s.Expect[n], met})
-	}
 	return x
+}
+
+// expected compares a variant with what is expected of it. An expectation that names a variant
+// without runs is left out, as after a smoke run of the others.
+func (s Scenario) expected(v Variant, all map[string]Summary) (out []Expected) {
+	wants := maps.Clone(s.Expect)
+	if wants == nil {
+		wants = map[string]string{}
+	}
+	maps.Copy(wants, v.Expect)
+	x := all[v.Name]
+	for _, n := range slices.Sorted(maps.Keys(wants)) {
+		c, err := parseComparison(wants[n])
+		f, ok := x.Figures[n]
+		met := err == nil && ok && f.Runs == x.Runs && x.Failed == 0
+		if c.of != "" {
+			other := all[c.of]
+			if other.Runs == 0 {
+				continue
+			}
+			base, ok := other.Figures[n]
+			met = met && ok && other.Failed == 0
+			c.value *= base.Median
+		}
+		out = append(out, Expected{n, wants[n], met && c.holds(f.Median)})
+	}
+	return out
 }
 
 // Expectation returns the bound that the scenario expects for a figure's median, if there is one.
 func (s Scenario) Expectation(figure string) (value float64, ok bool) {
 	c, err := parseComparison(s.Expect[figure])
-	return c.value, err == nil
+	return c.value, err == nil && c.of == ""
 }
 
 // RangeOf summarises at least one value.
@@ -207,15 +234,19 @@ func table(w io.Writer, variants []Summary) error {
 	}
 	row(variants[0].Scenario, func(v Summary) string { return v.Variant })
 	for _, n := range FigureNames(variants...) {
-		want := ""
+		wants := map[string]bool{} // what all variants expect stands beside the name
 		for _, v := range variants {
 			for _, e := range v.Expected {
 				if e.Figure == n {
-					want = " " + e.Want
+					wants[e.Want] = true
 				}
 			}
 		}
-		row("  "+n+want, func(v Summary) string {
+		head := "  " + n
+		if len(wants) == 1 {
+			head += " " + list(wants)
+		}
+		row(head, func(v Summary) string {
 			s := "-"
 			if f, ok := v.Figures[n]; ok {
 				s = fmt.Sprintf("%.3f", f.Median)
@@ -226,8 +257,16 @@ func table(w io.Writer, variants []Summary) error {
 					s += fmt.Sprintf(" in %d", f.Runs)
 				}
 			}
-			if slices.ContainsFunc(v.Missed(), func(e Expected) bool { return e.Figure == n }) {
-				s += " missed"
+			for _, e := range v.Expected {
+				if e.Figure != n {
+					continue
+				}
+				if len(wants) > 1 {
+					s += " " + e.Want
+				}
+				if !e.Met {
+					s += " missed"
+				}
 			}
 			return s
 		})

@@ -152,19 +152,25 @@ func (e *Event) UnmarshalYAML(n *yaml.Node) (err error) {
 	return err
 }
 
-// comparison is an expectation such as >= 0.95.
+// comparison is an expectation such as >= 0.95, or >= 0.8 of VARIANT: of the figure's median there.
 type comparison struct {
 	atLeast bool
 	value   float64
+	of      string // a variant; "": the value counts by itself
 }
 
-func parseComparison(s string) (comparison, error) {
-	op, v, _ := strings.Cut(strings.TrimSpace(s), " ")
-	value, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
-	if err != nil || math.IsNaN(value) || op != ">=" && op != "<=" {
-		return comparison{}, fmt.Errorf("%q: want an expectation such as \">= 0.95\" or \"<= 1.5\"", s)
+func parseComparison(s string) (c comparison, err error) {
+	words := strings.Fields(s)
+	if len(words) == 4 && words[2] == "of" {
+		c.of, words = words[3], words[:2]
 	}
-	return comparison{op == ">=", value}, nil
+	if len(words) == 2 && (words[0] == ">=" || words[0] == "<=") {
+		c.atLeast = words[0] == ">="
+		if c.value, err = strconv.ParseFloat(words[1], 64); err == nil && !math.IsNaN(c.value) {
+			return c, nil
+		}
+	}
+	return c, fmt.Errorf("%q: want an expectation such as \">= 0.95\", \"<= 1.5\" or \">= 0.8 of VARIANT\"", s)
 }
 
 func (c comparison) holds(v float64) bool {

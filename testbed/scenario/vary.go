@@ -40,6 +40,8 @@ type Variant struct {
 	// Baseline says whether the variant is only there for comparison; nil: if its selector is not
 	// braid's own.
 	Baseline *bool `yaml:"baseline"`
+	// Expect has more expectations, or others than the scenario's.
+	Expect map[string]string `yaml:"expect"`
 
 	line int // of the file
 }
