@@ -16,6 +16,7 @@ const rival = "shared, with a rival"
 // TestCompareSelectors prints each selector's mean rate in each scenario as a part of the links'
 // capacity (go test -v -run Compare).
 func TestCompareSelectors(t *testing.T) {
+	t.Parallel()
 	selectors := []string{"first", "all", "slots", "adaptive"}
 	const length = 4 * time.Minute
 	outage := func(how Condition, from, to time.Duration, which ...int) func([]Link) {
@@ -89,6 +90,7 @@ func TestCompareSelectors(t *testing.T) {
 
 // No path is unused forever: the longest time without requests is bounded.
 func TestEveryPathIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	const length = 2 * time.Hour
 	shared := func() ([]Link, []pathsel.Path) {
 		last := NewLink(ia(2), ia(9), 1, 20, 5*ms)
@@ -141,6 +143,7 @@ func TestEveryPathIsTriedAgain(t *testing.T) {
 
 // The same scenario gives the same result, and its recorded views replay.
 func TestRunsRepeat(t *testing.T) {
+	t.Parallel()
 	links, paths := sharedBottleneck(30, 15)
 	during(&links[4], 60*time.Second, 65*time.Second, Condition{Silent: true})
 	c := one("adaptive", paths, 3)

@@ -10,6 +10,7 @@ import (
 // Two of ten paths may be used. Good hints name the best two, which are used from the start. False
 // hints name the worst two; they cost no more than the usual tries.
 func TestHints(t *testing.T) {
+	t.Parallel()
 	links, paths := direct(4, 5, 12, 10, 7, 15, 25, 60, 3, 5, 16, 20, 9, 10, 2, 2, 30, 40, 6, 8)
 	for i := range paths {
 		paths[i].Bandwidth, paths[i].Latency, paths[i].LatencyKnown = 0, 0, false // nothing is announced

@@ -41,6 +41,7 @@ func bestFixed(links []Link, paths []pathsel.Path, n int) float64 {
 }
 
 func TestMorePathsThanPlaces(t *testing.T) {
+	t.Parallel()
 	disjoint, disjointPaths := direct(4, 5, 12, 10, 7, 15, 25, 60, 3, 5, 16, 20, 9, 10, 2, 2, 30, 40, 6, 8)
 	// Two groups behind a shared link each, and single ones: the best set takes one of each group.
 	var grouped []Link
@@ -117,11 +118,21 @@ func crowd(selector string, places int, announce bool) (links []Link, clients []
 	return links, clients
 }
 
-func TestFiftyClientsAtOnce(t *testing.T) {
-	for _, tt := range []struct {
-		places   int
-		announce bool
-	}{{4, true}, {2, true}, {2, false}, {1, true}} {
+// setting is what the clients of a crowd know, and how many paths each may use.
+type setting struct {
+	places   int
+	announce bool
+}
+
+func TestFiftyClientsAtOnce(t *testing.T) { fiftyClients(t, setting{2, false}) }
+
+func TestLargeFiftyClientsAtOnce(t *testing.T) {
+	fiftyClients(t, setting{4, true}, setting{2, true}, setting{1, true})
+}
+
+func fiftyClients(t *testing.T, settings ...setting) {
+	t.Parallel()
+	for _, tt := range settings {
 		t.Run(fmt.Sprintf("%d places, announced %v", tt.places, tt.announce), func(t *testing.T) {
 			for _, selector := range []string{"all", "adaptive"} {
 				links, clients := crowd(selector, tt.places, tt.announce)
@@ -158,6 +169,7 @@ func TestFiftyClientsAtOnce(t *testing.T) {
 
 // Several seeders, and clients that share an access link.
 func TestSeveralSeedersBehindOneAccessLink(t *testing.T) {
+	t.Parallel()
 	access := NewLink(ia(1), ia(2), 1, 40, 5*ms)
 	links := []Link{access}
 	var peers [][]pathsel.Path
@@ -201,6 +213,7 @@ func TestSeveralSeedersBehindOneAccessLink(t *testing.T) {
 // A path that is weak for a while leaves its place to one that comes up meanwhile, and is used
 // again later.
 func TestWeakForAWhile(t *testing.T) {
+	t.Parallel()
 	links, paths := direct(20, 5, 20, 10, 2, 10)
 	during(&links[1], 10*time.Second, 2*time.Minute, Condition{Rate: 20e6, Loss: 0.8})
 	during(&links[2], 0, time.Minute, Condition{Down: true})

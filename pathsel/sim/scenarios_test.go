@@ -135,6 +135,7 @@ func atMost(t *testing.T, what string, got, want float64) {
 }
 
 func TestDisjointPathsAddUp(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name       string
 		rateDelay  []float64
@@ -176,6 +177,7 @@ func TestDisjointPathsAddUp(t *testing.T) {
 }
 
 func TestSharedBottleneck(t *testing.T) {
+	t.Parallel()
 	links, paths := sharedBottleneck(30, 15)
 	r := play("adaptive", links, paths, 8, end)
 	atLeast(t, "of the limit", r.Rate(0, end)/limit(45), 0.95)
@@ -234,6 +236,7 @@ func carrying(v pathsel.View) (n int) {
 
 // Paths that share a fast link but are limited elsewhere are examined, and kept.
 func TestSharedLinkThatIsNoBottleneck(t *testing.T) {
+	t.Parallel()
 	access := NewLink(ia(1), ia(2), 1, 200, 2*ms)
 	links := []Link{access}
 	var paths []pathsel.Path
@@ -255,6 +258,7 @@ func TestSharedLinkThatIsNoBottleneck(t *testing.T) {
 }
 
 func TestCongestion(t *testing.T) {
+	t.Parallel()
 	const from, to = 60 * time.Second, 70 * time.Second
 	for _, tt := range []struct {
 		name string
@@ -290,6 +294,7 @@ func TestCongestion(t *testing.T) {
 }
 
 func TestOutages(t *testing.T) {
+	t.Parallel()
 	const cut, back = 60 * time.Second, 75 * time.Second
 	for _, tt := range []struct {
 		name string
@@ -324,6 +329,7 @@ func TestOutages(t *testing.T) {
 }
 
 func TestFlappingPath(t *testing.T) {
+	t.Parallel()
 	for _, how := range []Condition{{Down: true}, {Silent: true}} {
 		links, paths := direct(20, 10, 20, 10)
 		for at := 30 * time.Second; at < 150*time.Second; at += 6 * time.Second {
@@ -344,6 +350,7 @@ func TestFlappingPath(t *testing.T) {
 }
 
 func TestAllDown(t *testing.T) {
+	t.Parallel()
 	const from, to = 60 * time.Second, 90 * time.Second
 	for _, how := range []Condition{{Down: true}, {Silent: true}} {
 		links, paths := direct(20, 10, 20, 10)
@@ -362,6 +369,7 @@ func TestAllDown(t *testing.T) {
 // A path that was parked because of a shared bottleneck replaces the other when that one's own link
 // breaks.
 func TestStepIn(t *testing.T) {
+	t.Parallel()
 	links, paths := sharedBottleneck(30, 15)
 	base := play("adaptive", links, paths, 8, 2*time.Minute)
 	for _, c := range base.Last.Candidates[:3] {
@@ -391,6 +399,7 @@ func minRate(r ClientResult, from, to time.Duration) float64 {
 
 // The bottleneck moves from the shared link to the paths' own links: parked paths return.
 func TestBottleneckMoves(t *testing.T) {
+	t.Parallel()
 	links, paths := sharedBottleneck(30, 15)
 	const moves = 3 * time.Minute
 	wide := links[0].Condition
@@ -413,6 +422,7 @@ func TestBottleneckMoves(t *testing.T) {
 
 // Probes carry only a small part of all bytes.
 func TestProbesCarryLittle(t *testing.T) {
+	t.Parallel()
 	links, paths := sharedBottleneck(30, 15)
 	c := one("adaptive", paths, 8)
 	selector := &recorder{Selector: c.Selector}
