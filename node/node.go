@@ -53,8 +53,11 @@ type Config struct {
 	// SCION says whether and how the node gets onto SCION.
 	SCION SCION
 	// Identity is the file with the private key that identifies this node to peers. Open creates it
-	// if it is missing. Empty: identity.pem in the user's configuration directory.
+	// if it is missing.
 	Identity string
+	// ConfigDir keeps the key, in braid/identity.pem, if Identity is "". If both are "", the key
+	// lasts as long as the node.
+	ConfigDir string
 	// Group, if not nil, makes a private node: only members of the group can connect, and the node
 	// has no peer sources and no peer exchange, so that nobody else hears of its torrents.
 	Group     *scionnet.Group
@@ -237,22 +240,22 @@ func (n *Node) openSources(ctx context.Context, cfg Config) (err error) {
 
 // identity returns the identity of the node, in its group if it has one.
 func (c Config) identity(log *slog.Logger) (*scionnet.Identity, error) {
-	id, err := loadIdentity(c.Identity, log)
+	id, err := loadIdentity(c.Identity, c.ConfigDir, log)
 	if err != nil || c.Group == nil {
 		return id, err
 	}
 	return id.In(c.Group)
 }
 
-// loadIdentity reads the key, or creates it. If there is no place for a file, each process has a
-// new key.
-func loadIdentity(name string, log *slog.Logger) (*scionnet.Identity, error) {
+// loadIdentity reads the key, or creates it. If there is no place for a file, each node has a new
+// key.
+func loadIdentity(name, configDir string, log *slog.Logger) (*scionnet.Identity, error) {
 	if name != "" {
 		return scionnet.LoadIdentity(name)
 	}
-	dir, err := os.UserConfigDir()
-	if err == nil {
-		dir = filepath.Join(dir, "braid")
+	dir := filepath.Join(configDir, "braid")
+	err := errors.New("no directory for settings")
+	if configDir != "" {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err != nil {

@@ -14,6 +14,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands"
+	"braid/commands/flags"
+	"braid/commands/program"
+	"braid/commands/terminal"
 	"braid/scionnet/congestion"
 	"braid/testbed/bench"
 	"braid/testbed/knowledgebench"
@@ -49,16 +53,16 @@ func benchWorker[J any](
 	return &cli.Command{
 		Name:   name,
 		Hidden: true,
-		Action: func(ctx context.Context, _ *cli.Command) error {
-			in, out := pipes()
-			return bench.Work(ctx, in, out, work)
+		Action: func(ctx context.Context, c *cli.Command) error {
+			env := program.EnvOf(c) // what it writes is data for the process that has started it
+			return bench.Work(ctx, env.In, env.Out, work)
 		},
 	}
 }
 
 // benchmark is a running benchmark.
 type benchmark struct {
-	*flags
+	*flags.Reader
 	dir string // for temporary files
 }
 
@@ -66,9 +70,9 @@ type benchmark struct {
 func benchAction(run func(context.Context, benchmark) error) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) (err error) {
 		if cmd.IsSet("duration") && cmd.Duration("duration") <= 0 {
-			return usageErrorf("--duration: want more than 0")
+			return program.UsageErrorf("--duration: want more than 0")
 		}
-		b := benchmark{flags: &flags{Command: cmd}}
+		b := benchmark{Reader: &flags.Reader{Command: cmd}}
 		if b.dir, err = os.MkdirTemp(cmd.String("dir"), "braid-bench-"); err != nil {
 			return fmt.Errorf("bench %s: %w", cmd.Name, err)
 		}
@@ -86,20 +90,20 @@ func (b benchmark) worker(name string) []string { return []string{ownPath(), "be
 // progress tells the user what happens next.
 func (b benchmark) progress(s string) {
 	if !b.Bool("quiet") {
-		stderr(b.Command).printf("%s\n", s)
+		terminal.Stderr(b.Command).Printf("%s\n", s)
 	}
 }
 
 func (b benchmark) rows(heads string) *bench.Rows {
-	return bench.NewRows(stdout(b.Command), b.Bool("json"), heads)
+	return bench.NewRows(terminal.Stdout(b.Command), b.Bool("json"), heads)
 }
 
 func benchJSONFlag() cli.Flag {
-	return boolFlag("json", "write one JSON object for each measurement", "j")
+	return flags.Bool("json", "write one JSON object for each measurement", "j")
 }
 
 func quietFlag() cli.Flag {
-	return boolFlag("quiet", "show no progress", "q")
+	return flags.Bool("quiet", "show no progress", "q")
 }
 
 // intsFlag is repeatable.
@@ -108,7 +112,7 @@ func intsFlag(name, usage string, values ...int) cli.Flag {
 }
 
 // chosen returns the values whose names a repeatable flag has; without the flag all of them.
-func chosen[T any](f *flags, flag string, all []T, name func(T) string) (out []T) {
+func chosen[T any](f *flags.Reader, flag string, all []T, name func(T) string) (out []T) {
 	names := f.StringSlice(flag)
 	var known []string
 	for _, v := range all {
@@ -119,7 +123,7 @@ func chosen[T any](f *flags, flag string, all []T, name func(T) string) (out []T
 	}
 	slices.Sort(known)
 	for _, n := range names {
-		f.want(slices.Contains(known, n), "--%s %q: want one of %s",
+		f.Wantf(slices.Contains(known, n), "--%s %q: want one of %s",
 			flag, n, strings.Join(slices.Compact(known), ", "))
 	}
 	return out
@@ -141,7 +145,7 @@ machine that does nothing else: "missed" counts packets that the machine lost be
 the link, and "late" those that left it more than 2 ms too late.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			timeFlag("duration", 2*time.Second, "run each case for `TIME`"),
+			flags.Time("duration", 2*time.Second, "run each case for `TIME`"),
 		},
 		Action: benchAction(benchLink),
 	}
@@ -185,7 +189,7 @@ use two at a time; with "lies" the tracker names the worst paths. Times are in s
 90th percentile.`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			countFlag("worlds", 8, "`NUMBER` of networks with different random rates"),
+			flags.Count("worlds", 8, "`NUMBER` of networks with different random rates"),
 			seedFlag("`NUMBER` from which all random values are drawn"),
 		},
 		Action: benchAction(benchKnowledge),
@@ -221,17 +225,18 @@ the longest time without new payload during such a download, as the downloading 
 every 10 ms (aria2 reports none).`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			countFlag("runs", 5, "`NUMBER` of runs of each case"),
-			bytesFlag("size", 64e6, "move `SIZE` of data in each run"),
-			listFlag("case", "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, "+
+			flags.Count("runs", 5, "`NUMBER` of runs of each case"),
+			flags.Size("size", 64e6, "move `SIZE` of data in each run"),
+			flags.List("case", "only this `CASE`: tcp, tls, quic-udp, quic-snet, quic-braid, raw, "+
 				"braid-scion, braid-tcp or aria2-tcp (repeatable)"),
-			listFlag("routers", "only cases through these `ROUTERS`: none, stock or fast "+
+			flags.List("routers", "only cases through these `ROUTERS`: none, stock or fast "+
 				"(repeatable)"),
-			listFlag("mtu", "only cases of this `MTU`: 1400 or 8400 (repeatable)"),
-			listFlag("paths", "only cases over this `NUMBER` of paths: 1 or 2 (repeatable)"),
-			intsFlag("seeds", "in downloads, `NUMBER` of processes that serve the data (repeatable)",
+			flags.List("mtu", "only cases of this `MTU`: 1400 or 8400 (repeatable)"),
+			flags.List("paths", "only cases over this `NUMBER` of paths: 1 or 2 (repeatable)"),
+			intsFlag("seeds", "in downloads, `NUMBER` of processes that serve the data "+
+				"(repeatable)",
 				1),
-			congestionFlag(),
+			commands.CongestionFlag(),
 			scionBinFlag(),
 			quietFlag(),
 		},
@@ -241,20 +246,20 @@ every 10 ms (aria2 reports none).`,
 
 func benchTransport(ctx context.Context, b benchmark) error {
 	size := b.Int64("size")
-	b.want(size >= 1<<20 && size <= 1<<40, "--size %s: want 1MiB to 1TiB, such as 64MB",
+	b.Wantf(size >= 1<<20 && size <= 1<<40, "--size %s: want 1MiB to 1TiB, such as 64MB",
 		units.FormatSize(size))
-	control := read(b.flags, "congestion", congestion.ParseAlgorithm)
+	control := flags.Read(b.Reader, "congestion", congestion.ParseAlgorithm)
 	type row = transportbench.Row
-	cases := chosen(b.flags, "case", transportbench.Cases(), func(r row) string { return r.Case })
-	cases = chosen(b.flags, "routers", cases, func(r row) string { return r.Routers })
-	cases = chosen(b.flags, "mtu", cases, func(r row) string { return strconv.Itoa(r.MTU) })
-	cases = chosen(b.flags, "paths", cases, func(r row) string { return strconv.Itoa(r.Paths) })
+	cases := chosen(b.Reader, "case", transportbench.Cases(), func(r row) string { return r.Case })
+	cases = chosen(b.Reader, "routers", cases, func(r row) string { return r.Routers })
+	cases = chosen(b.Reader, "mtu", cases, func(r row) string { return strconv.Itoa(r.MTU) })
+	cases = chosen(b.Reader, "paths", cases, func(r row) string { return strconv.Itoa(r.Paths) })
 	seeds := b.IntSlice("seeds")
 	for _, n := range seeds {
-		b.want(n >= 1 && n <= 64, "--seeds %d: want 1 to 64", n)
+		b.Wantf(n >= 1 && n <= 64, "--seeds %d: want 1 to 64", n)
 	}
-	if b.err != nil {
-		return b.err
+	if b.Err != nil {
+		return b.Err
 	}
 	cfg := transportbench.Config{
 		End:        b.worker("transport-end"),

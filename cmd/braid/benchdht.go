@@ -14,6 +14,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/program"
 	"braid/testbed"
 	"braid/testbed/dhtbench"
 )
@@ -32,15 +34,15 @@ func benchDHTCommand() *cli.Command {
 		Flags: []cli.Flag{
 			benchJSONFlag(),
 			intsFlag("nodes", "simulate `N` nodes (repeatable)", 100, 1000, 10_000),
-			listFlag("case", "only this `CASE` (repeatable)"),
+			flags.List("case", "only this `CASE` (repeatable)"),
 			seedFlag("`NUMBER` from which all random choices are drawn"),
-			stringFlag("figure", "", "draw the results as dht-by-size.svg in `DIR`, with their "+
+			flags.String("figure", "", "draw the results as dht-by-size.svg in `DIR`, with their "+
 				"numbers as CSV"),
-			boolFlag("testbed", "run the nodes (default: 200) in real time on a SCION network of "+
-				"this machine, with a round trip of 100 ms between any two ASes"),
-			intFlag("ases", 16, "with --testbed: `NUMBER` of ASes"),
+			flags.Bool("testbed", "run the nodes (default: 200) in real time on a SCION network "+
+				"of this machine, with a round trip of 100 ms between any two ASes"),
+			flags.Int("ases", 16, "with --testbed: `NUMBER` of ASes"),
 			scionBinFlag(),
-			stringFlag("from", "", "draw the results that --json has written to `FILE` instead "+
+			flags.String("from", "", "draw the results that --json has written to `FILE` instead "+
 				"of simulating"),
 		},
 		Action: benchAction(benchDHT),
@@ -52,7 +54,7 @@ func benchDHT(ctx context.Context, b benchmark) error {
 	var err error
 	switch name := b.String("from"); {
 	case name != "" && b.String("figure") == "":
-		return usageErrorf("--from: name the folder of the figure with --figure")
+		return program.UsageErrorf("--from: name the folder of the figure with --figure")
 	case name != "":
 		rows, err = readDHTRows(name)
 	default:
@@ -66,13 +68,14 @@ func benchDHT(ctx context.Context, b benchmark) error {
 
 // measureDHT measures the cases that the flags name, in simulations or on a testbed.
 func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err error) {
-	cases := chosen(b.flags, "case", dhtbench.Cases, func(c dhtbench.Case) string { return c.Name })
+	cases := chosen(b.Reader, "case", dhtbench.Cases,
+		func(c dhtbench.Case) string { return c.Name })
 	sizes := b.IntSlice("nodes")
 	for _, n := range sizes {
-		b.want(n >= 10, "--nodes %d: want at least 10", n)
+		b.Wantf(n >= 10, "--nodes %d: want at least 10", n)
 	}
-	if b.err != nil {
-		return nil, b.err
+	if b.Err != nil {
+		return nil, b.Err
 	}
 	measure := func(c dhtbench.Case, n int) (dhtbench.Row, error) {
 		return dhtbench.Measure(ctx, c, n, b.Uint64("seed"))
@@ -112,7 +115,7 @@ func measureDHT(ctx context.Context, b benchmark) (rows []dhtbench.Row, err erro
 // openStar starts the network of --testbed, with a host in each AS.
 func (b benchmark) openStar(ctx context.Context) (*dhtbench.Network, error) {
 	if n := b.Int("ases"); n < 3 || n > 64 {
-		return nil, usageErrorf("--ases %d: want 3 to 64", n)
+		return nil, program.UsageErrorf("--ases %d: want 3 to 64", n)
 	}
 	topology, err := dhtbench.Star(b.Int("ases"), 100*time.Millisecond)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/program"
 	"braid/testbed/dhtbench"
 )
 
@@ -44,8 +45,8 @@ func TestBenchInterruptedByUser(t *testing.T) {
 		return errors.New("signal: killed")
 	})
 	err := (&cli.Command{Action: killed}).Run(ctx, []string{"dht"})
-	if exitCode(err) != exitInterrupted {
-		t.Errorf("exit code %d: %v", exitCode(err), err)
+	if program.Code(err) != program.Interrupted {
+		t.Errorf("exit code %d: %v", program.Code(err), err)
 	}
 }
 
@@ -56,8 +57,8 @@ func TestBenchFromWithoutFigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := benchDHTCommand().Run(t.Context(), []string{"dht", "--from", file})
-	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), "--figure") {
-		t.Errorf("exit code %d: %v", exitCode(err), err)
+	if program.Code(err) != program.Usage || !strings.Contains(err.Error(), "--figure") {
+		t.Errorf("exit code %d: %v", program.Code(err), err)
 	}
 }
 

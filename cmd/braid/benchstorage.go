@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
 	"braid/testbed/storagebench"
 )
 
@@ -26,11 +27,11 @@ those of the engine.`,
 			benchJSONFlag(),
 			intsFlag("size", "`MiB` of each case, or of the torrents with --downloads (default: "+
 				"256, or 2000; repeatable)"),
-			countFlag("runs", 0, "`NUMBER` of runs of each case (default: 3; of downloads: 1)"),
-			boolFlag("downloads", "compare whole downloads"),
-			listFlag("storage", "with --downloads: only this `BACKEND`: file, mmap, bolt, "+
+			flags.Count("runs", 0, "`NUMBER` of runs of each case (default: 3; of downloads: 1)"),
+			flags.Bool("downloads", "compare whole downloads"),
+			flags.List("storage", "with --downloads: only this `BACKEND`: file, mmap, bolt, "+
 				"engine-file, engine-mmap, engine-bolt (repeatable)"),
-			stringFlag("dir", "", "measure the disk of `DIR` (default: that of temporary files)"),
+			flags.String("dir", "", "measure the disk of `DIR` (default: that of temporary files)"),
 			quietFlag(),
 		},
 		Action: benchAction(benchStorage),
@@ -40,13 +41,13 @@ those of the engine.`,
 func benchStorage(ctx context.Context, b benchmark) error {
 	downloads, sizes := b.Bool("downloads"), b.IntSlice("size")
 	for _, n := range sizes {
-		b.want(n >= 16 && n <= 1<<20, "--size %d: want 16 to 1048576", n)
+		b.Wantf(n >= 16 && n <= 1<<20, "--size %d: want 16 to 1048576", n)
 	}
-	b.want(downloads || len(sizes) <= 1, "--size: once, except with --downloads")
-	b.want(downloads || !b.IsSet("storage"), "--storage: only with --downloads")
-	kinds := chosen(b.flags, "storage", storagebench.Kinds, func(k string) string { return k })
-	if b.err != nil {
-		return b.err
+	b.Wantf(downloads || len(sizes) <= 1, "--size: once, except with --downloads")
+	b.Wantf(downloads || !b.IsSet("storage"), "--storage: only with --downloads")
+	kinds := chosen(b.Reader, "storage", storagebench.Kinds, func(k string) string { return k })
+	if b.Err != nil {
+		return b.Err
 	}
 	if downloads {
 		return benchDownloads(ctx, b, kinds, sizes)

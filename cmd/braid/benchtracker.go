@@ -11,6 +11,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/terminal"
 	"braid/testbed/bench"
 	"braid/testbed/trackerbench"
 )
@@ -30,11 +32,11 @@ udp-apart (256 clients with one each), scion (HTTP/3); and memory (a million pee
 swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a second, kill -9).`,
 		Flags: []cli.Flag{
 			benchJSONFlag(),
-			timeFlag("duration", 5*time.Second, "run each load for `TIME`"),
-			countFlag("runs", 3, "measure every load `N` times"),
+			flags.Time("duration", 5*time.Second, "run each load for `TIME`"),
+			flags.Count("runs", 3, "measure every load `N` times"),
 			coreFlag("tracker-core", 0, "run the tracker on core `N` (default: the first)"),
 			coreFlag("load-core", 1, "run the generator on core `N`"),
-			listFlag("case", "only this `CASE` (repeatable)"),
+			flags.List("case", "only this `CASE` (repeatable)"),
 		},
 		Action: benchAction(benchTracker),
 	}
@@ -42,7 +44,8 @@ swarms), slow (5000 half-open requests), kill (100 000 peers, 1000 announces a s
 
 // coreFlag wants the number of a core, or -1 for any.
 func coreFlag(name string, value int, usage string) cli.Flag {
-	return &cli.IntFlag{Name: name, Value: value, Usage: usage, Validator: atLeast(bench.AnyCore)}
+	return &cli.IntFlag{Name: name, Value: value, Usage: usage,
+		Validator: flags.AtLeast(bench.AnyCore)}
 }
 
 // trackerTrials are the cases that measure something other than a rate.
@@ -61,9 +64,9 @@ func benchTracker(ctx context.Context, b benchmark) error {
 	for _, c := range cases {
 		names = append(names, c.Transport)
 	}
-	names = chosen(b.flags, "case", names, func(name string) string { return name })
-	if b.err != nil {
-		return b.err
+	names = chosen(b.Reader, "case", names, func(name string) string { return name })
+	if b.Err != nil {
+		return b.Err
 	}
 	isLeftOut := func(c trackerbench.Case) bool { return !slices.Contains(names, c.Transport) }
 	cases = slices.DeleteFunc(cases, isLeftOut)
@@ -77,7 +80,7 @@ func benchTracker(ctx context.Context, b benchmark) error {
 		result, text, err := benchTrackerTrial(ctx, b, load, name)
 		if err == nil {
 			object := map[string]any{"trial": name, "result": result}
-			err = printResult(b.Command, object, "\n%s: %s\n", name, text)
+			err = terminal.PrintResult(b.Command, object, "\n%s: %s\n", name, text)
 		}
 		if err != nil {
 			return err
@@ -93,7 +96,7 @@ func benchTrackerRates(
 		return nil
 	}
 	if !b.Bool("json") {
-		fmt.Fprintf(stdout(b.Command),
+		fmt.Fprintf(terminal.Stdout(b.Command),
 			"tracker on core %d, generator on core %d, median of %d runs of %v\n\n",
 			load.TrackerCore, load.GeneratorCore, b.Int("runs"), b.Duration("duration"))
 	}

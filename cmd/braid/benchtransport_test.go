@@ -8,13 +8,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"braid/commands/program"
+	"braid/commands/terminal"
 )
 
 // TestBenchDownloads has all clients of the benchmark download something inside one AS; the
 // benchmark itself compares what arrives, and would fail.
 func TestBenchDownloads(t *testing.T) {
 	t.Parallel()
-	code, out, said := ends(t, t.TempDir(), "bench", "transport", "--json", "--quiet", "--runs", "1", "--size", "1MiB", "--routers", "none",
+	code, out, said := Ends(t, t.TempDir(), "bench", "transport", "--json", "--quiet", "--runs", "1", "--size", "1MiB", "--routers", "none",
 		"--mtu", "1400", "--case", "braid-scion", "--case", "braid-tcp", "--case", "aria2-tcp")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, said)
@@ -55,10 +58,10 @@ func TestBenchUnknownCase(t *testing.T) {
 		"tracker --case udp --case pigeon":         `--case "pigeon": want one of http, http-close, kill, `,
 	} {
 		bench := benchCommand()
-		bench.ErrWriter = &printer{w: io.Discard}
+		bench.ErrWriter = &terminal.Printer{W: io.Discard}
 		err := bench.Run(t.Context(), append([]string{"bench"}, strings.Fields(line)...))
-		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: exit code %d: %v, want %s", line, exitCode(err), err, says)
+		if program.Code(err) != program.Usage || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: exit code %d: %v, want %s", line, program.Code(err), err, says)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"braid/commands/program"
 )
 
 // discovery serves the configuration of an AS as a control service does. change may falsify an
@@ -33,6 +35,15 @@ func discovery(t *testing.T, dir string, change func(path string, b []byte) []by
 	return s.URL
 }
 
+// bootstrapResult is what braid bootstrap --json prints.
+type bootstrapResult struct {
+	From       string
+	IA         string `json:"isd_as"`
+	Dir        string
+	Kept, Used bool
+	TRCs       []struct{ Fingerprint, Trust string }
+}
+
 // A host without SCION configuration gets one from the stock control service and finds paths with
 // it, by itself if a command needs SCION. An AS that shows another TRC is refused.
 func TestBootstrap(t *testing.T) {
@@ -44,12 +55,12 @@ func TestBootstrap(t *testing.T) {
 	answered := func(args ...string) (code int, out, said string) {
 		t.Helper()
 		soon(t, "an answer of the control service", func() bool {
-			code, out, said = ends(t, dir, args...)
+			code, out, said = Ends(t, dir, args...)
 			return !strings.Contains(said, "timeout") && !strings.Contains(said, "no answer in time")
 		})
 		return code, out, said
 	}
-	var got bootstrapped
+	var got bootstrapResult
 	_, out, said := answered("bootstrap", "--bootstrap", "http://"+api, "--dry-run", "--json")
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -61,7 +72,7 @@ func TestBootstrap(t *testing.T) {
 		t.Error("--dry-run has written something")
 	}
 	here := []string{"paths", to.String(), "--local", n.HostIP(from).String()}
-	if code, _, said := ends(t, dir, append(here, "--bootstrap", "off")...); code == 0 {
+	if code, _, said := Ends(t, dir, append(here, "--bootstrap", "off")...); code == 0 {
 		t.Errorf("paths without a configuration: %s", said)
 	}
 	code, out, said := answered(append(here, "--bootstrap", "http://"+api)...)
@@ -79,7 +90,7 @@ func TestBootstrap(t *testing.T) {
 	// Somebody else's network with the same ISD.
 	other, first, _ := startNetwork(t, "two-paths")
 	evil := discovery(t, other.ConfigDir(first), nil)
-	if code, _, said := answered("bootstrap", "--bootstrap", evil); code != exitFailed || !strings.Contains(said, "contradicts the known one") {
+	if code, _, said := answered("bootstrap", "--bootstrap", evil); code != program.Failed || !strings.Contains(said, "contradicts the known one") {
 		t.Errorf("a TRC of others: %d: %s", code, said)
 	}
 	if b, err := os.ReadFile(filepath.Join(got.Dir, "topology.json")); err != nil || !bytes.Equal(b, kept) {
@@ -93,7 +104,7 @@ func TestBootstrap(t *testing.T) {
 		"bootstrap --bootstrap off":         "want the URL",
 		"bootstrap --bootstrap 127.0.0.1:1": "refused",
 	} {
-		if code, _, said := ends(t, dir, strings.Fields(args)...); code == 0 || !strings.Contains(said, want) {
+		if code, _, said := Ends(t, dir, strings.Fields(args)...); code == 0 || !strings.Contains(said, want) {
 			t.Errorf("braid %s: exit code %d: %s", args, code, said)
 		}
 	}

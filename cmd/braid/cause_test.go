@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"braid/client"
+	"braid/commands/program"
 	"braid/node/event"
 	"braid/pathsel"
 	"braid/testbed/linkemu"
@@ -66,7 +67,7 @@ func stopped(t *testing.T, dir string, during func(said), args ...string) (end e
 		}
 	}
 	_ = cmd.Wait() // with the code that is looked at
-	if code := cmd.ProcessState.ExitCode(); code != exitFailed {
+	if code := cmd.ProcessState.ExitCode(); code != program.Failed {
 		t.Errorf("%v: exit code %d: %s", args, code, errors.String())
 	}
 	text := strings.Split(strings.TrimSpace(errors.String()), "\n")
@@ -84,7 +85,7 @@ func TestCauses(t *testing.T) {
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
 	randomFile(t, dir, 12, 8<<20)
-	if code, _, errors := ends(t, dir, "create", "file"); code != 0 {
+	if code, _, errors := Ends(t, dir, "create", "file"); code != 0 {
 		t.Fatal(errors)
 	}
 	here := []string{"--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String(), "--stop-timeout", "6s"}

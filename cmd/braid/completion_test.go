@@ -79,7 +79,7 @@ func TestSuggestions(t *testing.T) {
 func TestCompletionScripts(t *testing.T) {
 	dir := t.TempDir()
 	for _, shell := range []string{"zsh", "fish", "pwsh"} {
-		code, script, said := ends(t, dir, "completion", shell)
+		code, script, said := Ends(t, dir, "completion", shell)
 		if code != 0 || said != "" || !strings.Contains(script, "--generate-shell-completion") || strings.Contains(script, "Invoke-Expression") {
 			t.Errorf("%s: exit code %d, %s: %s", shell, code, said, script)
 		}
@@ -101,7 +101,7 @@ func TestCompletionScripts(t *testing.T) {
 // Every command has a man page, and mandoc finds nothing to complain about.
 func TestManPages(t *testing.T) {
 	dir := t.TempDir()
-	if code, out, said := ends(t, dir, "manual", "--man", "pages"); code != 0 || out != "" || said != "" {
+	if code, out, said := Ends(t, dir, "manual", "--man", "pages"); code != 0 || out != "" || said != "" {
 		t.Fatalf("exit code %d: %s%s", code, out, said)
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "pages", "*.1"))

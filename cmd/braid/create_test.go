@@ -4,24 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
-
-func TestSplitURLs(t *testing.T) {
-	for text, want := range map[string][]string{
-		"http://a/announce":                   {"http://a/announce"},
-		"http://a/announce,udp://b:1":         {"http://a/announce", "udp://b:1"},
-		"scion://1-ff00:0:110,[10.0.0.1]:80/": {"scion://1-ff00:0:110,[10.0.0.1]:80/"},
-		"http://a/announce, scion://1-ff00:0:110,[10.0.0.1]:80/,http://b/announce": {
-			"http://a/announce", "scion://1-ff00:0:110,[10.0.0.1]:80/", "http://b/announce"},
-	} {
-		if have := splitURLs(text); !slices.Equal(have, want) {
-			t.Errorf("%s: %q, want %q", text, have, want)
-		}
-	}
-}
 
 func TestCreateAndInfo(t *testing.T) {
 	dir := t.TempDir()
@@ -35,7 +20,7 @@ func TestCreateAndInfo(t *testing.T) {
 	}
 	want := func(code int, inOut, inErr string, args ...string) {
 		t.Helper()
-		got, out, said := ends(t, dir, args...)
+		got, out, said := Ends(t, dir, args...)
 		if out = strings.Join(strings.Fields(out), " "); got != code || !strings.Contains(out, inOut) || !strings.Contains(said, inErr) {
 			t.Errorf("braid %v: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, out, said)
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"braid/commands/program"
 	"braid/node"
 	"braid/node/event"
 	v1 "braid/node/web/v1"
@@ -105,22 +106,22 @@ func TestDaemon(t *testing.T) {
 	}
 	d.does(t, "rename", "renamed", "again")
 	d.does(t, "set", "--name", "file", "again")
-	if code, _, said := ends(t, dir, "add", "out/again", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "not a torrent file") {
+	if code, _, said := Ends(t, dir, "add", "out/again", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "not a torrent file") {
 		t.Errorf("add of data: exit code %d: %s", code, said)
 	}
-	if code, _, said := ends(t, dir, "rename", "file", "again", "a/b", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "without a slash") {
+	if code, _, said := Ends(t, dir, "rename", "file", "again", "a/b", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "without a slash") {
 		t.Errorf("rename to a/b: exit code %d: %s", code, said)
 	}
-	if code, _, said := ends(t, dir, "move", "file", "--to", "", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "--to") {
+	if code, _, said := Ends(t, dir, "move", "file", "--to", "", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "--to") {
 		t.Errorf("move to nowhere: exit code %d: %s", code, said)
 	}
-	if code, _, said := ends(t, dir, "set", "file", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "nothing to change") {
+	if code, _, said := Ends(t, dir, "set", "file", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "nothing to change") {
 		t.Errorf("set without a setting: exit code %d: %s", code, said)
 	}
-	if code, _, said := ends(t, dir, "set", "file", "--file", "2=skip", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "file 2: the torrent has files 1 to 1") {
+	if code, _, said := Ends(t, dir, "set", "file", "--file", "2=skip", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "file 2: the torrent has files 1 to 1") {
 		t.Errorf("an unknown file: exit code %d: %s", code, said)
 	}
-	if code, _, said := ends(t, dir, "set", "file", "--ratio", "nan", "--api", "unix:"+socketIn(dir)); code != exitUsage || !strings.Contains(said, "want a number") {
+	if code, _, said := Ends(t, dir, "set", "file", "--ratio", "nan", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "want a number") {
 		t.Errorf("no number: exit code %d: %s", code, said)
 	}
 	if said := d.does(t, "show", "file", "--files", "--json"); strings.Count(said, "\n") != 2 || !strings.Contains(said, `"path":"again"`) {
@@ -138,21 +139,21 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("resume --all says %s", said)
 	}
 	d.does(t, "pause", "other")
-	if code, _, said := ends(t, dir, "pause", "other", "--api", "unix:"+socketIn(dir)); code != exitFailed || strings.Count(said, "other") != 1 {
+	if code, _, said := Ends(t, dir, "pause", "other", "--api", "unix:"+socketIn(dir)); code != program.Failed || strings.Count(said, "other") != 1 {
 		t.Errorf("pause of a paused torrent: exit code %d: %s", code, said)
 	}
 	d.does(t, "pause", "file")
-	if code, _, said := ends(t, dir, "add", "http://127.0.0.1:1/x.torrent", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "refused") {
+	if code, _, said := Ends(t, dir, "add", "http://127.0.0.1:1/x.torrent", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "refused") {
 		t.Errorf("add the torrent of a server that is away: exit code %d: %s", code, said)
 	}
-	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != exitFailed || !strings.Contains(said, "another braid daemon") {
+	if code, _, said := Ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != program.Failed || !strings.Contains(said, "another braid daemon") {
 		t.Errorf("a second daemon: exit code %d: %s", code, said)
 	}
 	if err := d.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = d.Wait()
-	if code, _, said := ends(t, dir, "list", "--api", "unix:"+socketIn(dir)); code != exitFailed || !strings.Contains(said, "Start one with 'braid daemon'") {
+	if code, _, said := Ends(t, dir, "list", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "Start one with 'braid daemon'") {
 		t.Errorf("without a daemon: exit code %d: %s", code, said)
 	}
 	d = startDaemon(t, dir)
@@ -241,7 +242,7 @@ func TestWatchEndsWithReader(t *testing.T) {
 	}
 	out.Close()
 	_ = c.Wait() // with the code that is looked at
-	if !hung.Stop() || c.ProcessState.ExitCode() != exitFailed {
+	if !hung.Stop() || c.ProcessState.ExitCode() != program.Failed {
 		t.Errorf("no torrent has changed, and the end is: %v", c.ProcessState)
 	}
 }
@@ -330,7 +331,7 @@ func TestDaemonNotifies(t *testing.T) {
 func TestDaemonPassword(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+socketIn(dir), "--api", "0.0.0.0:0"); code != exitUsage || !strings.Contains(said, "braid password") {
+	if code, _, said := Ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+socketIn(dir), "--api", "0.0.0.0:0"); code != program.Usage || !strings.Contains(said, "braid password") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	d := startDaemon(t, dir, "--api", "127.0.0.1:0")
@@ -341,7 +342,7 @@ func TestDaemonPassword(t *testing.T) {
 	if out, err := set.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if code, _, said := ends(t, dir, "list", "--api", tcp); code != exitFailed || !strings.Contains(said, "none or a wrong one: give --password-file") {
+	if code, _, said := Ends(t, dir, "list", "--api", tcp); code != program.Failed || !strings.Contains(said, "none or a wrong one: give --password-file") {
 		t.Errorf("without the password: exit code %d: %s", code, said)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "password"), []byte("secret\n"), 0o600); err != nil {
@@ -380,73 +381,5 @@ func TestDaemonFlags(t *testing.T) {
 	}
 	if got := settings(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
-	}
-}
-
-func TestChoose(t *testing.T) {
-	all := []v1.Torrent{
-		{Number: 1, Name: "a", InfoHash: "1234" + strings.Repeat("0", 36)}, {Number: 2, Name: "b", InfoHash: "1235" + strings.Repeat("0", 36)},
-		{Number: 3, Name: "b", InfoHash: "12350" + strings.Repeat("1", 35)}, {Number: 12, Name: "1", InfoHash: "ffff" + strings.Repeat("0", 36)},
-	}
-	for _, tt := range []struct {
-		name string
-		want int
-		says string
-	}{
-		{"1", 1, ""}, {"12", 12, ""}, {"a", 1, ""}, {"1234", 1, ""}, {"FFFF", 12, ""}, {"123500", 2, ""},
-		{"b", 0, "means 2 torrents"}, {"1235", 0, "means 2 torrents"}, {"123", 0, "no torrent"}, {"", 0, "no torrent"}, {"c", 0, "no torrent"},
-	} {
-		got, err := choose(all, tt.name)
-		if got.Number != tt.want || tt.says == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%q: %d, %v", tt.name, got.Number, err)
-		}
-	}
-}
-
-// The table fits 80 columns with the longest figures, and 42 with the most important ones. Names
-// keep some columns.
-func TestTorrentTable(t *testing.T) {
-	left := 86399.
-	all := []v1.Torrent{
-		{Number: 9999, Name: strings.Repeat("name ", 20), State: "downloading", SizeBytes: 1023 << 30, HaveBytes: 1000 << 30, DownMbitS: 999.9, UpMbitS: 999.9, Ratio: 99.99, LeftS: &left},
-		{Number: 1, InfoHash: "ab", State: "metadata"},
-	}
-	for _, columns := range []int{80, 42} {
-		var text []string
-		for _, l := range torrentTable(all, columns) {
-			text = append(text, lineText(l))
-			if n := columnsOfText(text[len(text)-1]); n > columns {
-				t.Errorf("%d columns: %s", n, text[len(text)-1])
-			}
-		}
-		if len(text) != 3 || !strings.Contains(text[2], " ab") || !strings.Contains(text[0], "Name") {
-			t.Errorf("%s", strings.Join(text, "\n"))
-		}
-	}
-}
-
-// The error of a missing home directory is right for commands without --state, too.
-func TestNoHome(t *testing.T) {
-	for _, name := range []string{"HOME", "STATE_DIRECTORY", "XDG_STATE_HOME"} {
-		t.Setenv(name, "")
-	}
-	if dir, err := bootstrapDir(); err == nil || !strings.Contains(err.Error(), "set HOME") {
-		t.Errorf("%q, %v", dir, err)
-	}
-}
-
-func TestOwnSocket(t *testing.T) {
-	env := func(all map[string]string) func(string) string { return func(k string) string { return all[k] } }
-	for _, tt := range []struct {
-		env  map[string]string
-		want string
-	}{
-		{map[string]string{"RUNTIME_DIRECTORY": "/run/braid", "XDG_RUNTIME_DIR": "/run/user/1"}, "/run/braid/api.sock"},
-		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/1"}, "/run/user/1/braid/api.sock"},
-		{map[string]string{"XDG_RUNTIME_DIR": "relative"}, filepath.Join(os.TempDir(), fmt.Sprintf("braid-%d", os.Getuid()), "api.sock")},
-	} {
-		if got, err := ownSocket(env(tt.env)); got != tt.want || err != nil {
-			t.Errorf("%v: %s, %v", tt.env, got, err)
-		}
 	}
 }

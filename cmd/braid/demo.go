@@ -13,6 +13,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/terminal"
 	"braid/testbed"
 	"braid/testbed/demo"
 	"braid/testbed/scenario"
@@ -24,12 +26,12 @@ func demoCommand() *cli.Command {
 		Usage: "download a real data set over one path and then over two, in a SCION network on " +
 			"this machine",
 		Flags: append(routerFlags(),
-			bytesFlag("size", 0, "use only `SIZE` of the data set, such as 20MB"),
-			stringFlag("data", "", "`DIR` to transfer (default: Go's own source code)"),
-			stringFlag("topology", "two-paths", "`FILE.topo` or shipped topology; the data goes "+
+			flags.Size("size", 0, "use only `SIZE` of the data set, such as 20MB"),
+			flags.String("data", "", "`DIR` to transfer (default: Go's own source code)"),
+			flags.String("topology", "two-paths", "`FILE.topo` or shipped topology; the data goes "+
 				"from its first AS to its second, and its links need rates"),
 			scionBinFlag(),
-			boolFlag("json", "print the result as one JSON object"),
+			flags.Bool("json", "print the result as one JSON object"),
 		),
 		Action: runDemo,
 	}
@@ -48,18 +50,18 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 		}
 		data = filepath.Join(string(bytes.TrimSpace(root)), "src")
 	}
-	f := &flags{Command: c}
-	f.want(!f.IsSet("size") || f.Int64("size") > 0, "--size 0: want a size such as 20MB")
-	router := f.router()
-	if f.err != nil {
-		return fmt.Errorf("demo: %w", f.err)
+	f := &flags.Reader{Command: c}
+	f.Wantf(!f.IsSet("size") || f.Int64("size") > 0, "--size 0: want a size such as 20MB")
+	router := readRouter(f)
+	if f.Err != nil {
+		return fmt.Errorf("demo: %w", f.Err)
 	}
 	work, err := os.MkdirTemp("", "braid-demo-")
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer os.RemoveAll(work)
-	show := demoDisplay{out: stderr(c)}
+	show := demoDisplay{out: terminal.Stderr(c)}
 	result, err := demo.Run(ctx, demo.Options{
 		Topology: topology,
 		Data:     data,
@@ -70,32 +72,32 @@ func runDemo(ctx context.Context, c *cli.Command) error {
 		},
 		Show: show.progress,
 	})
-	show.out.clear()
+	show.out.Clear()
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	if c.Bool("json") {
-		return printJSON(stdout(c), result)
+		return terminal.PrintJSON(terminal.Stdout(c), result)
 	}
-	return result.Table(stdout(c))
+	return result.Table(terminal.Stdout(c))
 }
 
 // demoDisplay shows the progress of a demonstration, in a log now and then.
 type demoDisplay struct {
-	out  *printer
+	out  *terminal.Printer
 	last time.Time
 }
 
 func (d *demoDisplay) say(line string) {
-	d.out.clear()
-	d.out.say("demo", line)
+	d.out.Clear()
+	d.out.Say("demo", line)
 	d.last = time.Now()
 }
 
 func (d *demoDisplay) progress(line string) {
 	const between = 5 * time.Second // of lines in a log
 	due := time.Since(d.last) >= between
-	if d.out.progress("      "+line, due); due {
+	if d.out.Progress("      "+line, due); due {
 		d.last = time.Now()
 	}
 }

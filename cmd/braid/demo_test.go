@@ -43,7 +43,7 @@ func TestDemo(t *testing.T) {
 	if err := os.WriteFile(slow, bytes.ReplaceAll(topology, []byte("20mbit"), []byte("5mbit")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := ends(t, dir, "testbed", "demo", "--data", data, "--size", "5MB", "--topology", slow, "--json")
+	code, stdout, stderr := Ends(t, dir, "testbed", "demo", "--data", data, "--size", "5MB", "--topology", slow, "--json")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -86,7 +86,7 @@ func TestDemo(t *testing.T) {
 		{"--topology", "nowhere.topo"},
 		{"--data", data, "--topology", "tiny4"},
 	} {
-		if code, _, stderr := ends(t, dir, append([]string{"testbed", "demo"}, args...)...); code == 0 || strings.Contains(stderr, "panic") {
+		if code, _, stderr := Ends(t, dir, append([]string{"testbed", "demo"}, args...)...); code == 0 || strings.Contains(stderr, "panic") {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}
 	}

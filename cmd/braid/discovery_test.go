@@ -113,7 +113,7 @@ func TestBootstrapFromAvahi(t *testing.T) {
 }
 
 // discover has braid look for a discovery server, until there is one.
-func (h *localHost) discover(t *testing.T) (got bootstrapped) {
+func (h *localHost) discover(t *testing.T) (got bootstrapResult) {
 	t.Helper()
 	soon(t, "the discovery server", func() bool {
 		out, err := h.run(t, braid(t, t.TempDir(), "bootstrap", "--dry-run", "--json")).Output()

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"braid/commands/program"
 )
 
 // Files that were there before a download: those of somebody else are left alone unless the user
@@ -38,7 +40,7 @@ func TestExistingFiles(t *testing.T) {
 	}
 	run := func(code int, said string, args ...string) (stdout string) {
 		t.Helper()
-		got, out, errs := ends(t, dir, args...)
+		got, out, errs := Ends(t, dir, args...)
 		if got != code || !strings.Contains(out+errs, said) {
 			t.Fatalf("braid %v: exit code %d, want %d and %q\nstdout: %s\nstderr: %s", args, got, code, said, out, errs)
 		}
@@ -97,7 +99,7 @@ func TestExistingFiles(t *testing.T) {
 
 	download(0, "", "file.torrent", "db", "--storage", "bolt")
 	write("exported/file", foreign, 0o644)
-	run(exitData, "there is no database of them in empty", "export", "file.torrent", "--data", "empty", "-o", "none")
+	run(program.Data, "there is no database of them in empty", "export", "file.torrent", "--data", "empty", "-o", "none")
 	if _, err := os.Stat(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a database, there is a directory of the export: %v", err)
 	}

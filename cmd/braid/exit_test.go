@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,51 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/urfave/cli/v3"
+	"braid/commands/program"
 )
-
-func TestOutcome(t *testing.T) {
-	lost, bad := syscall.ENOSPC, codedError{errors.New("bad data"), exitData}
-	interrupted := codedError{errors.New("interrupted at 5%"), exitInterrupted}
-	for _, tt := range []struct {
-		err, lost error
-		code      int
-		says      string
-	}{
-		{nil, nil, 0, ""},
-		{bad, nil, exitData, "bad data"},
-		{context.Canceled, nil, exitInterrupted, "interrupted"},
-		{errors.Join(fmt.Errorf("check file: %w", context.Canceled), bad), nil, exitData, "check file: interrupted\nbad data"},
-		{fmt.Errorf("ask: %w", context.DeadlineExceeded), nil, exitFailed, "ask: no answer in time"},
-		{nil, lost, exitFailed, "standard output is lost: no space left on device"},
-		{bad, lost, exitFailed, "bad data\nstandard output is lost: no space left on device"},
-		{interrupted, lost, exitFailed, "standard output is lost: no space left on device"},
-		{fmt.Errorf("write paths: %w", lost), lost, exitFailed, "standard output is lost: no space left on device"},
-	} {
-		code, err := outcome(tt.err, tt.lost)
-		if says := fmt.Sprint(err); code != tt.code || err != nil && says != tt.says || (err == nil) != (tt.says == "") {
-			t.Errorf("%v, %v: exit code %d, %q", tt.err, tt.lost, code, says)
-		}
-	}
-}
-
-// An interrupt while braid looks for a SCION configuration does not look like a network without one.
-func TestInterruptedBootstrap(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, args := range []string{"braid bootstrap", "braid paths 64-2:0:9"} {
-		err := rootCommand(&printer{w: io.Discard}, &printer{w: io.Discard}).Run(ctx, strings.Fields(args))
-		if exitCode(err) != exitInterrupted {
-			t.Errorf("%s: %v", args, err)
-		}
-	}
-}
 
 // smallTorrent makes file and file.torrent in the directory.
 func smallTorrent(t *testing.T, dir string) {
@@ -65,7 +24,7 @@ func smallTorrent(t *testing.T, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), bytes.Repeat([]byte("braid"), 10_000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, said := ends(t, dir, "create", "file"); code != 0 {
+	if code, _, said := Ends(t, dir, "create", "file"); code != 0 {
 		t.Fatal(said)
 	}
 }
@@ -141,7 +100,7 @@ func TestLostOutput(t *testing.T) {
 		cmd.Stdout, cmd.Stderr = full, &said
 		err = cmd.Run()
 		full.Close()
-		if code := cmd.ProcessState.ExitCode(); code != exitFailed || strings.Count(said.String(), "no space left") != 1 {
+		if code := cmd.ProcessState.ExitCode(); code != program.Failed || strings.Count(said.String(), "no space left") != 1 {
 			t.Errorf("%v: %v: exit code %d: %s", args, err, code, said.String())
 		}
 	}
@@ -182,7 +141,7 @@ func TestReaderGone(t *testing.T) {
 	<-started // a tracker that knows nothing of the seed is told nothing of its end
 	out.Close()
 	_ = seed.Wait() // with the code that is looked at
-	if code := seed.ProcessState.ExitCode(); code != exitFailed || strings.Count(said.String(), "broken pipe") != 1 {
+	if code := seed.ProcessState.ExitCode(); code != program.Failed || strings.Count(said.String(), "broken pipe") != 1 {
 		t.Errorf("%v: %s", seed.ProcessState, said.String())
 	}
 	select {
@@ -202,66 +161,9 @@ func TestLostTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, trace := range []string{"/dev/full", "full.gz"} {
-		code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out"+filepath.Base(trace), "--peer", peer, "--trace", trace)
+		code, _, said := Ends(t, dir, "download", "file.torrent", "-o", "out"+filepath.Base(trace), "--peer", peer, "--trace", trace)
 		if code != 0 || strings.Count(said, "the trace is incomplete") != 1 {
 			t.Errorf("--trace %s: exit code %d: %s", trace, code, said)
 		}
 	}
-}
-
-// Signals that come together are one Ctrl-C; a later one is the second.
-func TestSignalsTogether(t *testing.T) {
-	for _, tt := range []struct {
-		after []time.Duration // between the signals
-		exits bool
-	}{
-		{nil, false},
-		{[]time.Duration{0}, false},
-		{[]time.Duration{100 * time.Millisecond, 100 * time.Millisecond}, false},
-		{[]time.Duration{time.Second}, true},
-		{[]time.Duration{0, time.Second}, true},
-		{[]time.Duration{200 * time.Millisecond, 200 * time.Millisecond}, true},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			signals := make(chan os.Signal, 1)
-			stopped, exited := false, false
-			go obeySignals(signals, func() { stopped = true }, func() { exited = true })
-			signals <- os.Interrupt
-			for _, d := range tt.after {
-				synctest.Wait()
-				if !stopped || exited {
-					t.Errorf("%v: stopped %v, exited %v before the last signal", tt.after, stopped, exited)
-				}
-				time.Sleep(d)
-				signals <- syscall.SIGTERM
-			}
-			synctest.Wait()
-			if !stopped || exited != tt.exits {
-				t.Errorf("%v: stopped %v, exited %v", tt.after, stopped, exited)
-			}
-			if !exited { // the goroutine ends with the test
-				time.Sleep(time.Second)
-				signals <- os.Interrupt
-			}
-		})
-	}
-}
-
-// TestOneDefault: the help of each flag shows one default at most.
-func TestOneDefault(t *testing.T) {
-	var walk func(c *cli.Command, path string)
-	walk = func(c *cli.Command, path string) {
-		for _, f := range c.Flags {
-			if _, ok := f.(*cli.DurationFlag); ok {
-				t.Errorf("%s: --%s: want a durationFlag, which reads what braid prints", path, f.Names()[0])
-			}
-			if text := f.String(); strings.Count(text, "default") > 1 || strings.Contains(text, "(default: 0") {
-				t.Errorf("%s: %s", path, text)
-			}
-		}
-		for _, sub := range c.Commands {
-			walk(sub, path+" "+sub.Name)
-		}
-	}
-	walk(rootCommand(&printer{}, &printer{}), "braid")
 }

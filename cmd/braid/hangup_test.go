@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"braid/commands/program"
 	"braid/node/event"
 )
 
@@ -72,7 +73,7 @@ func TestHangup(t *testing.T) {
 		for events.Scan() {
 		}
 		_ = cmd.Wait() // with the code that is looked at
-		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(said.String(), "interrupted at") {
+		if code := cmd.ProcessState.ExitCode(); code != program.Interrupted || !strings.Contains(said.String(), "interrupted at") {
 			t.Errorf("%s: %v: %s", tt.name, cmd.ProcessState, said.String())
 		}
 	}
@@ -107,7 +108,7 @@ func TestHangupWhileHashing(t *testing.T) {
 	for lines.Scan() {
 	}
 	_ = cmd.Wait() // with the code that is looked at
-	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+	if code := cmd.ProcessState.ExitCode(); code != program.Interrupted {
 		t.Errorf("%v", cmd.ProcessState)
 	}
 }

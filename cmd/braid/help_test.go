@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/urfave/cli/v3"
+	"braid/commands/program"
 )
 
 // The help of a command can be asked for in every way, at any depth.
@@ -27,7 +27,7 @@ func TestHelp(t *testing.T) {
 		{"download x.torrent --help", "braid download: download torrents"},
 		{"testbed --help link", "braid testbed link: change a link"},
 	} {
-		code, out, said := ends(t, dir, strings.Fields(c.args)...)
+		code, out, said := Ends(t, dir, strings.Fields(c.args)...)
 		if code != 0 || !strings.HasPrefix(out, c.begins) || said != "" {
 			t.Errorf("braid %s: exit code %d, %q\n%s", c.args, code, said, out)
 		}
@@ -80,27 +80,9 @@ func TestMistypedCommandLines(t *testing.T) {
 
 		"testbed up tiny4 -d x --router-of 1-1=x": `testbed up: --router-of "1-1=x": "x": want stock or fast`,
 	} {
-		code, out, said := ends(t, dir, strings.Fields(args)...)
-		if code != exitUsage || out != "" || said != "braid: "+want+"\n" {
+		code, out, said := Ends(t, dir, strings.Fields(args)...)
+		if code != program.Usage || out != "" || said != "braid: "+want+"\n" {
 			t.Errorf("braid %s: exit code %d, %s%s, want\nbraid: %s", args, code, out, said, want)
 		}
 	}
-}
-
-// No line of any help is longer than the terminal is wide, but for words that are.
-func TestHelpFits(t *testing.T) {
-	var walk func(c *cli.Command)
-	walk = func(c *cli.Command) {
-		for _, width := range []int{60, 80, 100} {
-			for _, line := range strings.Split(helpText(c, width), "\n") {
-				if n := columnsOfText(line); n > width && strings.Contains(strings.TrimSpace(line), " ") {
-					t.Errorf("%s: %d columns of %d: %s", c.Name, n, width, line)
-				}
-			}
-		}
-		for _, sub := range c.Commands {
-			walk(sub)
-		}
-	}
-	walk(rootCommand(&printer{}, &printer{}))
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"braid/commands/program"
 )
 
 // A command that hangs where no context reaches it (here in opening a pipe that nobody writes to)
@@ -46,8 +48,8 @@ func TestSecondInterruptEnds(t *testing.T) {
 	for enough := time.After(2 * time.Minute); ; {
 		select {
 		case <-ended:
-			if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
-				t.Errorf("exit code %d, want %d", code, exitInterrupted)
+			if code := cmd.ProcessState.ExitCode(); code != program.Interrupted {
+				t.Errorf("exit code %d, want %d", code, program.Interrupted)
 			}
 			return
 		case <-again.C:

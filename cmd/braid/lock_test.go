@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"braid/client"
+	"braid/commands/program"
 )
 
 // Two downloads into one directory: the second one names the first.
@@ -32,8 +33,8 @@ func TestLockNamesHolder(t *testing.T) {
 	if !bufio.NewScanner(out).Scan() { // the first event: it is at work
 		t.Fatal("no event")
 	}
-	code, _, said := ends(t, dir, args...)
-	if want := fmt.Sprintf("another braid is using it (process %d: %s download file.torrent -o out", first.Process.Pid, first.Path); code != exitFailed || !strings.Contains(said, want) {
+	code, _, said := Ends(t, dir, args...)
+	if want := fmt.Sprintf("another braid is using it (process %d: %s download file.torrent -o out", first.Process.Pid, first.Path); code != program.Failed || !strings.Contains(said, want) {
 		t.Errorf("exit code %d, no %q: %s", code, want, said)
 	}
 }
@@ -45,8 +46,8 @@ func TestLockFails(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "state", "lock"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := ends(t, dir, "daemon", "--state", "state")
-	if code != exitFailed || !strings.Contains(said, "is a directory") || strings.Contains(said, "another") {
+	code, _, said := Ends(t, dir, "daemon", "--state", "state")
+	if code != program.Failed || !strings.Contains(said, "is a directory") || strings.Contains(said, "another") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 }
@@ -58,9 +59,9 @@ func TestFileForStateDirectory(t *testing.T) {
 	randomFile(t, dir, 71, 1000)
 	file := filepath.Join(dir, "file")
 	for _, state := range []string{file, filepath.Join(file, "below")} {
-		code, _, said := ends(t, dir, "daemon", "--state", state)
+		code, _, said := Ends(t, dir, "daemon", "--state", state)
 		want := "make the directory " + state + ": " + file + " is a file; move it away, or name another directory"
-		if code != exitFailed || !strings.Contains(said, want) {
+		if code != program.Failed || !strings.Contains(said, want) {
 			t.Errorf("exit code %d, no %q: %s", code, want, said)
 		}
 	}
@@ -83,8 +84,8 @@ func TestGatewaysShareNoCache(t *testing.T) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := ends(t, dir, append([]string{"gateway", "other.torrent"}, args...)...)
-	if _, err := os.Stat(data); code != exitFailed || err != nil || !strings.Contains(said, "another braid gateway") {
+	code, _, said := Ends(t, dir, append([]string{"gateway", "other.torrent"}, args...)...)
+	if _, err := os.Stat(data); code != program.Failed || err != nil || !strings.Contains(said, "another braid gateway") {
 		t.Errorf("exit code %d: %s, %v", code, said, err)
 	}
 }

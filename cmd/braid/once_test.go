@@ -60,7 +60,7 @@ func TestErrorIsPrintedOnce(t *testing.T) {
 		{command: "testbed compare missing absent", says: "missing is no run directory"},
 		{command: "bench storage --size 10", says: "--size 10: want"},
 	} {
-		code, out, said := ends(t, dir, strings.Fields(tt.command)...)
+		code, out, said := Ends(t, dir, strings.Fields(tt.command)...)
 		message, begins := strings.CutPrefix(said, "braid: ")
 		if code == 0 || !begins || strings.Count(message, "\n") != 1 || strings.Count(message, tt.says) != 1 {
 			t.Errorf("braid %s: exit code %d, want an error and once %q\n%s", tt.command, code, tt.says, said)
@@ -70,7 +70,7 @@ func TestErrorIsPrintedOnce(t *testing.T) {
 		}
 	}
 	// A tracker that does not answer is no error of create.
-	code, _, said := ends(t, dir, "create", "-o", "far.torrent", "--tracker", "http://127.0.0.1:1/announce", "file")
+	code, _, said := Ends(t, dir, "create", "-o", "far.torrent", "--tracker", "http://127.0.0.1:1/announce", "file")
 	if code != 0 || strings.Contains(said, "braid: ") || strings.Count(said, "could not ask") != 1 {
 		t.Errorf("create with an unreachable tracker: exit code %d\n%s", code, said)
 	}

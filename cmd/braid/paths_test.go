@@ -1,136 +1,18 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/urfave/cli/v3"
-
-	"braid/pathsel"
-	"braid/scionnet"
+	"braid/commands/program"
 )
-
-func TestParseDestination(t *testing.T) {
-	ia, err := pathsel.ParseIA("1-ff00:0:111")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for s, want := range map[string]netip.Addr{
-		"1-ff00:0:111":                   {},
-		"1-ff00:0:111,[127.0.0.1]:42000": netip.MustParseAddr("127.0.0.1"),
-		"[1-ff00:0:111,fd00::1]:42000":   netip.MustParseAddr("fd00::1"),
-	} {
-		got, host, err := parseDestination(s)
-		if err != nil || got != ia || host != want {
-			t.Errorf("%s: %s, %s, %v", s, got, host, err)
-		}
-	}
-	for _, s := range []string{"", "x", "1-0", "0-0", "1-ff00:0:111,", "1-ff00:0:111,[127.0.0.1]"} {
-		if _, _, err := parseDestination(s); err == nil {
-			t.Errorf("%q is taken", s)
-		}
-	}
-}
-
-var threeASes = []pathsel.Interface{{IA: 1<<48 | 10, ID: 1}, {IA: 1<<48 | 20, ID: 2}, {IA: 1<<48 | 20, ID: 3}, {IA: 1<<48 | 30, ID: 4}}
-
-func TestPathAsText(t *testing.T) {
-	if got, want := (pathsel.Path{Interfaces: threeASes}).Sequence(), "1-10#0,1 1-20#2,3 1-30#4,0"; got != want {
-		t.Errorf("sequence %q, want %q", got, want)
-	}
-	if got, want := arrows(threeASes), "[1-10 1>2 1-20 3>4 1-30]"; got != want {
-		t.Errorf("arrows %q, want %q", got, want)
-	}
-}
-
-func TestPrintPaths(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	ms := 12.5
-	l := pathList{Destination: 1<<48 | 30, Paths: []pathReport{
-		{
-			Fingerprint: "0123456789abcdef", FullFingerprint: "0123456789abcdef0123", Hops: threeASes, Sequence: "1-10#0,1", NextHop: "10.0.0.1:30001",
-			Expiry: now.Add(90 * time.Minute), MTU: 1400, LatencyMS: &ms, Bandwidth: 20_000_000, Status: "alive", RTTMS: 26.04,
-		},
-		{Fingerprint: "fedcba9876543210", Hops: threeASes[:2], MTU: 9000, Expiry: now, Status: "scmp", StatusInfo: "interface down: 1-10#1"},
-		{Fingerprint: "local", MTU: 1472, LatencyMS: new(float64), Expiry: now},
-	}}
-	for extended, want := range map[bool]string{
-		false: `Available paths to 1-30
-[0] 01234567  [1-10 1>2 1-20 3>4 1-30]  MTU: 1400  Latency: 12.5ms  Bandwidth: 20Mbit/s  Status: alive, 26ms
-[1] fedcba98  [1-10 1>2 1-20]           MTU: 9000  Latency: ?       Bandwidth: ?         Status: scmp (interface down: 1-10#1)
-[2] local     []                        MTU: 1472  Latency: 0ms     Bandwidth: ?
-`,
-		true: `Available paths to 1-30
-[0] 01234567  [1-10 1>2 1-20 3>4 1-30]  MTU: 1400  Latency: 12.5ms  Bandwidth: 20Mbit/s  Status: alive, 26ms
-    Fingerprint: 0123456789abcdef0123
-    Sequence: 1-10#0,1
-    NextHop: 10.0.0.1:30001
-    Expires: 2026-01-02T04:34:05Z (1h30m0s)
-[1] fedcba98  [1-10 1>2 1-20]  MTU: 9000  Latency: ?  Bandwidth: ?  Status: scmp (interface down: 1-10#1)
-`,
-	} {
-		var b bytes.Buffer
-		l.print(&printer{w: &b}, extended, now)
-		if got := b.String(); !strings.HasPrefix(got, want) {
-			t.Errorf("extended %t:\n%s\nwant\n%s", extended, got, want)
-		}
-	}
-}
-
-func TestPathsVerdict(t *testing.T) {
-	alive, dead := pathReport{Status: "alive"}, pathReport{Status: "timeout"}
-	for _, tt := range []struct {
-		paths  []pathReport
-		probed bool
-		code   int
-	}{
-		{nil, false, 1}, {nil, true, 1}, {[]pathReport{dead}, false, 0}, {[]pathReport{dead}, true, 1}, {[]pathReport{dead, alive}, true, 0},
-	} {
-		err := (&pathList{Paths: tt.paths}).verdict(tt.probed)
-		if code := exitCode(err); code != tt.code {
-			t.Errorf("%v, probed %t: exit code %d, want %d", tt.paths, tt.probed, code, tt.code)
-		}
-	}
-}
-
-// runPathsCommand runs 'braid paths' in this process.
-func runPathsCommand(ctx context.Context, args ...string) (string, error) {
-	var out bytes.Buffer
-	root := &cli.Command{
-		Name: "braid", Writer: &printer{w: &out}, ErrWriter: &printer{w: &out}, Commands: []*cli.Command{pathsCommand()},
-		ExitErrHandler: func(context.Context, *cli.Command, error) {},
-	}
-	err := root.Run(ctx, append([]string{"braid", "paths"}, args...))
-	return out.String(), err
-}
-
-func TestPathsCommandErrors(t *testing.T) {
-	for _, tt := range []struct {
-		args []string
-		part string
-	}{
-		{nil, "destination"},
-		{[]string{"1-ff00:0:111", "1-ff00:0:112"}, "destination"},
-		{[]string{"x"}, "ISD-AS"},
-		{[]string{"1-ff00:0:111", "--config-dir", "/nowhere"}, "/nowhere"},
-		{[]string{"1-ff00:0:111", "--sciond", "127.0.0.1:1"}, "127.0.0.1:1"},
-	} {
-		out, err := runPathsCommand(t.Context(), tt.args...)
-		if err == nil || !strings.Contains(err.Error(), tt.part) {
-			t.Errorf("%v: error %v, want one about %q\n%s", tt.args, err, tt.part, out)
-		}
-	}
-}
 
 // TestPathsLikeShowpaths compares with the scion tool on a real network: whatever key both have
 // must mean the same.
@@ -146,32 +28,30 @@ func TestPathsLikeShowpaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := runPathsCommand(t.Context(), append([]string{dst.String(), "--json", "--probe"}, where...)...)
-	if err != nil {
-		t.Fatal(err)
+	paths := func(args ...string) (code int, out, said string) {
+		return Ends(t, t.TempDir(), slices.Concat([]string{"paths"}, args, where)...)
+	}
+	code, ours, said := paths(dst.String(), "--json", "--probe")
+	if code != 0 {
+		t.Fatal(said)
 	}
 	a, b := decode(t, theirs), decode(t, []byte(ours))
 	compareKeys(t, "", a, b)
 
 	soon(t, "two paths that are alive", func() bool { // within five seconds
-		out, err := runPathsCommand(t.Context(), append([]string{dst.String(), "--probe", "-e"}, where...)...)
-		return err == nil && strings.Count(out, "Status: alive") == 2
+		code, out, _ := paths(dst.String(), "--probe", "-e")
+		return code == 0 && strings.Count(out, "Status: alive") == 2
 	})
-	out, err := runPathsCommand(t.Context(), append([]string{src.String(), "--probe"}, where...)...)
-	if err != nil || !strings.Contains(out, "local") {
-		t.Errorf("own AS: %v\n%s", err, out)
+	if code, out, said := paths(src.String(), "--probe"); code != 0 || !strings.Contains(out, "local") {
+		t.Errorf("own AS: %d: %s\n%s", code, said, out)
 	}
-	out, err = runPathsCommand(t.Context(), append([]string{"9-9", "--json"}, where...)...)
-	if exitCode(err) != exitFailed || decode(t, []byte(out))["destination"] != "9-9" {
-		t.Errorf("AS that does not exist: %v\n%s", err, out)
-	}
-	if _, err = runPathsCommand(t.Context(), append([]string{"9-9"}, where...)...); !errors.Is(err, scionnet.ErrNoPath) {
-		t.Errorf("AS that does not exist: error %v, want ErrNoPath", err)
+	if code, out, said := paths("9-9", "--json"); code != program.Failed || decode(t, []byte(out))["destination"] != "9-9" {
+		t.Errorf("AS that does not exist: %d: %s\n%s", code, said, out)
 	}
 	// The network does not have this link. Only the network knows that.
 	dir, _, _ := strings.Cut(n.ConfigDir(src), "/gen/")
-	code, _, said := ends(t, t.TempDir(), "testbed", "link", "1-ff00:0:110#99", "--down", "-d", dir)
-	if code != exitUsage || !strings.Contains(said, "no link of topology two-paths ends at 1-ff00:0:110#99") {
+	code, _, said = Ends(t, t.TempDir(), "testbed", "link", "1-ff00:0:110#99", "--down", "-d", dir)
+	if code != program.Usage || !strings.Contains(said, "no link of topology two-paths ends at 1-ff00:0:110#99") {
 		t.Errorf("a link that does not exist: exit code %d: %s", code, said)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"braid/commands/program"
 	"braid/node/bootstrap"
 )
 
@@ -270,7 +271,7 @@ func TestRealNetwork(t *testing.T) {
 				missing := func(line string) bool {
 					return !strings.Contains(withoutNumbers(said), withoutNumbers(strings.TrimSpace(line)))
 				}
-				return code == exitFailed && !slices.ContainsFunc(strings.Split(samples[0], "\n"), missing)
+				return code == program.Failed && !slices.ContainsFunc(strings.Split(samples[0], "\n"), missing)
 			})
 			_, stop := n.keep(t, there, "braid seed --listen '1-ff00:0:111,[10.77.0.7]:31000' set.torrent", regexp.MustCompile("ready, listening on"))
 			t.Cleanup(stop)

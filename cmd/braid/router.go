@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
 	"braid/pathsel"
 	"braid/testbed"
 	"braid/testbed/fastrouter"
@@ -19,42 +20,42 @@ import (
 
 // scionBinFlag says where the SCION programs are that a testbed runs.
 func scionBinFlag() cli.Flag {
-	return stringFlag("scion-bin", "", "`DIR` with router, control and scion-pki (default: "+
+	return flags.String("scion-bin", "", "`DIR` with router, control and scion-pki (default: "+
 		"$BRAID_SCION_BIN, else scion beside braid)")
 }
 
 // bfdFlag is read by testbed.ParseBFD.
 func bfdFlag() cli.Flag {
-	return stringFlag("bfd", "1s",
+	return flags.String("bfd", "1s",
 		"`INTERVAL` at which routers watch links (3 missed: down), or off")
 }
 
 // routerFlags choose the border router of a testbed.
 func routerFlags() []cli.Flag {
 	return []cli.Flag{
-		stringFlag("router", "stock", "run `ROUTER` as border router: stock (scionproto's) or fast "+
-			"(the same data plane with batched, offloading sockets)"),
-		stringFlag("router-cmd", "", "run `COMMAND` as border router: a program and arguments, "+
+		flags.String("router", "stock", "run `ROUTER` as border router: stock (scionproto's) or "+
+			"fast (the same data plane with batched, offloading sockets)"),
+		flags.String("router-cmd", "", "run `COMMAND` as border router: a program and arguments, "+
 			"after which braid puts --config FILE"),
 	}
 }
 
 // routerOfFlag makes exceptions from routerFlags.
 func routerOfFlag() cli.Flag {
-	return listFlag("router-of", "run another router in one place: `PLACE=ROUTER` is "+
+	return flags.List("router-of", "run another router in one place: `PLACE=ROUTER` is "+
 		"1-ff00:0:110=fast for an AS, or 1-ff00:0:110#2=stock for the router that has the "+
 		"interface (repeatable; the last match counts)")
 }
 
-// router reads routerFlags. It returns nil for the stock router.
-func (f *flags) router() []string {
+// readRouter reads routerFlags. It returns nil for the stock router.
+func readRouter(f *flags.Reader) []string {
 	if !f.IsSet("router-cmd") {
-		return read(f, "router", routerNamed)
+		return flags.Read(f, "router", routerNamed)
 	}
-	f.want(!f.IsSet("router"), "--router and --router-cmd exclude each other")
+	f.Wantf(!f.IsSet("router"), "--router and --router-cmd exclude each other")
 	command := strings.Fields(f.String("router-cmd"))
 	if len(command) == 0 {
-		f.wrong("--router-cmd: want a program")
+		f.Wrongf("--router-cmd: want a program")
 		return nil
 	}
 	// Routers run in other directories, those of their configuration.
@@ -63,7 +64,7 @@ func (f *flags) router() []string {
 		command[0], err = filepath.Abs(program)
 	}
 	if err != nil {
-		f.note(fmt.Errorf("--router-cmd: %w", err))
+		f.Note(fmt.Errorf("--router-cmd: %w", err))
 	}
 	return command
 }
@@ -78,11 +79,11 @@ func routerNamed(name string) ([]string, error) {
 	return nil, fmt.Errorf("%q: want stock or fast", name)
 }
 
-// routersOf reads --router-of.
-func (f *flags) routersOf() (all []testbed.RouterOf) {
+// readRoutersOf reads --router-of.
+func readRoutersOf(f *flags.Reader) (all []testbed.RouterOf) {
 	for _, s := range f.StringSlice("router-of") {
 		place, name, ok := strings.Cut(s, "=")
-		f.want(ok, "--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
+		f.Wantf(ok, "--router-of %q: want a place and a router, such as 1-ff00:0:110=stock", s)
 		var of testbed.RouterOf
 		var err error
 		if strings.Contains(place, "#") {
@@ -93,7 +94,7 @@ func (f *flags) routersOf() (all []testbed.RouterOf) {
 		if err == nil {
 			of.Command, err = routerNamed(name)
 		}
-		f.want(err == nil, "--router-of %q: %w", s, err)
+		f.Wantf(err == nil, "--router-of %q: %w", s, err)
 		all = append(all, of)
 	}
 	return all
@@ -114,7 +115,7 @@ func testbedRouterCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "router",
 		Hidden: true, // a process of a testbed with --router fast
-		Flags:  []cli.Flag{neededFlag("config", "configuration `FILE` of a border router")},
+		Flags:  []cli.Flag{flags.Needed("config", "configuration `FILE` of a border router")},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return fastrouter.Run(ctx, c.String("config"))
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
 	"braid/pathsel"
 	"braid/testbed"
 )
@@ -36,11 +37,11 @@ func TestRouterCommand(t *testing.T) {
 	} {
 		var got []string
 		cmd := &cli.Command{Flags: routerFlags(), Action: func(_ context.Context, c *cli.Command) error {
-			f := &flags{Command: c}
-			if command := f.router(); f.err == nil {
+			f := &flags.Reader{Command: c}
+			if command := readRouter(f); f.Err == nil {
 				got = command
 			}
-			return f.err
+			return f.Err
 		}}
 		err := cmd.Run(t.Context(), append([]string{"test"}, tt.args...))
 		if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
@@ -55,8 +56,8 @@ func TestRouterCommand(t *testing.T) {
 func TestRoutersOf(t *testing.T) {
 	parse := func(args ...string) (all []testbed.RouterOf, err error) {
 		cmd := &cli.Command{Flags: []cli.Flag{routerOfFlag()}, Action: func(_ context.Context, c *cli.Command) error {
-			f := &flags{Command: c}
-			all, err = f.routersOf(), f.err
+			f := &flags.Reader{Command: c}
+			all, err = readRoutersOf(f), f.Err
 			return nil
 		}}
 		if e := cmd.Run(t.Context(), append([]string{"test"}, args...)); e != nil {

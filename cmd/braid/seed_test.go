@@ -11,9 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"braid/client"
-	"braid/node"
-	"braid/tracker"
+	"braid/commands/program"
 )
 
 // A seed takes a directory of torrents, of which it serves those whose data is there.
@@ -49,12 +47,12 @@ func TestSeedDirectory(t *testing.T) {
 		code int
 		says string
 	}{
-		"torrents --data out2":          {exitData, "none of the torrents is complete"},
-		"set":                           {exitUsage, "no .torrent file in this directory"},
-		"torrents/gone.TORRENT":         {exitData, "gone in . is not complete"},
-		"torrents torrents/set.TORRENT": {exitUsage, "named twice"},
+		"torrents --data out2":          {program.Data, "none of the torrents is complete"},
+		"set":                           {program.Usage, "no .torrent file in this directory"},
+		"torrents/gone.TORRENT":         {program.Data, "gone in . is not complete"},
+		"torrents torrents/set.TORRENT": {program.Usage, "named twice"},
 	} {
-		code, _, said := ends(t, dir, append([]string{"seed", "--listen", "127.0.0.1:0"}, strings.Fields(args)...)...)
+		code, _, said := Ends(t, dir, append([]string{"seed", "--listen", "127.0.0.1:0"}, strings.Fields(args)...)...)
 		if code != want.code || !strings.Contains(said, want.says) {
 			t.Errorf("%s: exit code %d: %s", args, code, said)
 		}
@@ -67,7 +65,7 @@ func TestSeedMagnet(t *testing.T) {
 	dir := t.TempDir()
 	fileSet(t, dir, "set", "a", "b")
 	first := startSeed(t, dir, "set.torrent")
-	var info description
+	var info struct{ Magnet string }
 	if err := json.Unmarshal([]byte(must(t, dir, "info", "set.torrent", "--json")), &info); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +73,7 @@ func TestSeedMagnet(t *testing.T) {
 	second := startSeed(t, dir, info.Magnet, "--data", "out")
 	must(t, dir, "download", "set.torrent", "-o", "again", "--peer", second)
 
-	if code, _, said := ends(t, dir, "seed", info.Magnet, "--listen", "127.0.0.1:0"); code != exitUsage || !strings.Contains(said, "nobody to ask what is in the magnet link of set") {
+	if code, _, said := Ends(t, dir, "seed", info.Magnet, "--listen", "127.0.0.1:0"); code != program.Usage || !strings.Contains(said, "nobody to ask what is in the magnet link of set") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	// The data is here, but braid has not downloaded it. A tracker knows somebody to ask.
@@ -86,8 +84,8 @@ func TestSeedMagnet(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "set/b")); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := ends(t, dir, "seed", info.Magnet, "--tracker", trackerURL, "--listen", "127.0.0.1:0")
-	if code != exitData || !strings.Contains(said, "set in . is not complete") {
+	code, _, said := Ends(t, dir, "seed", info.Magnet, "--tracker", trackerURL, "--listen", "127.0.0.1:0")
+	if code != program.Data || !strings.Contains(said, "set in . is not complete") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 }
@@ -98,12 +96,12 @@ func TestKeptMagnet(t *testing.T) {
 	dir := t.TempDir()
 	fileSet(t, dir, "set", "a", "b")
 	peer := startSeed(t, dir, "set.torrent")
-	var info description
+	var info struct{ Magnet string }
 	if err := json.Unmarshal([]byte(must(t, dir, "info", "set.torrent", "--json")), &info); err != nil {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"verify", "export"} {
-		if code, _, said := ends(t, dir, command, info.Magnet, "--data", "out"); code != exitUsage || !strings.Contains(said, "no download into out has kept") {
+		if code, _, said := Ends(t, dir, command, info.Magnet, "--data", "out"); code != program.Usage || !strings.Contains(said, "no download into out has kept") {
 			t.Errorf("%s before the download: exit code %d: %s", command, code, said)
 		}
 	}
@@ -137,7 +135,7 @@ func TestSeedUntil(t *testing.T) {
 	}))
 	defer tracker.Close()
 	peer, end := runningSeed(t, dir, "file.torrent", "--ratio", "1", "--seed-time", "24h", "--tracker", tracker.URL+"/announce")
-	code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out", "--peer", peer, "--seed-time", "10ms")
+	code, _, said := Ends(t, dir, "download", "file.torrent", "-o", "out", "--peer", peer, "--seed-time", "10ms")
 	if code != 0 || !strings.Contains(said, "file: served for 10ms, 0 B sent; it is not served any longer") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
@@ -150,60 +148,9 @@ func TestSeedUntil(t *testing.T) {
 	}
 	for _, args := range []string{"--ratio 0", "--ratio -1", "--ratio nan", "--ratio inf", "--seed-time 0s", "--seed-time -1s"} {
 		for _, command := range []string{"seed file.torrent --listen 127.0.0.1:0 ", "download file.torrent --peer " + peer + " "} {
-			if code, _, said := ends(t, dir, strings.Fields(command+args)...); code != exitUsage {
+			if code, _, said := Ends(t, dir, strings.Fields(command+args)...); code != program.Usage {
 				t.Errorf("%s: exit code %d: %s", command+args, code, said)
 			}
-		}
-	}
-}
-
-func TestReach(t *testing.T) {
-	const scion, tcp = "1-ff00:0:110,[10.0.0.1]:31000", "10.0.0.1:1"
-	const onSCION, onHTTP, onUDP = "scion://1-ff00:0:110,[10.0.0.1]:31080/announce", "http://10.0.0.1/announce", "udp://10.0.0.1:1"
-	for _, tt := range []struct {
-		listen   string
-		ip       client.IPTransport
-		trackers []string // of each torrent
-		want     []string // the beginning of each line, with what else is in it behind a |
-	}{
-		{scion, client.TCP, []string{onSCION}, []string{"SCION peers only: other clients"}},
-		{scion, client.TCP, []string{""}, []string{"SCION peers only"}},
-		{tcp, client.TCP, []string{onHTTP}, []string{"TCP peers only: SCION peers cannot"}},
-		{tcp, client.QUIC, []string{onUDP}, []string{"QUIC peers only"}},
-		{scion + " " + tcp, client.TCP, []string{onSCION + " " + onHTTP}, []string{"peers on SCION and on TCP"}},
-		{scion + " " + tcp, client.TCP, []string{onHTTP}, []string{"peers on SCION and on TCP", "no tracker on SCION is named: |hear of this seed only if the tracker " + onHTTP}},
-		{scion + " " + tcp, client.TCP, []string{onSCION}, []string{"peers on SCION and on TCP", "no tracker on IP is named: |only if the tracker " + onSCION}},
-		{scion, client.TCP, []string{onUDP}, []string{"SCION peers only", "no tracker on SCION is named: nobody hears there of this seed"}},
-		{scion, client.TCP, []string{onUDP, onSCION, onUDP, onUDP}, []string{"SCION peers only", "no tracker on SCION is named: nobody hears there of a, c and 1 more"}},
-	} {
-		var listen []client.Peer
-		for s := range strings.FieldsSeq(tt.listen) {
-			p, err := client.ParseListen(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			listen = append(listen, p)
-		}
-		var torrents []node.Options
-		for i, all := range tt.trackers {
-			o := node.Options{Source: client.Source{Name: string(rune('a' + i))}}
-			for s := range strings.FieldsSeq(all) {
-				u, err := tracker.ParseURL(s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				o.Trackers = append(o.Trackers, []tracker.URL{u})
-			}
-			torrents = append(torrents, o)
-		}
-		have := reach(listen, tt.ip, torrents)
-		fits := len(have) == len(tt.want)
-		for i := 0; fits && i < len(have); i++ {
-			begin, in, _ := strings.Cut(tt.want[i], "|")
-			fits = strings.HasPrefix(have[i], begin) && strings.Contains(have[i], in)
-		}
-		if !fits {
-			t.Errorf("on %s with %q:\n%s\nwant\n%s", tt.listen, tt.trackers, strings.Join(have, "\n"), strings.Join(tt.want, "\n"))
 		}
 	}
 }

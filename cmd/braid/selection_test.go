@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"braid/commands/program"
 )
 
 // fileSet makes a directory of files that share no piece, and its torrent.
@@ -21,7 +23,7 @@ func fileSet(t *testing.T, dir, name string, files ...string) {
 			t.Fatal(err)
 		}
 	}
-	if code, _, said := ends(t, dir, "create", name); code != 0 {
+	if code, _, said := Ends(t, dir, "create", name); code != 0 {
 		t.Fatal(said)
 	}
 }
@@ -34,7 +36,7 @@ func TestSelect(t *testing.T) {
 	fileSet(t, dir, "set", "a [2020].iso", "b.iso", "docs/c.pdf", "docs/d.pdf")
 	smallTorrent(t, dir)
 	seed := startSeed(t, dir, "set.torrent")
-	var info description
+	var info struct{ Magnet string }
 	if err := json.Unmarshal([]byte(must(t, dir, "info", "set.torrent", "--json")), &info); err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +48,14 @@ func TestSelect(t *testing.T) {
 		{"set.torrent --select a~[2020].iso", 0, "a [2020].iso"},
 		{"set.torrent --select #1,3-4", 0, "a [2020].iso docs/c.pdf docs/d.pdf"},
 		{"set.torrent --select *.pdf --priority #4=skip", 0, "docs/c.pdf"},
-		{"set.torrent --select *.isoo", exitUsage, `no file of set matches "*.isoo"; --list shows the files`},
-		{"set.torrent --select [x", exitUsage, `no file of set matches "[x"`},
-		{"set.torrent --select #5", exitUsage, `"#5": set has files 1 to 4`},
-		{"set.torrent --select #0", exitUsage, `"#0": want numbers of files from 1 on`},
-		{"set.torrent --select #2 file.torrent", exitUsage, "name one torrent"},
-		{"set.torrent file.torrent --select *.isoo", exitUsage, `no file of set, file matches "*.isoo"`},
-		{info.Magnet + " --select *.isoo", exitFailed, `no file of set matches "*.isoo"`},
-		{info.Magnet + " --list --select *.isoo", exitUsage, `no file of set matches "*.isoo"`},
+		{"set.torrent --select *.isoo", program.Usage, `no file of set matches "*.isoo"; --list shows the files`},
+		{"set.torrent --select [x", program.Usage, `no file of set matches "[x"`},
+		{"set.torrent --select #5", program.Usage, `"#5": set has files 1 to 4`},
+		{"set.torrent --select #0", program.Usage, `"#0": want numbers of files from 1 on`},
+		{"set.torrent --select #2 file.torrent", program.Usage, "name one torrent"},
+		{"set.torrent file.torrent --select *.isoo", program.Usage, `no file of set, file matches "*.isoo"`},
+		{info.Magnet + " --select *.isoo", program.Failed, `no file of set matches "*.isoo"`},
+		{info.Magnet + " --list --select *.isoo", program.Usage, `no file of set matches "*.isoo"`},
 		{info.Magnet + " --select #2", 0, "b.iso"},
 	} {
 		out := t.TempDir()
@@ -61,7 +63,7 @@ func TestSelect(t *testing.T) {
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "~", " ")
 		}
-		code, _, said := ends(t, dir, args...)
+		code, _, said := Ends(t, dir, args...)
 		if code == 0 {
 			said = filesIn(t, filepath.Join(out, "set"))
 		}
@@ -69,7 +71,7 @@ func TestSelect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code != tt.code || tt.code == 0 && said != tt.want || !strings.Contains(said, tt.want) || tt.code == exitUsage && len(there) > 0 {
+		if code != tt.code || tt.code == 0 && said != tt.want || !strings.Contains(said, tt.want) || tt.code == program.Usage && len(there) > 0 {
 			t.Errorf("%s: exit code %d, %d entries, %q", tt.args, code, len(there), said)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"braid/commands/program"
 	"braid/node/event"
 	"braid/node/send"
 )
@@ -97,7 +98,7 @@ func TestStateReplaced(t *testing.T) {
 	for lines.Scan() { // until its end
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(said.String(), "newer state") {
+	if code := cmd.ProcessState.ExitCode(); code != program.Failed || !strings.Contains(said.String(), "newer state") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 }
@@ -160,14 +161,14 @@ func watchAndFollow(t *testing.T, dir, set string, data []byte, from, to []strin
 		t.Errorf("%s", events)
 	}
 	has(t, filepath.Join(dir, "once/set/file"), data)
-	for flags, want := range map[string]int{"-o none --transport quic": exitUsage, "-o set/file": exitFailed} {
+	for flags, want := range map[string]int{"-o none --transport quic": program.Usage, "-o set/file": program.Failed} {
 		args := slices.Concat([]string{"get", first.Line, "--follow"}, to, strings.Fields(flags))
-		if code, _, said := ends(t, dir, args...); code != want {
+		if code, _, said := Ends(t, dir, args...); code != want {
 			t.Errorf("%s: exit code %d, want that no state is waited for: %s", flags, code, said)
 		}
 	}
 	l.Key[0]++
-	if code, _, said := ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--stop-timeout", "1s"}, to...)...); code != exitFailed || !strings.Contains(said, "has not answered") {
+	if code, _, said := Ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--stop-timeout", "1s"}, to...)...); code != program.Failed || !strings.Contains(said, "has not answered") {
 		t.Errorf("another key: exit code %d: %s", code, said)
 	}
 }

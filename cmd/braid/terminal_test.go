@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,17 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/urfave/cli/v3"
 )
 
-// terminal is a real one, tmux, in which a shell runs.
-type terminal struct {
+// console is a real one, tmux, in which a shell runs.
+type console struct {
 	t      *testing.T
 	socket string
 }
 
-func newTerminal(t *testing.T, dir string, columns, rows int, env ...string) *terminal {
+func newTerminal(t *testing.T, dir string, columns, rows int, env ...string) *console {
 	t.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("tmux is not installed: scripts/install-deps does it")
@@ -29,7 +25,7 @@ func newTerminal(t *testing.T, dir string, columns, rows int, env ...string) *te
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &terminal{t, filepath.Join(t.TempDir(), "tmux")}
+	x := &console{t, filepath.Join(t.TempDir(), "tmux")}
 	args := []string{"-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows), "-c", dir}
 	for _, e := range append([]string{braidProcess + "=1", "HOME=" + dir, "PS1=$ ", "BRAID=" + self}, env...) {
 		args = append(args, "-e", e)
@@ -39,7 +35,7 @@ func newTerminal(t *testing.T, dir string, columns, rows int, env ...string) *te
 	return x
 }
 
-func (x *terminal) tmux(args ...string) string {
+func (x *console) tmux(args ...string) string {
 	x.t.Helper()
 	out, err := exec.Command("tmux", append([]string{"-S", x.socket}, args...)...).CombinedOutput()
 	if err != nil {
@@ -49,14 +45,14 @@ func (x *terminal) tmux(args ...string) string {
 }
 
 // enter types a command.
-func (x *terminal) enter(command string) { x.tmux("send-keys", command, "Enter") }
+func (x *console) enter(command string) { x.tmux("send-keys", command, "Enter") }
 
-func (x *terminal) resize(columns, rows int) {
+func (x *console) resize(columns, rows int) {
 	x.tmux("resize-window", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows))
 }
 
 // shows waits until the screen with all that has scrolled off it is as wanted, and returns it.
-func (x *terminal) shows(what string, wanted func(screen string) bool) string {
+func (x *console) shows(what string, wanted func(screen string) bool) string {
 	x.t.Helper()
 	screen := ""
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -174,20 +170,4 @@ func TestInterruptedPassword(t *testing.T) {
 	x.shows("the end", func(s string) bool { return strings.Contains(s, "code 130") })
 	x.enter("true typed")
 	x.shows("typed text", func(s string) bool { return strings.Contains(s, "true typed") })
-}
-
-// The same without a terminal, if the program that should write the password hangs.
-func TestInterruptedPasswordPipe(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	defer w.Close()
-	defer time.AfterFunc(time.Second, func() { w.Close() }).Stop() // if it hangs
-	if _, err := readPassword(ctx, &cli.Command{}, r); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
 }

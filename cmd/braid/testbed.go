@@ -13,13 +13,16 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/program"
+	"braid/commands/terminal"
 	"braid/pathsel"
 	"braid/testbed"
 )
 
 func testbedCommand() *cli.Command {
-	dir := neededFlag("dir", "directory `DIR` of the testbed", "d")
-	asJSON := boolFlag("json", "print JSON")
+	dir := flags.Needed("dir", "directory `DIR` of the testbed", "d")
+	asJSON := flags.Bool("json", "print JSON")
 	return &cli.Command{
 		Name:  "testbed",
 		Usage: "run a real SCION network on this machine",
@@ -39,7 +42,8 @@ func testbedCommand() *cli.Command {
 					"path is missing",
 				Flags: []cli.Flag{
 					dir, asJSON,
-					boolFlag("no-paths", "do not count paths, which takes long in a large network"),
+					flags.Bool("no-paths", "do not count paths, which takes long in a large "+
+						"network"),
 				},
 				Action: testbedStatus,
 			},
@@ -58,9 +62,9 @@ func testbedCommand() *cli.Command {
 				Name:   "supervise",
 				Hidden: true, // the background half of up
 				Action: func(ctx context.Context, c *cli.Command) error {
-					in, out := pipes()
-					log := slog.New(stderr(c).handler(slog.LevelDebug))
-					return testbed.Supervise(ctx, in, out, log)
+					env := program.EnvOf(c)
+					log := slog.New(terminal.Stderr(c).Handler(slog.LevelDebug))
+					return testbed.Supervise(ctx, env.In, env.Out, log)
 				},
 			},
 		},
@@ -75,14 +79,14 @@ func testbedUpCommand(dir, asJSON cli.Flag) *cli.Command {
 		ArgsUsage: "FILE.topo|" + strings.Join(testbed.Shipped(), "|"),
 		Flags: append(routerFlags(),
 			routerOfFlag(), dir,
-			boolFlag("foreground", "stay, and take the network down on Ctrl-C", "f"),
+			flags.Bool("foreground", "stay, and take the network down on Ctrl-C", "f"),
 			bfdFlag(),
-			timeFlag("path-lifetime", 0, "let paths expire after `TIME`, a multiple of 5m37.5s "+
+			flags.Time("path-lifetime", 0, "let paths expire after `TIME`, a multiple of 5m37.5s "+
 				"up to 24h (default: 6h)"),
-			stringFlag("subnet", "", "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or "+
+			flags.String("subnet", "", "`PREFIX` of 127.0.0.0/8 to use, such as 127.77.0.0/24, or "+
 				"of private addresses that this host has (default: a free one)"),
 			scionBinFlag(),
-			timeFlag("timeout", 0, "wait at most `TIME` for the paths (default: 60s plus 5s for "+
+			flags.Time("timeout", 0, "wait at most `TIME` for the paths (default: 60s plus 5s for "+
 				"each AS)"),
 			quietFlag(),
 			asJSON,
@@ -93,39 +97,40 @@ func testbedUpCommand(dir, asJSON cli.Flag) *cli.Command {
 
 func testbedUp(ctx context.Context, c *cli.Command) error {
 	if c.NArg() != 1 {
-		return usageErrorf("name one topology: a file, or %s; see braid testbed up --help",
+		return program.UsageErrorf("name one topology: a file, or %s; see braid testbed up --help",
 			strings.Join(testbed.Shipped(), ", "))
 	}
 	topology, err := testbed.LoadTopology(c.Args().First())
 	if err != nil {
 		return err
 	}
-	f := &flags{Command: c}
+	f := &flags.Reader{Command: c}
 	opts := testbed.Options{
 		Topology: topology, Dir: c.String("dir"), SCIONBin: c.String("scion-bin"),
-		RouterCommand: f.router(), RoutersOf: f.routersOf(), BFD: read(f, "bfd", testbed.ParseBFD),
+		RouterCommand: readRouter(f), RoutersOf: readRoutersOf(f),
+		BFD:          flags.Read(f, "bfd", testbed.ParseBFD),
 		PathLifetime: c.Duration("path-lifetime"), Timeout: c.Duration("timeout"),
 	}
 	if s := c.String("subnet"); s != "" {
 		opts.Subnet, err = netip.ParsePrefix(s)
-		f.want(err == nil, "--subnet %q: want a prefix such as 127.77.0.0/24", s)
+		f.Wantf(err == nil, "--subnet %q: want a prefix such as 127.77.0.0/24", s)
 	}
-	if f.err != nil {
-		return fmt.Errorf("testbed up: %w", f.err)
+	if f.Err != nil {
+		return fmt.Errorf("testbed up: %w", f.Err)
 	}
 	show := &upProgress{
-		out: stderr(c), quiet: c.Bool("quiet"), name: topology.Name, started: time.Now(),
+		out: terminal.Stderr(c), quiet: c.Bool("quiet"), name: topology.Name, started: time.Now(),
 	}
 	opts.Progress = show.update
 	if c.Bool("foreground") {
-		opts.Log = slog.New(stderr(c).handler(slog.LevelInfo))
+		opts.Log = slog.New(terminal.Stderr(c).Handler(slog.LevelInfo))
 		n, err := testbed.Start(ctx, opts)
 		show.end(err)
 		if err != nil {
 			return err
 		}
 		defer n.Close()
-		if err := printState(stdout(c), n.State(), c.Bool("json")); err != nil {
+		if err := printState(terminal.Stdout(c), n.State(), c.Bool("json")); err != nil {
 			return err
 		}
 		select {
@@ -143,25 +148,25 @@ func testbedUp(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	return printState(stdout(c), state, c.Bool("json"))
+	return printState(terminal.Stdout(c), state, c.Bool("json"))
 }
 
 // printState prints how to use a network that is up.
-func printState(out *printer, s testbed.State, asJSON bool) error {
+func printState(out *terminal.Printer, s testbed.State, asJSON bool) error {
 	if asJSON {
-		return printJSON(out, s)
+		return terminal.PrintJSON(out, s)
 	}
 	printHosts(out, s.ASes)
 	return nil
 }
 
-func printHosts(out *printer, ases []testbed.ASStatus) {
-	t := newTable(out)
-	t.printf("ISD-AS\tHOST\tCONFIG DIR\n")
+func printHosts(out *terminal.Printer, ases []testbed.ASStatus) {
+	t := terminal.NewTable(out)
+	t.Printf("ISD-AS\tHOST\tCONFIG DIR\n")
 	for _, a := range ases {
-		t.printf("%s\t%s\t%s\n", a.IA, a.Host, a.ConfigDir)
+		t.Printf("%s\t%s\t%s\n", a.IA, a.Host, a.ConfigDir)
 	}
-	t.flush()
+	t.Flush()
 }
 
 func testbedStatus(ctx context.Context, c *cli.Command) error {
@@ -170,9 +175,9 @@ func testbedStatus(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if c.Bool("json") {
-		err = printJSON(stdout(c), s)
+		err = terminal.PrintJSON(terminal.Stdout(c), s)
 	} else {
-		printStatus(stdout(c), s)
+		printStatus(terminal.Stdout(c), s)
 	}
 	if err == nil && !s.Healthy() {
 		err = errors.New("a process or a path of the testbed is missing")
@@ -180,30 +185,30 @@ func testbedStatus(ctx context.Context, c *cli.Command) error {
 	return err
 }
 
-func printStatus(out *printer, s testbed.Status) {
+func printStatus(out *terminal.Printer, s testbed.Status) {
 	var cpu float64
 	var memory int64
 	for _, p := range s.Processes {
 		cpu, memory = cpu+p.CPU, memory+p.PSS
 	}
-	out.printf("%s in %s, up for %.0f s, process %d, addresses %s; "+
+	out.Printf("%s in %s, up for %.0f s, process %d, addresses %s; "+
 		"%d processes: %.1f CPU s, %d MiB\n\n",
 		s.Topology, s.Dir, s.Seconds, s.PID, s.Subnet, len(s.Processes), cpu, memory>>20)
 	printHosts(out, s.ASes)
-	t := newTable(out)
-	t.printf("\nPROCESS\tPID\tSTATE\tCPU s\tMiB\n")
+	t := terminal.NewTable(out)
+	t.Printf("\nPROCESS\tPID\tSTATE\tCPU s\tMiB\n")
 	for _, p := range s.Processes {
 		state := "running"
 		if !p.Running {
 			state, _, _ = strings.Cut(p.Reason, ";")
 			state = "ended: " + state
 		}
-		t.printf("%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.PSS>>20)
+		t.Printf("%s %s\t%d\t%s\t%.1f\t%d\n", p.IA, p.Name, p.PID, state, p.CPU, p.PSS>>20)
 	}
-	t.flush()
+	t.Flush()
 	if len(s.Pairs) > 0 {
-		t = newTable(out)
-		t.printf("\nFROM\tTO\tPATHS\n")
+		t = terminal.NewTable(out)
+		t.Printf("\nFROM\tTO\tPATHS\n")
 		for _, p := range s.Pairs {
 			missing := ""
 			if p.Paths < p.Implied {
@@ -212,38 +217,38 @@ func printStatus(out *printer, s testbed.Status) {
 			if p.Up < p.Paths {
 				missing += fmt.Sprintf(", %d over a link that is down", p.Paths-p.Up)
 			}
-			t.printf("%s\t%s\t%d of %d%s\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
+			t.Printf("%s\t%s\t%d of %d%s\n", p.Src, p.Dst, p.Paths, p.Implied, missing)
 		}
-		t.flush()
+		t.Flush()
 	}
-	t = newTable(out)
-	t.printf("\nLINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\t" +
+	t = terminal.NewTable(out)
+	t.Printf("\nLINK, SENDING END\tTO\tSTATE\tBFD CHANGES\tPACKETS\tBYTES\t" +
 		"DROPPED queue/loss/down\tPROPERTIES\n")
 	for _, l := range s.Links {
 		for _, e := range [][2]testbed.LinkEndStatus{{l.A, l.B}, {l.B, l.A}} {
 			k := e[0].Counters
-			t.printf("%s\t%s\t%s\t%d\t%d\t%d\t%d/%d/%d\t%s\n",
+			t.Printf("%s\t%s\t%s\t%d\t%d\t%d\t%d/%d/%d\t%s\n",
 				e[0].Interface, e[1].Interface, e[0].State, e[0].BFDTransitions,
 				k.Packets, k.Bytes, k.DroppedQueue, k.DroppedLoss, k.DroppedDown, e[0].Properties)
 		}
 	}
-	t.flush()
+	t.Flush()
 }
 
 // linkProperties are the flags of `testbed link` that testbed.LinkChange.Set reads.
 func linkProperties() []cli.Flag {
 	return []cli.Flag{
-		stringFlag("rate", "", "let through `RATE`, such as 20Mbit/s; 0: not limited"),
-		stringFlag("delay", "", "one way, add `TIME`, such as 30ms"),
-		stringFlag("jitter", "", "add 0 to `TIME` to the delay, such as 5ms"),
-		stringFlag("loss", "", "lose `PERCENT` of the packets, such as 1%"),
-		stringFlag("queue", "", "hold at most `LENGTH`: a size or the time to drain it, such as "+
+		flags.String("rate", "", "let through `RATE`, such as 20Mbit/s; 0: not limited"),
+		flags.String("delay", "", "one way, add `TIME`, such as 30ms"),
+		flags.String("jitter", "", "add 0 to `TIME` to the delay, such as 5ms"),
+		flags.String("loss", "", "lose `PERCENT` of the packets, such as 1%"),
+		flags.String("queue", "", "hold at most `LENGTH`: a size or the time to drain it, such as "+
 			"64KiB or 50ms; 0: from rate and delay"),
-		boolFlag("police", "drop packets above the rate at once; --queue is the size of the "+
+		flags.Bool("police", "drop packets above the rate at once; --queue is the size of the "+
 			"token bucket (--police=false: the opposite)"),
-		stringFlag("mtu", "", "drop SCION packets of more than `BYTES`, whatever MTU the link "+
+		flags.String("mtu", "", "drop SCION packets of more than `BYTES`, whatever MTU the link "+
 			"announces; 0: not limited"),
-		boolFlag("too-big", "answer packets above --mtu with an error of the router instead of "+
+		flags.Bool("too-big", "answer packets above --mtu with an error of the router instead of "+
 			"dropping them silently (--too-big=false: the opposite)"),
 	}
 }
@@ -255,10 +260,10 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 		Usage:     "change a link while traffic flows",
 		ArgsUsage: "ISD-AS#INTERFACE",
 		Flags: append(append([]cli.Flag{dir}, linkProperties()...),
-			boolFlag("down", "drop everything"),
-			boolFlag("up", "the opposite of --down"),
-			choiceFlag("direction", "both", "change this `DIRECTION`: out (leaving the AS at the "+
-				"interface), in, or both", "out", "in", "both"),
+			flags.Bool("down", "drop everything"),
+			flags.Bool("up", "the opposite of --down"),
+			flags.Choice("direction", "both", "change this `DIRECTION`: out (leaving the AS at "+
+				"the interface), in, or both", "out", "in", "both"),
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			change, err := linkChange(c)
@@ -267,7 +272,7 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 			}
 			err = testbed.ChangeLink(ctx, c.String("dir"), change)
 			if errors.As(err, new(testbed.Refusal)) { // such as an interface that is not there
-				return usageErrorf("%w", err)
+				return program.UsageErrorf("%w", err)
 			}
 			return err
 		},
@@ -275,11 +280,11 @@ func testbedLinkCommand(dir cli.Flag) *cli.Command {
 }
 
 func linkChange(c *cli.Command) (l testbed.LinkChange, err error) {
-	f := &flags{Command: c}
-	f.want(c.NArg() == 1, "name one interface, such as 1-ff00:0:110#1; "+
+	f := &flags.Reader{Command: c}
+	f.Wantf(c.NArg() == 1, "name one interface, such as 1-ff00:0:110#1; "+
 		"see braid testbed link --help")
 	l.Interface, err = pathsel.ParseInterface(c.Args().First())
-	f.want(err == nil, "%w", err)
+	f.Wantf(err == nil, "%w", err)
 	l.Direction = c.String("direction")
 	given := false
 	var properties []string
@@ -289,22 +294,22 @@ func linkChange(c *cli.Command) (l testbed.LinkChange, err error) {
 		if c.IsSet(name) {
 			given = true
 			err := l.Set(name, fmt.Sprint(c.Value(name)))
-			f.want(err == nil, "--%s: %w", name, err)
+			f.Wantf(err == nil, "--%s: %w", name, err)
 		}
 	}
 	up, down := c.Bool("up"), c.Bool("down")
-	f.want(!up || !down, "--up and --down exclude each other")
-	f.want(given || up || down, "nothing to change: give --%s, --down or --up",
+	f.Wantf(!up || !down, "--up and --down exclude each other")
+	f.Wantf(given || up || down, "nothing to change: give --%s, --down or --up",
 		strings.Join(properties, ", --"))
 	if up || down {
 		l.Down = &down
 	}
-	return l, f.err
+	return l, f.Err
 }
 
 // upProgress shows the progress of a start, in a log each step.
 type upProgress struct {
-	out     *printer
+	out     *terminal.Printer
 	quiet   bool
 	name    string
 	started time.Time
@@ -320,16 +325,16 @@ func (u *upProgress) update(p testbed.Progress) {
 	line := fmt.Sprintf("%s: %d processes, links %d/%d, segments %d/%d, paths %d/%d, %.1f s",
 		u.name, p.Processes, p.Links, p.ImpliedLinks, p.Segments, p.ImpliedSegments,
 		p.Paths, p.ImpliedPaths, time.Since(u.started).Seconds())
-	u.out.progress(line, due)
+	u.out.Progress(line, due)
 }
 
 func (u *upProgress) end(err error) {
 	if u.quiet {
 		return
 	}
-	u.out.clear()
+	u.out.Clear()
 	if err == nil {
-		u.out.printf("%s is up after %.1f s: %d processes, %d paths\n",
+		u.out.Printf("%s is up after %.1f s: %d processes, %d paths\n",
 			u.name, time.Since(u.started).Seconds(), u.last.Processes, u.last.Paths)
 	}
 }
@@ -341,13 +346,13 @@ func testbedHostCommand() *cli.Command {
 		Usage:     "run a command in a network namespace that a testbed has made",
 		ArgsUsage: "COMMAND [ARG...]",
 		Flags: []cli.Flag{
-			stringFlag("address", "", "IPv4 `ADDRESS/BITS` of the host"),
-			intFlag("mtu", 0, "`BYTES` of an IP packet"),
+			flags.String("address", "", "IPv4 `ADDRESS/BITS` of the host"),
+			flags.Int("mtu", 0, "`BYTES` of an IP packet"),
 		},
 		Action: func(_ context.Context, cmd *cli.Command) error {
 			p, err := netip.ParsePrefix(cmd.String("address"))
 			if err != nil {
-				return usageErrorf("--address: %w", err)
+				return program.UsageErrorf("--address: %w", err)
 			}
 			return testbed.RunInNamespace(p, cmd.Int("mtu"), cmd.Args().Slice())
 		},

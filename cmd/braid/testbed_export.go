@@ -8,6 +8,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/program"
+	"braid/commands/terminal"
 	"braid/testbed"
 )
 
@@ -20,8 +23,8 @@ func testbedExportCommand() *cli.Command {
 			"container for each AS, a cable for each link, shaped by the kernel, all " +
 			"configuration and programs, a script that drives it, and a README.",
 		Flags: []cli.Flag{
-			boolFlag("containerlab", "for containerlab"),
-			neededFlag("output", "write into a new `DIR`", "o"),
+			flags.Bool("containerlab", "for containerlab"),
+			flags.Needed("output", "write into a new `DIR`", "o"),
 			bfdFlag(),
 			scionBinFlag(),
 		},
@@ -31,18 +34,18 @@ func testbedExportCommand() *cli.Command {
 
 func testbedExport(ctx context.Context, c *cli.Command) error {
 	if c.NArg() != 1 {
-		return usageErrorf("name one topology; see braid testbed export --help")
+		return program.UsageErrorf("name one topology; see braid testbed export --help")
 	}
 	if !c.Bool("containerlab") {
-		return usageErrorf("say for what: --containerlab")
+		return program.UsageErrorf("say for what: --containerlab")
 	}
-	f := &flags{Command: c}
+	f := &flags.Reader{Command: c}
 	o := testbed.ContainerlabOptions{
 		Braid: ownPath(), Dir: c.String("output"), SCIONBin: c.String("scion-bin"),
-		BFD: read(f, "bfd", testbed.ParseBFD),
+		BFD: flags.Read(f, "bfd", testbed.ParseBFD),
 	}
-	if f.err != nil {
-		return f.err
+	if f.Err != nil {
+		return f.Err
 	}
 	var err error
 	if o.Topology, err = testbed.LoadTopology(c.Args().First()); err != nil {
@@ -51,7 +54,7 @@ func testbedExport(ctx context.Context, c *cli.Command) error {
 	if err := testbed.ExportContainerlab(ctx, o); err != nil {
 		return err
 	}
-	stdout(c).printf("%s: %d nodes, %d links; see README.md there\n",
+	terminal.Stdout(c).Printf("%s: %d nodes, %d links; see README.md there\n",
 		o.Dir, len(o.Topology.ASes), len(o.Topology.Links))
 	return nil
 }

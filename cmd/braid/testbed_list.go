@@ -11,6 +11,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/terminal"
 	"braid/testbed/scenario"
 )
 
@@ -25,7 +27,7 @@ type scenarioEntry struct {
 
 // listScenarios lists the scenarios, and about how long each takes with so many runs (0: the number
 // in the scenario).
-func listScenarios(out *printer, all []scenario.Scenario, runs int, asJSON bool) error {
+func listScenarios(out *terminal.Printer, all []scenario.Scenario, runs int, asJSON bool) error {
 	var list []scenarioEntry
 	var whole time.Duration
 	for _, s := range all {
@@ -41,12 +43,12 @@ func listScenarios(out *printer, all []scenario.Scenario, runs int, asJSON bool)
 		list = append(list, e)
 	}
 	if asJSON {
-		return printObjects(out, list...)
+		return terminal.PrintObjects(out, list...)
 	}
 	for _, e := range list {
 		e.print(out)
 	}
-	out.printf("All of them take about %s.\n", roughly(whole))
+	out.Printf("All of them take about %s.\n", roughly(whole))
 	return nil
 }
 
@@ -56,17 +58,18 @@ const (
 )
 
 // print writes the scenario for people. If the variants do not fit on a line, it counts the rest.
-func (e scenarioEntry) print(out *printer) {
+func (e scenarioEntry) print(out *terminal.Printer) {
 	takes := roughly(time.Duration(e.Seconds * float64(time.Second)))
-	head := fmt.Sprintf("%-18s %s, about %s", e.Name, plural(e.Runs, "run"), takes)
+	head := fmt.Sprintf("%-18s %s, about %s", e.Name, terminal.Plural(e.Runs, "run"), takes)
 	tail := ""
 	if len(e.Variants) > 1 {
 		head = fmt.Sprintf("%-18s %s × %s, about %s",
-			e.Name, plural(len(e.Variants), "variant"), plural(e.Runs, "run"), takes)
+			e.Name, terminal.Plural(len(e.Variants), "variant"), terminal.Plural(e.Runs, "run"),
+			takes)
 		tail = listIndent + shortened(e.Variants, listWidth-len(listIndent)) + "\n"
 	}
 	fmt.Fprintf(out, "%s\n%s%s\n",
-		head, hanging(listIndent, len(listIndent), e.About, listWidth), tail)
+		head, terminal.Hanging(listIndent, len(listIndent), e.About, listWidth), tail)
 }
 
 // roughly rounds a time, since it is only an estimate.
@@ -97,14 +100,14 @@ func testbedShowCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "print a topology or a scenario that comes with braid, to start from",
 		ArgsUsage: "TOPOLOGY|SCENARIO",
-		ArgValidator: arguments(1, 1, "name one topology or scenario; "+
+		ArgValidator: flags.Arguments(1, 1, "name one topology or scenario; "+
 			"braid testbed up --help and braid testbed run --list name them"),
 		Action: func(_ context.Context, c *cli.Command) error {
 			text, err := scenario.ShippedText(c.Args().First())
 			if err != nil {
 				return err
 			}
-			_, err = stdout(c).Write(text)
+			_, err = terminal.Stdout(c).Write(text)
 			return err
 		},
 	}

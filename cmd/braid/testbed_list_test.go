@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"braid/commands/terminal"
 	"braid/testbed/scenario"
 )
 
@@ -23,10 +24,10 @@ func TestListScenarios(t *testing.T) {
 		all = append(all, s)
 	}
 	var people, machines strings.Builder
-	if err := listScenarios(&printer{w: &people}, all, 2, false); err != nil {
+	if err := listScenarios(&terminal.Printer{W: &people}, all, 2, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := listScenarios(&printer{w: &machines}, all, 2, true); err != nil {
+	if err := listScenarios(&terminal.Printer{W: &machines}, all, 2, true); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(people.String()) {

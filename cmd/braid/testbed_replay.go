@@ -3,17 +3,23 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands"
+	"braid/commands/flags"
+	"braid/commands/terminal"
 	"braid/pathsel"
 )
 
@@ -22,13 +28,13 @@ func testbedReplayCommand() *cli.Command {
 		Name:         "replay",
 		Usage:        "replay a recorded trace with another selector",
 		ArgsUsage:    "TRACE",
-		ArgValidator: arguments(1, 1, "name one trace; see braid testbed replay --help"),
+		ArgValidator: flags.Arguments(1, 1, "name one trace; see braid testbed replay --help"),
 		Description: "TRACE is a file of braid download --trace; if its name ends in .gz, it is " +
 			"decompressed. The selector sees the recorded situations, so the effects of its own " +
 			"decisions do not show. Prints a line for each step at which the selectors decide " +
 			"differently, and then a comparison.",
-		Flags: append(selectorFlags(), boolFlag("json", "print one JSON object for each "+
-			"differing step, and one at the end")),
+		Flags: append(commands.SelectorFlags(), flags.Bool("json", "print one JSON object for "+
+			"each differing step, and one at the end")),
 		Action: testbedReplay,
 	}
 }
@@ -74,21 +80,21 @@ func (s *replaySide) count(p pathsel.Plan) {
 }
 
 func testbedReplay(_ context.Context, c *cli.Command) error {
-	flags := &flags{Command: c}
-	selector := flags.selector()
-	if flags.err != nil {
-		return flags.err
+	flags := &flags.Reader{Command: c}
+	selector := commands.ReadSelector(flags)
+	if flags.Err != nil {
+		return flags.Err
 	}
 	f, err := openTrace(c.Args().First())
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return replay(f, selector, stdout(c), c.Bool("json"))
+	return replay(f, selector, terminal.Stdout(c), c.Bool("json"))
 }
 
 // replay reads a trace step by step, since that of a long download does not fit into memory.
-func replay(trace io.Reader, selector pathsel.Selector, out *printer, asJSON bool) error {
+func replay(trace io.Reader, selector pathsel.Selector, out *terminal.Printer, asJSON bool) error {
 	end := replayEnd{Event: "end", Replayed: replaySide{Selector: selector.Name()}}
 	decide := pathsel.Replay(selector)
 	var first time.Time
@@ -109,13 +115,13 @@ func replay(trace io.Reader, selector pathsel.Selector, out *printer, asJSON boo
 		end.Different++
 		step := replayStep{"step", end.Steps, end.Seconds, s.Plan.Decisions, plan.Decisions}
 		if asJSON {
-			err = printObjects(out, step)
+			err = terminal.PrintObjects(out, step)
 		} else {
-			out.printf("%8.1f s  %s: %s\n            %s: %s\n",
+			out.Printf("%8.1f s  %s: %s\n            %s: %s\n",
 				step.T, s.Selector, decisions(step.Recorded),
 				selector.Name(), decisions(step.Replayed))
 		}
-		if err := cmp.Or(err, out.lostOutput()); err != nil {
+		if err := cmp.Or(err, out.LostOutput()); err != nil {
 			return err
 		}
 	}
@@ -123,12 +129,12 @@ func replay(trace io.Reader, selector pathsel.Selector, out *printer, asJSON boo
 		return errors.New("the trace has no step")
 	}
 	if asJSON {
-		return printObjects(out, end)
+		return terminal.PrintObjects(out, end)
 	}
-	out.printf("%d steps in %.1f s, %d decided differently\n",
+	out.Printf("%d steps in %.1f s, %d decided differently\n",
 		end.Steps, end.Seconds, end.Different)
 	for _, s := range []replaySide{end.Recorded, end.Replayed} {
-		out.printf("%-10s %4d decisions, %4d put a path to work, %4d took one from it\n",
+		out.Printf("%-10s %4d decisions, %4d put a path to work, %4d took one from it\n",
 			s.Selector, s.Decisions, s.Selected, s.Dropped)
 	}
 	return nil
@@ -150,4 +156,24 @@ func decisions(list []pathsel.Decision) string {
 		s = append(s, fmt.Sprintf("%s %s (%s)", d.Action, d.Key, d.Reason))
 	}
 	return strings.Join(s, "; ")
+}
+
+// openTrace opens a trace for reading.
+func openTrace(name string) (io.ReadCloser, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("open the trace: %w", err)
+	}
+	if !strings.HasSuffix(name, ".gz") {
+		return f, nil
+	}
+	z, err := gzip.NewReader(bufio.NewReader(f))
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open the trace %s: %w", name, err)
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{z, f}, nil
 }

@@ -4,16 +4,17 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"braid/commands/terminal"
 	"braid/pathsel"
 )
 
@@ -55,18 +56,23 @@ func recordTrace(t testing.TB, name string, w io.Writer) {
 func TestReplay(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"trace", "trace.gz"} {
-		w, err := createTrace(filepath.Join(dir, name), slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
+		var trace bytes.Buffer
+		if name == "trace" {
+			recordTrace(t, "all", &trace)
+		} else {
+			z := gzip.NewWriter(&trace)
+			recordTrace(t, "all", z)
+			if err := z.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		recordTrace(t, "all", w)
-		if err := w.Close(); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), trace.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	run := func(args ...string) (last replayEnd, out string) {
 		t.Helper()
-		code, out, stderr := ends(t, dir, append([]string{"testbed", "replay", "--json"}, args...)...)
+		code, out, stderr := Ends(t, dir, append([]string{"testbed", "replay", "--json"}, args...)...)
 		if code != 0 {
 			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
 		}
@@ -95,7 +101,7 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"empty"}, {"torn"}, {"other"}, {"no.gz"}, {"missing"}, {}, {"trace", "--path-selection", "luck"}} {
-		if code, _, stderr := ends(t, dir, append([]string{"testbed", "replay"}, args...)...); code == 0 || strings.Contains(stderr, "panic") {
+		if code, _, stderr := Ends(t, dir, append([]string{"testbed", "replay"}, args...)...); code == 0 || strings.Contains(stderr, "panic") {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}
 	}
@@ -117,7 +123,7 @@ func FuzzReplay(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := replay(bytes.NewReader(trace), s, &printer{w: io.Discard}, true); err != nil {
+			if err := replay(bytes.NewReader(trace), s, &terminal.Printer{W: io.Discard}, true); err != nil {
 				_ = fmt.Sprint(err)
 			}
 		}

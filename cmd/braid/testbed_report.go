@@ -10,6 +10,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/program"
+	"braid/commands/terminal"
 	"braid/testbed/report"
 	"braid/testbed/scenario"
 )
@@ -29,12 +32,12 @@ func testbedReportCommand() *cli.Command {
 			"scenario that none of them has stay as they are. docs/experiments.md says how a " +
 			"document asks for a table.",
 		Flags: []cli.Flag{
-			stringFlag("output", "", "`DIR` for the report (default: report in RUNDIR)", "o"),
-			boolFlag("every-run", "draw all runs instead of each variant's run with the median "+
+			flags.String("output", "", "`DIR` for the report (default: report in RUNDIR)", "o"),
+			flags.Bool("every-run", "draw all runs instead of each variant's run with the median "+
 				"time"),
-			stringFlag("evaluation", "", "regenerate the tables of this `DOCUMENT`, and make no "+
+			flags.String("evaluation", "", "regenerate the tables of this `DOCUMENT`, and make no "+
 				"page"),
-			boolFlag("json", "print one JSON object: the files, and a summary of each scenario "+
+			flags.Bool("json", "print one JSON object: the files, and a summary of each scenario "+
 				"and variant"),
 		},
 		Action: testbedReport,
@@ -46,7 +49,7 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 		return testbedEvaluation(c, name)
 	}
 	if c.NArg() != 1 {
-		return usageErrorf("name one run directory; see braid testbed report --help")
+		return program.UsageErrorf("name one run directory; see braid testbed report --help")
 	}
 	run, err := scenario.OpenRunDir(c.Args().First())
 	if err != nil {
@@ -61,14 +64,15 @@ func testbedReport(_ context.Context, c *cli.Command) error {
 		return fmt.Errorf("make the report: %w", err)
 	}
 	if c.Bool("json") {
-		return printObjects(stdout(c), made)
+		return terminal.PrintObjects(terminal.Stdout(c), made)
 	}
-	stdout(c).printf("%s\n%s\n%d figures below %s\n",
+	terminal.Stdout(c).Printf("%s\n%s\n%d figures below %s\n",
 		made.HTML, made.Markdown, len(made.Figures), filepath.Join(made.Dir, "figures"))
-	stdout(c).printf("%s, %d of them CPU-bound; %s missed\n",
-		plural(made.Runs, "run"), made.CPUBound, plural(made.Missed, "expectation"))
+	terminal.Stdout(c).Printf("%s, %d of them CPU-bound; %s missed\n",
+		terminal.Plural(made.Runs, "run"), made.CPUBound,
+		terminal.Plural(made.Missed, "expectation"))
 	for _, m := range made.Missing {
-		stdout(c).printf("not drawn: %s\n", m)
+		terminal.Stdout(c).Printf("not drawn: %s\n", m)
 	}
 	return nil
 }
@@ -87,10 +91,10 @@ func openRunDirs(c *cli.Command) (runs []scenario.RunDir, err error) {
 
 func testbedEvaluation(c *cli.Command, document string) error {
 	if c.NArg() == 0 {
-		return usageErrorf("name the run directories; see braid testbed report --help")
+		return program.UsageErrorf("name the run directories; see braid testbed report --help")
 	}
 	if c.IsSet("output") || c.IsSet("every-run") {
-		return usageErrorf("--output and --every-run are for the page, " +
+		return program.UsageErrorf("--output and --every-run are for the page, " +
 			"which --evaluation does not make")
 	}
 	runs, err := openRunDirs(c)
@@ -101,22 +105,23 @@ func testbedEvaluation(c *cli.Command, document string) error {
 	if err != nil {
 		return err
 	}
-	return printResult(c, made, "%s", made)
+	return terminal.PrintResult(c, made, "%s", made)
 }
 
 func testbedCompareCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "compare",
-		Usage:        "compare two run directories, figure by figure",
-		ArgsUsage:    "RUN1 RUN2",
-		ArgValidator: arguments(2, 2, "name two run directories; see braid testbed compare --help"),
+		Name:      "compare",
+		Usage:     "compare two run directories, figure by figure",
+		ArgsUsage: "RUN1 RUN2",
+		ArgValidator: flags.Arguments(2, 2, "name two run directories; see braid testbed compare "+
+			"--help"),
 		Description: "Prints medians, their difference, the spread, and whether chance explains " +
 			"the difference; for that, each side needs at least four runs. It also says what " +
 			"makes runs incomparable: different machines or scenario files, or runs in which the " +
 			"machine was the limit. The exit code is 0 whatever it finds.",
 		Flags: []cli.Flag{
-			stringFlag("output", "", "also write a page with figures to this `DIR`", "o"),
-			boolFlag("json", "print one JSON object"),
+			flags.String("output", "", "also write a page with figures to this `DIR`", "o"),
+			flags.Bool("json", "print one JSON object"),
 		},
 		Action: testbedCompare,
 	}
@@ -133,10 +138,10 @@ func testbedCompare(_ context.Context, c *cli.Command) error {
 		if err != nil {
 			return fmt.Errorf("write the comparison: %w", err)
 		}
-		stderr(c).printf("%s\n", made.HTML)
+		terminal.Stderr(c).Printf("%s\n", made.HTML)
 	}
 	if c.Bool("json") {
-		return printObjects(stdout(c), compared)
+		return terminal.PrintObjects(terminal.Stdout(c), compared)
 	}
-	return compared.Table(stdout(c))
+	return compared.Table(terminal.Stdout(c))
 }

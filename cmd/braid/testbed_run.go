@@ -11,6 +11,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/program"
+	"braid/commands/terminal"
 	"braid/testbed/scenario"
 )
 
@@ -25,21 +28,21 @@ func testbedRunCommand() *cli.Command {
 			"some of the runs already, only the missing ones are made. Use an idle machine: if " +
 			"the machine and not a link is the limit, the run is marked CPU-bound.",
 		Flags: []cli.Flag{
-			boolFlag("list", "list the scenarios, and how long each takes"),
-			stringFlag("output", "", "run directory `DIR`, which keeps everything", "o"),
-			countFlag("runs", 0, "run each variant `N` times (default: what the scenario says)"),
+			flags.Bool("list", "list the scenarios, and how long each takes"),
+			flags.String("output", "", "run directory `DIR`, which keeps everything", "o"),
+			flags.Count("runs", 0, "run each variant `N` times (default: what the scenario says)"),
 			&cli.FloatFlag{
 				Name:  "scale",
 				Value: 1,
 				Usage: "scale data and times by this `FACTOR` of at most 1, for a quick look",
 			},
-			boolFlag("smoke", "only check that everything works: one run of a few variants with "+
+			flags.Bool("smoke", "only check that everything works: one run of a few variants with "+
 				"little data"),
-			listFlag("variant", "run only the variants of this `NAME` (repeatable)"),
+			flags.List("variant", "run only the variants of this `NAME` (repeatable)"),
 			scionBinFlag(),
-			boolFlag("json", "print one JSON object for each scenario and variant"),
+			flags.Bool("json", "print one JSON object for each scenario and variant"),
 		},
-		Action: endOnHangup(testbedRun),
+		Action: program.EndOnHangup(testbedRun),
 	}
 }
 
@@ -49,7 +52,7 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if c.Bool("list") {
-		return listScenarios(stdout(c), all, c.Int("runs"), c.Bool("json"))
+		return listScenarios(terminal.Stdout(c), all, c.Int("runs"), c.Bool("json"))
 	}
 	if c.Bool("smoke") {
 		if all, err = scenario.ByNetwork(all); err != nil {
@@ -57,28 +60,29 @@ func testbedRun(ctx context.Context, c *cli.Command) error {
 		}
 	}
 	if c.String("output") == "" {
-		return usageErrorf("name the run directory: -o DIR")
+		return program.UsageErrorf("name the run directory: -o DIR")
 	}
 	var whole time.Duration
 	for _, s := range all {
 		whole += s.Estimate(c.Int("runs"))
 	}
-	stderr(c).printf("run: %s, about %v if none is finished yet\n",
-		plural(len(all), "scenario"), roughly(whole))
+	terminal.Stderr(c).Printf("run: %s, about %v if none is finished yet\n",
+		terminal.Plural(len(all), "scenario"), roughly(whole))
 	results, err := scenario.Run(ctx, all, scenario.Options{
 		Dir: c.String("output"), Runs: c.Int("runs"),
-		Braid: ownPath(), Commit: builtFrom(), SCIONBin: c.String("scion-bin"),
-		Say: func(line string) { stderr(c).say("run", line) },
+		Braid: ownPath(), Commit: program.BuiltFrom(), SCIONBin: c.String("scion-bin"),
+		Say: func(line string) { terminal.Stderr(c).Say("run", line) },
 	})
 	if ctx.Err() != nil && err != nil {
-		return codedError{fmt.Errorf("interrupted after %s; run the same command again to resume",
-			plural(len(results), "run")), exitInterrupted}
+		return program.WithCode(fmt.Errorf("interrupted after %s; run the same command again to "+
+			"resume",
+			terminal.Plural(len(results), "run")), program.Interrupted)
 	}
 	summaries := scenario.Summarise(all, results)
 	if !c.Bool("json") {
-		return errors.Join(scenario.Table(stdout(c), summaries), err)
+		return errors.Join(scenario.Table(terminal.Stdout(c), summaries), err)
 	}
-	return errors.Join(err, printObjects(stdout(c), summaries...))
+	return errors.Join(err, terminal.PrintObjects(terminal.Stdout(c), summaries...))
 }
 
 // namedScenarios returns the scenarios that the command line names. --variant, --smoke and --scale
@@ -89,7 +93,7 @@ func namedScenarios(c *cli.Command) (all []scenario.Scenario, err error) {
 		names = scenario.Shipped()
 	}
 	if len(names) == 0 {
-		return nil, usageErrorf("name at least one scenario: a file, or one of %s",
+		return nil, program.UsageErrorf("name at least one scenario: a file, or one of %s",
 			strings.Join(scenario.Shipped(), ", "))
 	}
 	seen := map[string]bool{}
@@ -99,12 +103,12 @@ func namedScenarios(c *cli.Command) (all []scenario.Scenario, err error) {
 			return nil, err
 		}
 		if seen[s.Name] {
-			return nil, usageErrorf("scenario %s is named twice", s.Name)
+			return nil, program.UsageErrorf("scenario %s is named twice", s.Name)
 		}
 		seen[s.Name] = true
 		if only := c.StringSlice("variant"); len(only) > 0 {
 			if s, err = s.Only(only); err != nil {
-				return nil, usageErrorf("--variant: %w", err)
+				return nil, program.UsageErrorf("--variant: %w", err)
 			}
 		}
 		if c.Bool("smoke") {
@@ -113,7 +117,7 @@ func namedScenarios(c *cli.Command) (all []scenario.Scenario, err error) {
 			}
 		}
 		if s, err = s.Scaled(c.Float("scale")); err != nil {
-			return nil, usageErrorf("--scale: %w", err)
+			return nil, program.UsageErrorf("--scale: %w", err)
 		}
 		all = append(all, s)
 	}

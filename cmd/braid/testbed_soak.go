@@ -11,6 +11,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/flags"
+	"braid/commands/program"
+	"braid/commands/terminal"
 	"braid/testbed/soak"
 )
 
@@ -29,9 +32,9 @@ func testbedSoakCommand() *cli.Command {
 				Value: 2,
 				Usage: "cause faults for `M` minutes; start and end take about one minute more",
 			},
-			boolFlag("plan", "print the plan of faults and downloads, and exit"),
+			flags.Bool("plan", "print the plan of faults and downloads, and exit"),
 			scionBinFlag(),
-			boolFlag("json", "print the result, or the plan, as one JSON object"),
+			flags.Bool("json", "print the result, or the plan, as one JSON object"),
 		},
 		Action: testbedSoak,
 	}
@@ -40,18 +43,18 @@ func testbedSoakCommand() *cli.Command {
 func testbedSoak(ctx context.Context, c *cli.Command) error {
 	seed, length := c.Uint64("seed"), time.Duration(c.Float("minutes")*float64(time.Minute))
 	if length < soak.LeastLength || length > 24*time.Hour {
-		return usageErrorf("--minutes %v: want %.1f to 1440",
+		return program.UsageErrorf("--minutes %v: want %.1f to 1440",
 			c.Float("minutes"), soak.LeastLength.Minutes())
 	}
 	if plan := soak.NewPlan(seed, length); c.Bool("plan") {
 		if c.Bool("json") {
-			return printObjects(stdout(c), plan)
+			return terminal.PrintObjects(terminal.Stdout(c), plan)
 		}
 		for _, f := range plan.Faults {
-			stdout(c).printf("%v\n", f)
+			terminal.Stdout(c).Printf("%v\n", f)
 		}
 		for _, d := range plan.Downloads {
-			stdout(c).printf("%v\n", d)
+			terminal.Stdout(c).Printf("%v\n", d)
 		}
 		return nil
 	}
@@ -61,14 +64,14 @@ func testbedSoak(ctx context.Context, c *cli.Command) error {
 	}
 	result, err := soak.Run(ctx, soak.Options{
 		Seed: seed, Length: length, Dir: dir, Braid: ownPath(), SCIONBin: c.String("scion-bin"),
-		Say: func(line string) { stderr(c).say("soak", line) },
+		Say: func(line string) { terminal.Stderr(c).Say("soak", line) },
 	})
 	if c.Bool("json") {
-		if e := printObjects(stdout(c), result); e != nil {
+		if e := terminal.PrintObjects(terminal.Stdout(c), result); e != nil {
 			return e
 		}
 	} else {
-		result.Table(stdout(c))
+		result.Table(terminal.Stdout(c))
 	}
 	if ctx.Err() != nil { // no promise is broken
 		return errors.Join(ctx.Err(), os.RemoveAll(dir))

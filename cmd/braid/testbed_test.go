@@ -14,6 +14,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"braid/commands/program"
+	"braid/commands/terminal"
 	"braid/testbed"
 	"braid/testbed/linkemu"
 )
@@ -22,7 +24,7 @@ import (
 func TestEvaluationMakesNoPage(t *testing.T) {
 	for _, flag := range []string{"--output=page", "--every-run"} {
 		err := testbedCommand().Run(t.Context(), []string{"testbed", "report", "--evaluation", "x.md", flag, "runs"})
-		if exitCode(err) != exitUsage || !strings.Contains(err.Error(), "which --evaluation does not make") {
+		if program.Code(err) != program.Usage || !strings.Contains(err.Error(), "which --evaluation does not make") {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}
@@ -95,7 +97,7 @@ func TestPrintStatus(t *testing.T) {
 		}},
 	}
 	var out bytes.Buffer
-	printStatus(&printer{w: &out}, s)
+	printStatus(&terminal.Printer{W: &out}, s)
 	for _, want := range []string{"ended: signal: killed ", "3 of 4, 1 missing, 2 over a link that is down", "0/2/0", "rate 20mbit"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -113,7 +115,7 @@ func TestInterruptedSoak(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	root := testbedCommand()
-	root.Writer, root.ErrWriter = &printer{w: io.Discard}, &printer{w: io.Discard}
+	root.Writer, root.ErrWriter = &terminal.Printer{W: io.Discard}, &terminal.Printer{W: io.Discard}
 	err := root.Run(ctx, []string{"testbed", "soak"})
 	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "repeat") {
 		t.Errorf("%v", err)

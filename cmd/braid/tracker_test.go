@@ -23,7 +23,7 @@ func TestTrackerFlags(t *testing.T) {
 	if err := os.WriteFile(config, []byte("interval = '10m'\nnum_want = 7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, said := ends(t, dir, "tracker", "--config", config, "--listen", "udp://127.0.0.1:1", "--min-interval", "2m", "--print-config")
+	code, out, said := Ends(t, dir, "tracker", "--config", config, "--listen", "udp://127.0.0.1:1", "--min-interval", "2m", "--print-config")
 	if code != 0 || !strings.Contains(out, "interval = '10m0s'") || !strings.Contains(out, "num_want = 7") ||
 		!strings.Contains(out, "listen = ['udp://127.0.0.1:1']") || !strings.Contains(out, "min_interval = '2m0s'") {
 		t.Errorf("%d: %s%s", code, out, said)
@@ -32,7 +32,7 @@ func TestTrackerFlags(t *testing.T) {
 	if err := os.WriteFile(config, []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, again, said := ends(t, dir, "tracker", "--config", config, "--print-config"); code != 0 || again != out {
+	if code, again, said := Ends(t, dir, "tracker", "--config", config, "--print-config"); code != 0 || again != out {
 		t.Errorf("%d: %s%s", code, again, said)
 	}
 	for _, tt := range []struct {
@@ -54,7 +54,7 @@ func TestTrackerFlags(t *testing.T) {
 		{2, "port is missing", []string{"--listen", "http://127.0.0.1:"}},
 		{1, "topology.json", []string{"--listen", "scion://1-ff00:0:110,[127.0.0.1]:0", "--config-dir", dir}},
 	} {
-		if code, _, said := ends(t, dir, append([]string{"tracker"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {
+		if code, _, said := Ends(t, dir, append([]string{"tracker"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {
 			t.Errorf("%v: exit code %d, %s", tt.args, code, said)
 		}
 	}

@@ -58,8 +58,8 @@ func braid(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// ends runs braid to its end.
-func ends(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+// Ends runs braid to its end.
+func Ends(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := braid(t, dir, args...)
 	var out, said bytes.Buffer
@@ -74,7 +74,7 @@ func ends(t *testing.T, dir string, args ...string) (code int, stdout, stderr st
 // must runs braid, which has to succeed, and returns what it prints.
 func must(t *testing.T, dir string, args ...string) (stdout string) {
 	t.Helper()
-	code, out, said := ends(t, dir, args...)
+	code, out, said := Ends(t, dir, args...)
 	if code != 0 {
 		t.Fatalf("braid %v: exit code %d: %s", args, code, said)
 	}
@@ -92,7 +92,7 @@ func TestCommands(t *testing.T) {
 	}
 	want := func(code int, inOut, inErr string, args ...string) (stdout string) {
 		t.Helper()
-		got, out, said := ends(t, dir, args...)
+		got, out, said := Ends(t, dir, args...)
 		if got != code || !strings.Contains(out, inOut) || !strings.Contains(said, inErr) || strings.Contains(said, "panic") {
 			t.Fatalf("braid %v: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, out, said)
 		}

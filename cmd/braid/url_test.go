@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"braid/commands/program"
 )
 
 // Every command that reads a torrent takes its URL, and no message shows the key in it.
@@ -22,8 +24,8 @@ func TestTorrentByURL(t *testing.T) {
 	must(t, dir, "download", url, "-o", "out", "--peer", startSeed(t, dir, url))
 	must(t, dir, "verify", url, "--data", "out")
 	for _, command := range []string{"download", "seed", "verify", "info"} {
-		code, _, said := ends(t, dir, command, web.URL+"/none?passkey=KEY")
-		if code != exitFailed || !strings.Contains(said, "the server answers 404") || strings.Contains(said, "KEY") {
+		code, _, said := Ends(t, dir, command, web.URL+"/none?passkey=KEY")
+		if code != program.Failed || !strings.Contains(said, "the server answers 404") || strings.Contains(said, "KEY") {
 			t.Errorf("%s: exit code %d: %s", command, code, said)
 		}
 	}

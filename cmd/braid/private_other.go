@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// isPrivate believes that the system gives each user a directory for temporary files.
-func isPrivate(string) bool { return true }
