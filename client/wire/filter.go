@@ -48,12 +48,12 @@ type Filter struct {
 	inBlock     bool  // the last message is a block
 	blockComing bool  // a block has begun since the last read, or goes on
 
-	// For the goroutine that writes, which has writing locked:
+	// For the goroutine that writes, which has its turn in writing:
 	out        framing
 	unfinished []byte // the beginning of a message
 	instead    []byte // messages for the peer in place of the next dropped one
 
-	writing sync.Mutex // held while the wire is written; before mu
+	writing turns // taken while the wire is written; before mu
 
 	mu             sync.Mutex
 	deadline       time.Time // for reading, as the engine has set it
@@ -103,7 +103,7 @@ type Filter struct {
 func newFilter(wire net.Conn) *Filter {
 	f := &Filter{
 		wire: wire, onInterest: func() {}, changed: make(chan struct{}, 1),
-		requested: map[block]struct{}{}, late: map[block]uint8{}, serving: newQueue(),
+		writing: make(turns, 1), requested: map[block]struct{}{}, late: map[block]uint8{}, serving: newQueue(),
 		wait: newWaiting(),
 	}
 	f.keepIn, f.keepOut = f.arrived, f.departs

@@ -155,8 +155,8 @@ func FuzzGate(f *testing.F) {
 			}
 			g.mu.Unlock()
 		}
-		g.writing.Lock()
-		defer g.writing.Unlock()
+		g.writing.take()
+		defer g.writing.leave()
 		madeOf(t, "engine", got, wire.all, msgChoke, msgUnchoke, msgSuggest, msgReject, msgCancel)
 		madeOf(t, "peer", out.got, said, msgChoke, msgUnchoke, msgReject, msgCancel, msgHave, msgHaveNone)
 	})

@@ -181,10 +181,17 @@ func (f *Filter) signalLocked() {
 	}
 }
 
+// turns is a lock for the time in which a wire is written. A peer that does not read makes this
+// time long. In simulated time, goroutines that wait for a sync.Mutex would stop the clock.
+type turns chan struct{}
+
+func (t turns) take()  { t <- struct{}{} }
+func (t turns) leave() { <-t }
+
 // Write is called by the engine.
 func (f *Filter) Write(b []byte) (int, error) {
-	f.writing.Lock()
-	defer f.writing.Unlock()
+	f.writing.take()
+	defer f.writing.leave()
 	if err := f.writeOurs(); err != nil {
 		return 0, err
 	}
@@ -246,8 +253,8 @@ func (f *Filter) writeSoonLocked() {
 }
 
 func (f *Filter) send() {
-	f.writing.Lock()
-	defer f.writing.Unlock()
+	f.writing.take()
+	defer f.writing.leave()
 	f.mu.Lock()
 	f.sending = false
 	f.mu.Unlock()
@@ -255,7 +262,7 @@ func (f *Filter) send() {
 }
 
 // writeOurs writes the filter's own messages to the peer, at a boundary between messages. Called
-// with writing held.
+// with writing taken.
 func (f *Filter) writeOurs() error {
 	if len(f.unfinished) > 0 || f.out.rest > 0 {
 		return nil // in the middle of a message, whose end is written soon
