@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -67,28 +68,24 @@ func (s *script) at(k pathsel.Key) pathsel.Candidate {
 	return pathsel.Candidate{}
 }
 
-// limitedSeed serves a new file of that size, at a rate that can be changed, over all connections
-// together.
+// limitedSeed serves a new file of that size over TCP, at a rate that can be changed, over all
+// connections together.
 func limitedSeed(t *testing.T, size int, bytesPerSecond int) (src Source, peers []Peer, dir string, limit *rate.Limiter) {
 	t.Helper()
-	return limitedSeedWith(t, Config{}, size, bytesPerSecond)
-}
-
-func limitedSeedWith(t *testing.T, cfg Config, size int, bytesPerSecond int) (src Source, peers []Peer, dir string, limit *rate.Limiter) {
-	t.Helper()
-	dir = t.TempDir()
-	writeRandom(t, filepath.Join(dir, "file"), size)
-	src = makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{PieceLength: 64 << 10}).Source
 	tcp, err := openTCP([]Peer{mustPeer(t, "127.0.0.1:0")}, "", nil, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return limitedSeedOver(t, tcp, Config{}, size, bytesPerSecond)
+}
+
+func limitedSeedOver(t *testing.T, x Transport, cfg Config, size int, bytesPerSecond int) (src Source, peers []Peer, dir string, limit *rate.Limiter) {
+	t.Helper()
+	dir = t.TempDir()
+	writeRandom(t, filepath.Join(dir, "file"), size)
+	src = makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{PieceLength: 64 << 10}).Source
 	limit = rate.NewLimiter(rate.Limit(bytesPerSecond), 32<<10)
-	s, err := newSession(cfg, testLog(t), []Transport{slow{tcp, limit}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := sessionOver(t, cfg, slow{x, limit})
 	if _, err := s.Add(src, storage.OpenVerified(dir, testLog(t)), Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -98,96 +95,99 @@ func limitedSeedWith(t *testing.T, cfg Config, size int, bytesPerSecond int) (sr
 // Every action does what its word says, and is told in order.
 func TestDecisionsAreCarriedOut(t *testing.T) {
 	t.Parallel()
-	src, peers, dir, limit := limitedSeed(t, 24<<20, 1<<20)
-	sel := &script{}
-	var told struct {
-		sync.Mutex
-		names []string
-	}
-	out := t.TempDir()
-	store := openStore(t, out)
-	leecher := openFan(t, Config{Selector: sel, MaxPaths: 4}, "127.0.0.1", 2)
-	fan := func(i int) pathsel.Key {
-		return pathsel.Key{Peer: peers[0].ID(), Path: pathsel.Fingerprint(strings.Repeat("0", 63) + string(rune('0'+i)))}
-	}
-	tr, err := leecher.Add(src, store, Options{Peers: peers, Decided: func(e PathEvent) {
-		if e.Key.Path == fan(1).Path {
-			told.Lock()
-			told.names = append(told.names, e.Name)
-			told.Unlock()
+	synctest.Test(t, func(t *testing.T) {
+		var net pipes
+		src, peers, dir, limit := limitedSeedOver(t, net.host(), Config{}, 24<<20, 1<<20)
+		sel := &script{}
+		var told struct {
+			sync.Mutex
+			names []string
 		}
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	see := func(what string, wanted func() bool) {
-		t.Helper()
-		until(t, tr, what, func(Progress) bool { return wanted() })
-	}
-	working := func(k pathsel.Key, state pathsel.State, from uint64) func() bool {
-		return func() bool {
-			c := sel.at(k)
-			return c.State == state && c.Outstanding > 0 && c.BytesRead > from+64<<10
+		out := t.TempDir()
+		store := openStore(t, out)
+		leecher := sessionOver(t, Config{Selector: sel, MaxPaths: 4}, fan{net.host(), 2})
+		fan := func(i int) pathsel.Key {
+			return pathsel.Key{Peer: peers[0].ID(), Path: pathsel.Fingerprint(strings.Repeat("0", 63) + string(rune('0'+i)))}
 		}
-	}
-	see("both at work", func() bool { return working(fan(0), pathsel.Active, 0)() && working(fan(1), pathsel.Active, 0)() })
-	if v := sel.view(); v.Remaining == 0 || v.Remaining > 24<<20 || v.Seed == 0 || v.MaxPaths != 4 {
-		t.Errorf("view: %d remaining, seed %d, at most %d", v.Remaining, v.Seed, v.MaxPaths)
-	}
+		tr, err := leecher.Add(src, store, Options{Peers: peers, Decided: func(e PathEvent) {
+			if e.Key.Path == fan(1).Path {
+				told.Lock()
+				told.names = append(told.names, e.Name)
+				told.Unlock()
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		see := func(_ string, wanted func() bool) {
+			t.Helper()
+			simulateUntil(t, tr, func(Progress) bool { return wanted() })
+		}
+		working := func(k pathsel.Key, state pathsel.State, from uint64) func() bool {
+			return func() bool {
+				c := sel.at(k)
+				return c.State == state && c.Outstanding > 0 && c.BytesRead > from+64<<10
+			}
+		}
+		see("both at work", func() bool { return working(fan(0), pathsel.Active, 0)() && working(fan(1), pathsel.Active, 0)() })
+		if v := sel.view(); v.Remaining == 0 || v.Remaining > 24<<20 || v.Seed == 0 || v.MaxPaths != 4 {
+			t.Errorf("view: %d remaining, seed %d, at most %d", v.Remaining, v.Seed, v.MaxPaths)
+		}
 
-	sel.do(fan(1), pathsel.Park, "test")
-	// What was on its way comes; then nothing does, and the requests are the other's.
-	see("parked", func() bool { return sel.at(fan(1)).State == pathsel.Parked && sel.at(fan(1)).Outstanding == 0 })
-	see("the tail", working(fan(0), pathsel.Active, sel.at(fan(0)).BytesRead))
-	parked := sel.at(fan(1))
-	see("the other going on", working(fan(0), pathsel.Active, sel.at(fan(0)).BytesRead))
-	if c := sel.at(fan(1)); c.BytesRead > parked.BytesRead+1000 || c.State != pathsel.Parked || c.Outstanding != 0 {
-		t.Errorf("while parked it went from %d to %d bytes, is %v, has %d requests", parked.BytesRead, c.BytesRead, c.State, c.Outstanding)
-	}
-	if n := tr.Progress().Wasted; n != 0 {
-		t.Errorf("parking has wasted %d bytes", n)
-	}
+		sel.do(fan(1), pathsel.Park, "test")
+		// What was on its way comes; then nothing does, and the requests are the other's.
+		see("parked", func() bool { return sel.at(fan(1)).State == pathsel.Parked && sel.at(fan(1)).Outstanding == 0 })
+		see("the tail", working(fan(0), pathsel.Active, sel.at(fan(0)).BytesRead))
+		parked := sel.at(fan(1))
+		see("the other going on", working(fan(0), pathsel.Active, sel.at(fan(0)).BytesRead))
+		if c := sel.at(fan(1)); c.BytesRead > parked.BytesRead+1000 || c.State != pathsel.Parked || c.Outstanding != 0 {
+			t.Errorf("while parked it went from %d to %d bytes, is %v, has %d requests", parked.BytesRead, c.BytesRead, c.State, c.Outstanding)
+		}
+		if n := tr.Progress().Wasted; n != 0 {
+			t.Errorf("parking has wasted %d bytes", n)
+		}
 
-	sel.do(fan(1), pathsel.Probe, "test")
-	see("probing", working(fan(1), pathsel.Probing, parked.BytesRead))
-	sel.do(fan(1), pathsel.Return, "test")
-	see("active", working(fan(1), pathsel.Active, parked.BytesRead))
-	sel.do(fan(1), pathsel.Park, "test")
-	see("parked again", func() bool { return sel.at(fan(1)).State == pathsel.Parked })
-	before := sel.at(fan(1)).BytesRead
-	sel.do(fan(1), pathsel.Return, "test")
-	see("returned at once", working(fan(1), pathsel.Active, before))
+		sel.do(fan(1), pathsel.Probe, "test")
+		see("probing", working(fan(1), pathsel.Probing, parked.BytesRead))
+		sel.do(fan(1), pathsel.Return, "test")
+		see("active", working(fan(1), pathsel.Active, parked.BytesRead))
+		sel.do(fan(1), pathsel.Park, "test")
+		see("parked again", func() bool { return sel.at(fan(1)).State == pathsel.Parked })
+		before := sel.at(fan(1)).BytesRead
+		sel.do(fan(1), pathsel.Return, "test")
+		see("returned at once", working(fan(1), pathsel.Active, before))
 
-	sel.do(fan(1), pathsel.Close, "test")
-	see("closed", func() bool { return sel.at(fan(1)).State == pathsel.Idle })
-	before = sel.at(fan(1)).BytesRead
-	sel.do(fan(1), pathsel.Open, "test")
-	see("open again", working(fan(1), pathsel.Active, before))
+		sel.do(fan(1), pathsel.Close, "test")
+		see("closed", func() bool { return sel.at(fan(1)).State == pathsel.Idle })
+		before = sel.at(fan(1)).BytesRead
+		sel.do(fan(1), pathsel.Open, "test")
+		see("open again", working(fan(1), pathsel.Active, before))
 
-	sel.do(fan(1), pathsel.Fail, "test")
-	see("failed", func() bool { return sel.at(fan(1)).State == pathsel.Failed })
-	if c := sel.at(fan(1)); c.Failures != 1 || c.RetryAt.IsZero() || c.Outstanding != 0 {
-		t.Errorf("failed: %+v", c)
-	}
-	before = sel.at(fan(1)).BytesRead
-	sel.do(fan(1), pathsel.Open, "test")
-	see("back", func() bool { return working(fan(1), pathsel.Active, before)() && sel.at(fan(1)).Failures == 0 })
+		sel.do(fan(1), pathsel.Fail, "test")
+		see("failed", func() bool { return sel.at(fan(1)).State == pathsel.Failed })
+		if c := sel.at(fan(1)); c.Failures != 1 || c.RetryAt.IsZero() || c.Outstanding != 0 {
+			t.Errorf("failed: %+v", c)
+		}
+		before = sel.at(fan(1)).BytesRead
+		sel.do(fan(1), pathsel.Open, "test")
+		see("back", func() bool { return working(fan(1), pathsel.Active, before)() && sel.at(fan(1)).Failures == 0 })
 
-	limit.SetLimit(rate.Inf)
-	wait(t, tr)
-	tr.Close()
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	sameFiles(t, src, dir, out)
-	want := []string{
-		"path-selected", "path-opened", "path-parked", "path-probed", "path-returned", "path-parked", "path-returned",
-		"path-closed", "path-selected", "path-opened",
-		"path-failed", "path-selected", "path-opened",
-	}
-	if len(told.names) < len(want) || !slices.Equal(told.names[:len(want)], want) {
-		t.Errorf("told %q, want %q", told.names, want)
-	}
+		limit.SetLimit(rate.Inf)
+		simulateWait(t, tr)
+		tr.Close()
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		sameFiles(t, src, dir, out)
+		want := []string{
+			"path-selected", "path-opened", "path-parked", "path-probed", "path-returned", "path-parked", "path-returned",
+			"path-closed", "path-selected", "path-opened",
+			"path-failed", "path-selected", "path-opened",
+		}
+		if len(told.names) < len(want) || !slices.Equal(told.names[:len(want)], want) {
+			t.Errorf("told %q, want %q", told.names, want)
+		}
+	})
 }
 
 // hole is a fan one of whose paths can be made to swallow everything. As QUIC does, it counts
@@ -245,54 +245,48 @@ func TestSilentPath(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"all", "adaptive"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			src, peers, dir, limit := limitedSeed(t, 16<<20, 1<<20)
-			tcp, err := openTCP(nil, "", nil, testLog(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			sel, err := pathsel.New(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			bad := pathsel.Fingerprint(strings.Repeat("0", 63) + "1")
-			var down atomic.Bool
-			leecher, err := newSession(Config{Selector: sel}, testLog(t), []Transport{hole{fan{tcp, 2}, &down, bad}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer leecher.Close()
-			out := t.TempDir()
-			store := openStore(t, out)
-			silent := make(chan struct{}, 100)
-			var trace bytes.Buffer
-			tr, err := leecher.Add(src, store, Options{Peers: peers, Trace: &trace, Decided: func(e PathEvent) {
-				if e.Name == "path-failed" && e.Key.Path == bad && strings.Contains(e.Reason, "silent") {
-					silent <- struct{}{}
+			synctest.Test(t, func(t *testing.T) {
+				var net pipes
+				src, peers, dir, limit := limitedSeedOver(t, net.host(), Config{}, 16<<20, 1<<20)
+				sel, err := pathsel.New(name)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			until(t, tr, "reading over both", func(p Progress) bool {
-				used := 0
-				for _, x := range p.Paths {
-					if x.BytesRead > 128<<10 {
-						used++
+				bad := pathsel.Fingerprint(strings.Repeat("0", 63) + "1")
+				var down atomic.Bool
+				leecher := sessionOver(t, Config{Selector: sel}, hole{fan{net.host(), 2}, &down, bad})
+				out := t.TempDir()
+				store := openStore(t, out)
+				silent := make(chan struct{}, 100)
+				var trace bytes.Buffer
+				tr, err := leecher.Add(src, store, Options{Peers: peers, Trace: &trace, Decided: func(e PathEvent) {
+					if e.Name == "path-failed" && e.Key.Path == bad && strings.Contains(e.Reason, "silent") {
+						silent <- struct{}{}
 					}
+				}})
+				if err != nil {
+					t.Fatal(err)
 				}
-				return used == 2
+				simulateUntil(t, tr, func(p Progress) bool {
+					used := 0
+					for _, x := range p.Paths {
+						if x.BytesRead > 128<<10 {
+							used++
+						}
+					}
+					return used == 2
+				})
+				down.Store(true)
+				simulateUntil(t, tr, func(Progress) bool { return len(silent) > 0 })
+				limit.SetLimit(rate.Inf)
+				simulateWait(t, tr)
+				tr.Close()
+				if err := store.Close(); err != nil {
+					t.Fatal(err)
+				}
+				sameFiles(t, src, dir, out)
+				replays(t, sel, &trace)
 			})
-			down.Store(true)
-			until(t, tr, "taken out", func(Progress) bool { return len(silent) > 0 })
-			limit.SetLimit(rate.Inf)
-			wait(t, tr)
-			tr.Close()
-			if err := store.Close(); err != nil {
-				t.Fatal(err)
-			}
-			sameFiles(t, src, dir, out)
-			replays(t, sel, &trace)
 		})
 	}
 }
@@ -392,29 +386,22 @@ func (f told) Revoked(p pathsel.Path) time.Time {
 // nothing of a connection that could be opened since.
 func TestRevokedPath(t *testing.T) {
 	t.Parallel()
-	src, peers, _, limit := limitedSeed(t, 16<<20, 1<<20)
-	tcp, err := openTCP(nil, "", nil, testLog(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	bad := pathsel.Fingerprint(strings.Repeat("0", 63) + "1")
-	var at atomic.Int64
-	leecher, err := newSession(Config{}, testLog(t), []Transport{told{fan{tcp, 2}, &at, bad}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer leecher.Close()
-	events := make(chan PathEvent, 100)
-	store := openStore(t, t.TempDir())
-	tr, err := leecher.Add(src, store, Options{Peers: peers, Decided: func(e PathEvent) { events <- e }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	see := func(name string) PathEvent {
-		t.Helper()
-		for {
-			select {
-			case e := <-events:
+	synctest.Test(t, func(t *testing.T) {
+		var net pipes
+		src, peers, _, limit := limitedSeedOver(t, net.host(), Config{}, 16<<20, 1<<20)
+		bad := pathsel.Fingerprint(strings.Repeat("0", 63) + "1")
+		var at atomic.Int64
+		leecher := sessionOver(t, Config{}, told{fan{net.host(), 2}, &at, bad})
+		events := make(chan PathEvent, 100)
+		store := openStore(t, t.TempDir())
+		tr, err := leecher.Add(src, store, Options{Peers: peers, Decided: func(e PathEvent) { events <- e }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		see := func(name string) PathEvent {
+			t.Helper()
+			for {
+				e := <-events
 				if e.Key.Path != bad {
 					if e.Name == "path-failed" {
 						t.Errorf("%s %s: %s", e.Name, e.Key, e.Reason)
@@ -422,26 +409,24 @@ func TestRevokedPath(t *testing.T) {
 				} else if e.Name == name {
 					return e
 				}
-			case <-time.After(patience):
-				t.Fatalf("no %s", name)
 			}
 		}
-	}
-	see("path-opened")
-	at.Store(time.Now().UnixNano())
-	if e := see("path-failed"); !strings.Contains(e.Reason, "revoked") {
-		t.Errorf("failed: %s", e.Reason)
-	}
-	see("path-opened")
-	limit.SetLimit(rate.Inf)
-	wait(t, tr)
-	tr.Close()
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for len(events) > 0 {
-		if e := <-events; e.Name == "path-failed" {
-			t.Errorf("it failed again: %s", e.Reason)
+		see("path-opened")
+		at.Store(time.Now().UnixNano())
+		if e := see("path-failed"); !strings.Contains(e.Reason, "revoked") {
+			t.Errorf("failed: %s", e.Reason)
 		}
-	}
+		see("path-opened")
+		limit.SetLimit(rate.Inf)
+		simulateWait(t, tr)
+		tr.Close()
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for len(events) > 0 {
+			if e := <-events; e.Name == "path-failed" {
+				t.Errorf("it failed again: %s", e.Reason)
+			}
+		}
+	})
 }

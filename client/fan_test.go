@@ -16,7 +16,7 @@ import (
 // fan is TCP that claims to have several paths to every peer, so that path-level peers can be had
 // without a network.
 type fan struct {
-	*tcpTransport
+	Transport
 	paths int
 }
 
@@ -29,7 +29,7 @@ func (f fan) Paths(context.Context, Peer) ([]pathsel.Path, error) {
 }
 
 func (f fan) Dial(ctx context.Context, p Peer, path pathsel.Path, want *scionnet.PeerKey) (Wire, error) {
-	w, err := f.tcpTransport.Dial(ctx, p, path, want)
+	w, err := f.Transport.Dial(ctx, p, path, want)
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +65,14 @@ func openFan(t *testing.T, cfg Config, host string, paths int) *Session {
 	return s
 }
 
-// slow is TCP whose accepted connections write at a limited rate.
+// slow is a transport whose accepted connections write at a limited rate.
 type slow struct {
-	*tcpTransport
+	Transport
 	limit *rate.Limiter
 }
 
 func (s slow) Accept(ctx context.Context) (Wire, error) {
-	w, err := s.tcpTransport.Accept(ctx)
+	w, err := s.Transport.Accept(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -98,6 +98,16 @@ func simulateDownload(t *testing.T, src Source, data string, sim simulated, duri
 	return took
 }
 
+// simulateUntil waits in simulated time until the progress is as wanted.
+func simulateUntil(t *testing.T, tr *Transfer, wanted func(Progress) bool) {
+	t.Helper()
+	for begin := time.Now(); !wanted(tr.Progress()); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > time.Hour {
+			t.Fatalf("waited an hour in vain: %+v", tr.Progress())
+		}
+	}
+}
+
 // Peers that have everything and do not answer, or hardly, do not hold up those who do answer, even
 // where all that is missing is one block.
 func TestMutePeers(t *testing.T) {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/anacrolix/torrent"
 	"golang.org/x/time/rate"
@@ -39,30 +40,33 @@ func TestStrategies(t *testing.T) {
 	for _, strategy := range []Strategy{Fastest, Strict, Fuzzy} {
 		t.Run(strategy.String(), func(t *testing.T) {
 			t.Parallel()
-			src, peers, dir, limit := limitedSeed(t, 16<<20, 1<<20)
-			out := t.TempDir()
-			store := openStore(t, out)
-			tr, err := openFan(t, Config{}, "127.0.0.1", 2).Add(src, store, Options{Peers: peers, Selection: Selection{Strategy: strategy}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer store.Close()
-			until(t, tr, "an eighth done", func(p Progress) bool { return p.Have > 2<<20 })
-			have, gaps, last, n := 0, 0, 0, 0 // pieces missing before the last one that is there
-			for _, run := range tr.torrent.PieceStateRuns() {
-				if run.Complete {
-					gaps, last = n-have, n+run.Length
-					have += run.Length
+			synctest.Test(t, func(t *testing.T) {
+				var net pipes
+				src, peers, dir, limit := limitedSeedOver(t, net.host(), Config{}, 16<<20, 1<<20)
+				out := t.TempDir()
+				store := openStore(t, out)
+				tr, err := sessionOver(t, Config{}, fan{net.host(), 2}).Add(src, store, Options{Peers: peers, Selection: Selection{Strategy: strategy}})
+				if err != nil {
+					t.Fatal(err)
 				}
-				n += run.Length
-			}
-			if most := strictBytes / (64 << 10); strategy == Strict && gaps > most {
-				t.Errorf("%d pieces are missing before the last of %d, want at most %d", gaps, last, most)
-			}
-			limit.SetLimit(rate.Inf)
-			wait(t, tr)
-			tr.Close()
-			sameFiles(t, src, dir, out)
+				defer store.Close()
+				simulateUntil(t, tr, func(p Progress) bool { return p.Have > 2<<20 })
+				have, gaps, last, n := 0, 0, 0, 0 // pieces missing before the last one that is there
+				for _, run := range tr.torrent.PieceStateRuns() {
+					if run.Complete {
+						gaps, last = n-have, n+run.Length
+						have += run.Length
+					}
+					n += run.Length
+				}
+				if most := strictBytes / (64 << 10); strategy == Strict && gaps > most {
+					t.Errorf("%d pieces are missing before the last of %d, want at most %d", gaps, last, most)
+				}
+				limit.SetLimit(rate.Inf)
+				simulateWait(t, tr)
+				tr.Close()
+				sameFiles(t, src, dir, out)
+			})
 		})
 	}
 }
