@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	g "github.com/anacrolix/generics"
 	"github.com/anacrolix/torrent/metainfo"
@@ -45,20 +44,6 @@ func spoil(t *testing.T, from, to string, pieceLength, pieces int) {
 	}
 	if err := os.WriteFile(to, b, 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// until asks for the progress until it is as wanted.
-func until(t *testing.T, tr *Transfer, what string, wanted func(Progress) bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for !wanted(tr.Progress()) {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not %s after %v: %+v", what, patience, tr.Progress())
-		case <-time.After(20 * time.Millisecond):
-		}
 	}
 }
 

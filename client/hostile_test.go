@@ -13,7 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"braid/units/await"
 )
 
 // rawPeer speaks the protocol as the test will have it.
@@ -36,20 +37,17 @@ func greeting(src Source, id string) []byte {
 // ending.
 func meet(t *testing.T, src Source, addr string) *rawPeer {
 	t.Helper()
-	for begin := time.Now(); ; {
+	var p *rawPeer
+	await.Success(t, "a handshake", func() error {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		p, err := tryGreet(t, src, c)
-		if err == nil {
-			return p
-		}
-		if time.Since(begin) > patience {
-			t.Fatalf("no handshake: %v", err)
-		}
-	}
+		p, err = tryGreet(t, src, c)
+		return err
+	})
+	return p
 }
 
 func greet(t *testing.T, src Source, c net.Conn) *rawPeer {
@@ -62,7 +60,7 @@ func greet(t *testing.T, src Source, c net.Conn) *rawPeer {
 }
 
 func tryGreet(t *testing.T, src Source, c net.Conn) (*rawPeer, error) {
-	_ = c.SetDeadline(time.Now().Add(patience)) // fails only when closed
+	_ = c.SetDeadline(await.Deadline(t)) // fails only when closed
 	p := newRaw(c)
 	p.t = t
 	_, err := p.handshake(greeting(src, "-XX0001-"+fmt.Sprint(rand.Uint64())))

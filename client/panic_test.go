@@ -12,6 +12,7 @@ import (
 	engine "github.com/anacrolix/torrent/storage"
 
 	"braid/storage"
+	"braid/units/await"
 )
 
 // panicking is a store that panics where the engine holds its lock.
@@ -34,7 +35,7 @@ func TestEnginePanicEndsProcess(t *testing.T) {
 		t.Errorf("Add has returned %v", err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
 	// The child ends without removing its files.

@@ -559,6 +559,17 @@ func TestRarest(t *testing.T) {
 	if show := r.rarest(p, 3); len(show) > 0 {
 		t.Errorf("%v is left", show)
 	}
+}
+
+// To find a rare piece takes no memory for each piece.
+func TestAllocsOfRareOnes(t *testing.T) {
+	r := newRevelation(100_000, 1, 1)
+	now := time.Unix(0, 0)
+	r.join("a", now)
+	p := r.peers["a"]
+	for i := range 100_000 {
+		p.show(i, now)
+	}
 	if allocated := testing.AllocsPerRun(10, func() { p.lacking.Set(7); r.rarest(p, 1); p.lacking.Clear(7) }); allocated > 20 {
 		t.Errorf("%v allocations", allocated)
 	}

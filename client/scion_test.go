@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"braid/pathsel"
 	"braid/scionnet"
 	"braid/storage"
+	"braid/units/await"
 )
 
 // scionHost is a host in an AS of its own. Inside an AS no router is needed, and there is one path.
@@ -187,7 +187,7 @@ func TestMagnetPeersOnBothNetworks(t *testing.T) {
 func TestAddressIsGone(t *testing.T) {
 	at := mustPeer(t, "1-ff00:0:111,[127.0.0.1]:7")
 	x := scionTransport{routes: routes{scionHost(t, "192.0.2.1")}} // of nobody (RFC 5737)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer cancel()
 	path := pathsel.Path{Dst: at.scion.IA, Interfaces: make([]pathsel.Interface, 2)}
 	found := target{Name: "peer", At: at.scion, examination: x.examine(ctx, at.scion, []pathsel.Path{path})}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -13,11 +12,8 @@ import (
 	"time"
 
 	"braid/storage"
+	"braid/units/await"
 )
-
-// patience is how long a test waits before it fails. It is for a machine that others keep busy; on
-// an idle one it takes milliseconds.
-const patience = 3 * time.Minute
 
 func testLog(t *testing.T) *slog.Logger {
 	level := slog.LevelInfo
@@ -112,15 +108,24 @@ func openStore(t *testing.T, dir string) storage.Store {
 	return st
 }
 
+// tellProgress logs where a transfer of a failed test is.
+func tellProgress(t *testing.T, tr *Transfer) {
+	if t.Failed() {
+		t.Logf("%+v", tr.Progress())
+	}
+}
+
+// until waits until the progress is as wanted.
+func until(t *testing.T, tr *Transfer, what string, wanted func(Progress) bool) {
+	t.Helper()
+	defer tellProgress(t, tr)
+	await.True(t, "a transfer that is "+what, func() bool { return wanted(tr.Progress()) })
+}
+
 func wait(t *testing.T, tr *Transfer) Progress {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	select {
-	case <-tr.Done():
-	case <-ctx.Done():
-		t.Fatalf("not done after %v: %+v", patience, tr.Progress())
-	}
+	defer tellProgress(t, tr)
+	await.Value(t, "the end of the download", tr.Done())
 	p := tr.Progress()
 	if p.Err != nil {
 		t.Fatal(p.Err)
@@ -208,16 +213,16 @@ func TestMagnet(t *testing.T) {
 	sameFiles(t, c.Source, data, out)
 }
 
-// Many pieces, of a file that is mostly a hole.
-func TestManyPieces(t *testing.T) {
+func TestManyPieces(t *testing.T) { downloadHole(t, 24<<20) }
+
+func TestLargeNumberOfPieces(t *testing.T) { downloadHole(t, 192<<20) }
+
+// downloadHole downloads many pieces, of a file that is mostly a hole.
+func downloadHole(t *testing.T, length int64) {
 	t.Parallel()
 	data, out := t.TempDir(), t.TempDir()
 	name := filepath.Join(data, "big")
 	writeRandom(t, name, 1<<20)
-	length := int64(192 << 20)
-	if testing.Short() {
-		length = 24 << 20
-	}
 	if err := os.Truncate(name, length); err != nil {
 		t.Fatal(err)
 	}

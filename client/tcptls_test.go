@@ -6,9 +6,9 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"braid/scionnet"
+	"braid/units/await"
 )
 
 // member is a new identity in the group with that secret.
@@ -53,7 +53,7 @@ func TestStrangersToAGroup(t *testing.T) {
 				return x
 			}
 			a := opened(member(t, "the secret of the group"), at)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 			defer cancel()
 			for who, id := range map[string]*scionnet.Identity{"another secret": member(t, "another secret of a group"), "no group": stranger} {
 				if name == "tls" && id == stranger { // it speaks plain TCP: below
@@ -65,7 +65,7 @@ func TestStrangersToAGroup(t *testing.T) {
 				case who == "another secret" && !errors.Is(err, scionnet.ErrNotInGroup):
 					t.Errorf("%s: %v, want %v", who, err, scionnet.ErrNotInGroup)
 				case err == nil: // a client learns only later that it was refused
-					_ = w.SetDeadline(time.Now().Add(patience))
+					_ = w.SetDeadline(await.Deadline(t))
 					if _, err := w.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 						t.Errorf("%s: read %v, want the end of the connection", who, err)
 					}
@@ -89,7 +89,7 @@ func TestStrangersToAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(await.Deadline(t))
 	if _, err := io.WriteString(c, "\x13BitTorrent protocol"+string(make([]byte, 48))); err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func TestTrialOfSomebodyGone(t *testing.T) {
 		sim := simulated{peers: map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) { s.serve(c, src) }}}
 		simulateDownload(t, src, dir, sim, func(tr *Transfer) {
 			gone := suspect{host: "10.0.0.2"}
-			until(t, tr, "begun", func(p Progress) bool { return p.Done > 0 })
+			simulateUntil(t, tr, func(p Progress) bool { return p.Done > 0 })
 			tr.loop.calls <- func() {
 				tr.blame.received(91, 0, 16<<10, gone)
 				tr.loop.trials.onHashed(90, false, []suspect{gone})
@@ -207,7 +207,7 @@ func TestPrioritiesDuringTrial(t *testing.T) {
 				sim := simulated{peers: map[string]func(net.Conn){"10.0.0.1:1": func(c net.Conn) { s.serve(c, src) }}}
 				simulateDownload(t, src, dir, sim, func(tr *Transfer) {
 					gone := suspect{host: "10.0.0.2"}
-					until(t, tr, "begun", func(p Progress) bool { return p.Done > 0 })
+					simulateUntil(t, tr, func(p Progress) bool { return p.Done > 0 })
 					tr.do(func() {
 						tr.blame.received(91, 0, 16<<10, gone)
 						tr.loop.trials.onHashed(90, false, []suspect{gone})

@@ -3,9 +3,9 @@ package client
 import (
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"braid/pathsel"
 )
@@ -49,24 +49,15 @@ func TestUnreachablePeerBesideAConnectedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until := func(what string, ok func(PathProgress) bool) {
+	one := func(what string, ok func(PathProgress) bool) {
 		t.Helper()
-		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-			for _, p := range tr.Progress().Paths {
-				if ok(p) {
-					return
-				}
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%s: not within %v: %+v", what, patience, tr.Progress().Paths)
-			}
-		}
+		until(t, tr, what, func(p Progress) bool { return slices.ContainsFunc(p.Paths, ok) })
 	}
-	until("connected", func(p PathProgress) bool { return p.State == pathsel.Active && p.BytesRead > 0 })
+	one("connected", func(p PathProgress) bool { return p.State == pathsel.Active && p.BytesRead > 0 })
 	tr.AddPeers(dead)
-	until("tried twice", func(p PathProgress) bool { return p.Peer == dead.String() && p.Failures >= 2 })
-	until("told why", func(p PathProgress) bool {
+	one("tried twice", func(p PathProgress) bool { return p.Peer == dead.String() && p.Failures >= 2 })
+	one("told why", func(p PathProgress) bool {
 		return p.Peer == dead.String() && p.Err != nil && strings.Contains(p.Err.Error(), "refused") && strings.Contains(p.Err.Error(), "uTP")
 	})
-	until("the other is still there", func(p PathProgress) bool { return p.Peer != dead.String() && p.State == pathsel.Active })
+	one("the other is still there", func(p PathProgress) bool { return p.Peer != dead.String() && p.State == pathsel.Active })
 }

@@ -5,9 +5,10 @@ import (
 	"math"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/anacrolix/torrent/mse"
+
+	"braid/units/await"
 )
 
 // veiledConn is a connection with what is read and written put through an obfuscation.
@@ -26,7 +27,7 @@ func meetVeiled(t *testing.T, src Source, addr string) *rawPeer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience)) // fails only when closed
+	_ = c.SetDeadline(await.Deadline(t)) // fails only when closed
 	rw, _, err := mse.InitiateHandshake(c, src.InfoHash.Bytes(), nil, mse.CryptoMethodRC4)
 	if err != nil {
 		t.Fatal(err)

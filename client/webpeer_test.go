@@ -11,7 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"braid/units/await"
 )
 
 // webServer serves a handler on loopback.
@@ -177,11 +178,7 @@ func TestHostileWebSeeds(t *testing.T) {
 			if x.says == "" { // it is given up after a while, or banned
 				close(told)
 			}
-			select {
-			case <-told:
-			case <-time.After(patience):
-				t.Fatal("nobody says why the web seed is of no use")
-			}
+			await.Value(t, "a reason why the web seed is of no use", told)
 			tr.AddPeers(seed(t, src, dir).Listening()...)
 			if p := wait(t, tr); p.Err != nil {
 				t.Error(p.Err)

@@ -15,6 +15,7 @@ import (
 
 	"braid/pathsel"
 	"braid/scionnet/conformance"
+	"braid/units/await"
 )
 
 func rtcTransport(t testing.TB) *WebRTC {
@@ -59,7 +60,7 @@ func meetRTC(t testing.TB, offerer, answerer *WebRTC) (dialled, accepted Wire) {
 		t.Fatal(err)
 	}
 	for _, w := range []Wire{dialled, accepted} {
-		if err := w.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := w.SetDeadline(await.Deadline(t)); err != nil {
 			t.Fatal(err)
 		}
 		if a := w.Peer().origin(); a.Host == "" || w.Origin().Net == pathsel.Unproven || w.Measure().Handshake <= 0 {
