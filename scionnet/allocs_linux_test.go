@@ -8,7 +8,7 @@ import (
 )
 
 // The race detector makes pools drop entries, so this test does not run under it.
-func TestNothingIsAllocated(t *testing.T) {
+func TestAllocsOfPackets(t *testing.T) {
 	a, b, to := fastPair(t)
 	run := bytes.Repeat(quicLike(1400, 1), 14)
 	oob := batch(1400)

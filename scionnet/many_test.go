@@ -1,5 +1,3 @@
-//go:build !race
-
 package scionnet
 
 import (
@@ -10,14 +8,12 @@ import (
 	"testing"
 )
 
-// Handshakes take too long under the race detector, and the suite makes enough of them.
+func TestManyAtOnce(t *testing.T) { manyAtOnce(t, 100) }
 
-// TestManyAtOnce keeps two thousand working connections open at once.
-func TestManyAtOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("two thousand handshakes")
-	}
-	const count = 2000
+func TestLargeManyAtOnce(t *testing.T) { manyAtOnce(t, 2000) }
+
+// manyAtOnce keeps working connections open at once.
+func manyAtOnce(t *testing.T, count int) {
 	h := oneAS(t)
 	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{limits: limits{2 * count, 2 * count, 2 * count, count}}) // aborted attempts count for a while
 	go func() {

@@ -22,27 +22,36 @@ func pairOf(t *testing.T, ip netip.Addr, dialer, acceptor scionnet.ListenConfig,
 		Dialer:   scionnet.ListenOn(t, h, dialer),
 		Acceptor: scionnet.ListenOn(t, h, acceptor),
 		Paths:    []pathsel.Path{paths[0]},
-		Short:    short || raceDetector || testing.Short(),
+		Short:    short,
 	}
 }
 
-// TestPackets runs the suite over both packet connections, and from one to the other. Only two runs
-// send much data.
+// TestLargePackets sends much data and makes many connections, over both packet connections.
+func TestLargePackets(t *testing.T) {
+	for name, cfg := range map[string]scionnet.ListenConfig{"fast": {}, "plain": {PlainPackets: true}} {
+		t.Run(name, func(t *testing.T) {
+			conformance.Run(t, func(t *testing.T) conformance.Pair {
+				return pairOf(t, netip.MustParseAddr("127.0.0.1"), cfg, cfg, false)
+			})
+		})
+	}
+}
+
+// TestPackets runs the suite over both packet connections, and from one to the other.
 func TestPackets(t *testing.T) {
 	fast, plain := scionnet.ListenConfig{}, scionnet.ListenConfig{PlainPackets: true}
 	for _, tt := range []struct {
 		name             string
 		ip               netip.Addr
 		dialer, acceptor scionnet.ListenConfig
-		short            bool
 	}{
-		{"fast over IPv4", netip.MustParseAddr("127.0.0.1"), fast, fast, false},
-		{"fast over IPv6", netip.IPv6Loopback(), fast, fast, true},
-		{"fast without offloading", netip.MustParseAddr("127.0.0.1"), scionnet.NoOffload, scionnet.NoOffload, true},
-		{"plain over IPv4", netip.MustParseAddr("127.0.0.1"), plain, plain, false},
-		{"plain over IPv6", netip.IPv6Loopback(), plain, plain, true},
-		{"plain to fast", netip.MustParseAddr("127.0.0.1"), plain, fast, true},
-		{"fast to plain", netip.MustParseAddr("127.0.0.1"), fast, plain, true},
+		{"fast over IPv4", netip.MustParseAddr("127.0.0.1"), fast, fast},
+		{"fast over IPv6", netip.IPv6Loopback(), fast, fast},
+		{"fast without offloading", netip.MustParseAddr("127.0.0.1"), scionnet.NoOffload, scionnet.NoOffload},
+		{"plain over IPv4", netip.MustParseAddr("127.0.0.1"), plain, plain},
+		{"plain over IPv6", netip.IPv6Loopback(), plain, plain},
+		{"plain to fast", netip.MustParseAddr("127.0.0.1"), plain, fast},
+		{"fast to plain", netip.MustParseAddr("127.0.0.1"), fast, plain},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if c, err := net.ListenUDP("udp", &net.UDPAddr{IP: tt.ip.AsSlice()}); err != nil {
@@ -50,7 +59,7 @@ func TestPackets(t *testing.T) {
 			} else {
 				c.Close()
 			}
-			conformance.Run(t, func(t *testing.T) conformance.Pair { return pairOf(t, tt.ip, tt.dialer, tt.acceptor, tt.short) })
+			conformance.Run(t, func(t *testing.T) conformance.Pair { return pairOf(t, tt.ip, tt.dialer, tt.acceptor, true) })
 		})
 	}
 }
