@@ -222,9 +222,6 @@ func TestCompleted(t *testing.T) {
 // A tracker on SCION has 256 places for connections of one host. A host may announce more torrents
 // together, since an announce leaves no connection behind.
 func TestManyTorrents(t *testing.T) {
-	if testing.Short() {
-		t.Skip("260 handshakes")
-	}
 	h := oneAS(t)
 	u, err := tracker.ParseURL(track(t, h).scion)
 	if err != nil {

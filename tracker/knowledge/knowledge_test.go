@@ -566,12 +566,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A full memory costs little: a refresh takes a part of a second, an answer well below a
-// millisecond. The bounds leave room for a slow and busy machine.
+// A full memory stays within its bound, and still answers.
 func TestFull(t *testing.T) {
-	if testing.Short() {
-		t.Skip("large")
-	}
 	b := limited(limits{})
 	random := lots()
 	for n := range 400 {
@@ -585,17 +581,13 @@ func TestFull(t *testing.T) {
 		}
 		b.Report(epoch, at(src, n%20), []wire.PathReport{report(50*ms, 5, via(0, way...))})
 	}
-	began := time.Now()
 	b.Refresh(epoch)
-	worked := time.Since(began)
-	began = time.Now()
-	const asked = 100
-	for n := range asked {
+	hinted := 0
+	for n := range 100 {
 		b.Distance(epoch, as(n), as(199))
-		b.Hints(epoch, as(n), []pathsel.IA{as(200 + n)}, 8, random)
+		hinted += len(b.Hints(epoch, as(n), []pathsel.IA{as(200 + n)}, 8, random))
 	}
-	answer := time.Since(began) / asked
-	if k := b.Known(); k.Paths > b.limits.paths || k.Paths < 10_000 || worked > 20*time.Second || answer > 200*ms {
-		t.Errorf("%+v: a refresh took %v, an answer %v", k, worked, answer)
+	if k := b.Known(); k.Paths > b.limits.paths || k.Paths < 10_000 || hinted == 0 {
+		t.Errorf("%+v; %d hints", k, hinted)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // A tracker that is asked much has no garbage to collect. The race detector allocates, so this is
 // not for it.
-func TestAnnouncesAllocateNothing(t *testing.T) {
+func TestAllocsOfAnnounce(t *testing.T) {
 	cfg := Default()
 	cfg.PerHostRate = 0
 	s, err := New(cfg, swarm.NewMemory(cfg.Limits()), slog.New(slog.DiscardHandler))
@@ -46,5 +46,14 @@ func TestAnnouncesAllocateNothing(t *testing.T) {
 	})
 	if allocs > 1 { // the key's eight digits
 		t.Errorf("%v allocations for an announce", allocs)
+	}
+}
+
+// A queue that is full loses messages, which costs nothing.
+func TestAllocsOfLostMessage(t *testing.T) {
+	full := &socket{out: make(chan []byte)}
+	lost := &wire.Signal{Failure: "reason"}
+	if n := testing.AllocsPerRun(10, func() { full.tell(lost) }); n > 0 {
+		t.Errorf("a message that is lost takes %v allocations", n)
 	}
 }

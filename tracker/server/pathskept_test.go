@@ -13,6 +13,7 @@ import (
 	"braid/tracker/swarm/valkeytest"
 	"braid/tracker/wire"
 	"braid/units"
+	"braid/units/await"
 )
 
 func (s onSCION) teach(t *testing.T) {
@@ -94,14 +95,17 @@ func TestPathKnowledgeRestart(t *testing.T) {
 }
 
 // patient asks again while its server is away, which one on a busy machine seems to be.
-type patient struct{ *swarm.Shared }
+type patient struct {
+	*swarm.Shared
+	t *testing.T
+}
 
-func (p patient) Announce(ctx context.Context, v swarm.Visit) (swarm.View, error) {
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if view, err := p.Shared.Announce(ctx, v); err == nil || time.Now().After(end) {
-			return view, err
-		}
-	}
+func (p patient) Announce(ctx context.Context, v swarm.Visit) (view swarm.View, err error) {
+	await.Success(p.t, "the store", func() (err error) {
+		view, err = p.Shared.Announce(ctx, v)
+		return err
+	})
+	return view, nil
 }
 
 // What one tracker was told another on the same store knows, also one that starts when the first
@@ -113,7 +117,7 @@ func TestPathKnowledgeShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := server.New(server.Default(), patient{store}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+		s, err := server.New(server.Default(), patient{store, t}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"braid/storage/durable"
 )
@@ -65,3 +66,6 @@ func (d *Durable) Hang() (release func()) {
 
 // BePatient lets visitors wait for a server on a busy machine.
 func (s *Shared) BePatient() { s.patience = sharedStart }
+
+// BeImpatient refuses visitors at once.
+func (s *Shared) BeImpatient() { s.patience = time.Millisecond }

@@ -18,15 +18,14 @@ import (
 	"braid/tracker/swarm"
 	"braid/tracker/swarm/valkeytest"
 	"braid/tracker/wire"
+	"braid/units/await"
 )
-
-const sharedPatience = 30 * time.Second
 
 func valkeyClient(t *testing.T, v *valkeytest.Server) valkey.Client {
 	t.Helper()
 	c, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{v.Addr}, ForceSingleClient: true, DisableCache: true,
-		Dialer: net.Dialer{Timeout: sharedPatience}, ConnWriteTimeout: sharedPatience,
+		Dialer: net.Dialer{Deadline: await.Deadline(t)}, ConnWriteTimeout: time.Until(await.Deadline(t)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -274,16 +273,17 @@ func TestSharedSlow(t *testing.T) {
 	t.Parallel()
 	v := valkeytest.Start(t)
 	c := valkeyClient(t, v)
-	slow := func() {
+	slow := func(ms int64) {
 		t.Helper()
-		if err := c.Do(t.Context(), c.B().ClientPause().Timeout(3000).All().Build()).Error(); err != nil {
+		if err := c.Do(t.Context(), c.B().ClientPause().Timeout(ms).All().Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	slow()
+	slow(3000)
 	s := openShared(t, v, swarm.Limits{})
 	defer s.Close()
-	slow()
+	s.BeImpatient()
+	slow(100)
 	if err := s.Keep(t.Context(), []byte("note"), time.Hour); err != nil {
 		t.Error(err)
 	}
@@ -336,13 +336,10 @@ func TestSharedAway(t *testing.T) {
 		t.Error("a scrape without a store")
 	}
 	v.Restart()
-	for end := time.Now().Add(sharedPatience); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := s.Announce(t.Context(), visit(3)); err == nil {
-			break
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	await.Success(t, "the server that comes back", func() error {
+		_, err := s.Announce(t.Context(), visit(3))
+		return err
+	})
 	if err := s.Healthy(); err != nil {
 		t.Error(err)
 	}
