@@ -203,7 +203,7 @@ func (s *service) seed(c client.Created, dir string) *node.Torrent {
 	if err != nil {
 		s.Fatal(err)
 	}
-	webtest.Eventually(s, "the seed serves", func() bool { return stateOf(x.Status()) == "stalledUP" })
+	await.True(s, "the seed serves", func() bool { return stateOf(x.Status()) == "stalledUP" })
 	return x
 }
 
