@@ -4,10 +4,15 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"braid/node/web/page/chromium"
 )
+
+func TestMain(m *testing.M) { os.Exit(chromium.Main(m)) }
 
 // The handler serves the document and its files, with the headers that keep other sites out, and
 // nothing else.

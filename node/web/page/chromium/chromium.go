@@ -23,7 +23,7 @@ import (
 	"braid/units/await"
 )
 
-// Tab is a page in a browser of its own, with an empty profile.
+// Tab is a page with an empty profile.
 type Tab struct {
 	t   testing.TB
 	ctx context.Context
@@ -32,10 +32,82 @@ type Tab struct {
 	complaints []string
 }
 
-// Open starts the browser, for the time of the test. Unless quiet is set, the test fails if the page
+// common is the browser that the tabs of a package share. Without Main, each tab has its own.
+var common struct {
+	mu     sync.Mutex
+	shared bool
+	ctx    context.Context // of the running browser; nil: none runs
+	end    func()
+}
+
+// Main runs the tests of a package, whose tabs share one browser unless they have rules for names.
+// The start of a browser costs more than most of these tests. Call it in TestMain.
+func Main(m *testing.M) (code int) {
+	common.shared = true
+	defer func() {
+		if common.ctx != nil {
+			common.end()
+		}
+	}()
+	return m.Run()
+}
+
+// sharedBrowser starts the common browser, unless it runs. It returns nil if none is shared.
+func sharedBrowser(t testing.TB) context.Context {
+	t.Helper()
+	common.mu.Lock()
+	defer common.mu.Unlock()
+	if common.shared && common.ctx == nil {
+		alone, stop := launcher(t, "")
+		ctx, end := chromedp.NewContext(alone)
+		common.end = func() { end(); stop() }
+		if err := chromedp.Do(ctx); err != nil {
+			common.end()
+			t.Fatal(err)
+		}
+		common.ctx = ctx
+	}
+	return common.ctx
+}
+
+// Open opens a tab, for the time of the test. Unless quiet is set, the test fails if the page
 // complains: errors of scripts, and what a content security policy has refused. Resolve are rules
 // such as "MAP evil.example 127.0.0.1", which stand for a name server.
 func Open(t testing.TB, quiet bool, resolve string) *Tab {
+	t.Helper()
+	b := &Tab{t: t}
+	own := []chromedp.ContextOption{chromedp.WithListener(b.hear)}
+	stop := func() {}
+	browser := context.Context(nil)
+	if resolve == "" {
+		browser = sharedBrowser(t)
+	}
+	if browser != nil {
+		own = append(own, chromedp.WithNewBrowserContext())
+	} else {
+		browser, stop = launcher(t, resolve)
+	}
+	ctx, end := chromedp.NewContext(browser, own...)
+	b.ctx = ctx
+	t.Cleanup(func() {
+		end()
+		stop()
+		if !quiet {
+			for _, c := range b.said() {
+				t.Errorf("the browser says: %s", c)
+			}
+		}
+	})
+	b.Size(1280, 800)
+	ticks := performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}
+	if _, err := chromedp.Call(b.ctx, performance.Enable, ticks); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// launcher returns a context in which a browser can start, and a function that ends the browser.
+func launcher(t testing.TB, resolve string) (context.Context, func()) {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatalf("%v; run ./scripts/install-deps", err)
@@ -50,26 +122,11 @@ func Open(t testing.TB, quiet bool, resolve string) *Tab {
 	if resolve != "" {
 		options = append(options, chromedp.Flag("host-resolver-rules", resolve))
 	}
-	alone, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	b := &Tab{t: t}
-	ctx, end := chromedp.NewContext(alone, chromedp.WithListener(b.hear))
-	b.ctx = ctx
-	t.Cleanup(func() {
-		end()
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	return ctx, func() {
 		cancel()
 		_ = os.RemoveAll(temp) // a helper of the browser may still write there
-		if !quiet {
-			for _, c := range b.said() {
-				t.Errorf("the browser says: %s", c)
-			}
-		}
-	})
-	b.Size(1280, 800)
-	ticks := performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}
-	if _, err := chromedp.Call(b.ctx, performance.Enable, ticks); err != nil {
-		t.Fatal(err)
 	}
-	return b
 }
 
 // hear notes what the browser complains about. It runs while the browser's messages are read.
