@@ -161,9 +161,6 @@ func torrentOf(i int) ID { return sha1.Sum(fmt.Append(nil, "torrent ", i)) }
 // bittorrent-dht's. Each announces a torrent, and each finds the torrents of all. Set
 // BRAID_BITTORRENT_DHT to the directory whose node_modules has bittorrent-dht.
 func TestForeignNodes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("foreign nodes do not wait long for answers, and the race detector makes ours slow")
-	}
 	const each = 10
 	if out, err := exec.Command("/usr/bin/python3", "-c", "import libtorrent").CombinedOutput(); err != nil {
 		t.Skipf("libtorrent is not installed: %s", out)
