@@ -79,9 +79,6 @@ func checkLab(t *testing.T, file string) lab {
 }
 
 func TestExportContainerlab(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes certificates")
-	}
 	topo, err := ShippedTopology("unequal")
 	if err != nil {
 		t.Fatal(err)

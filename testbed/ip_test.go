@@ -81,6 +81,7 @@ func needHosts(t *testing.T) {
 // Unmodified TCP between two hosts takes the emulated links: all of them, their rate, and nothing
 // else.
 func TestIPHosts(t *testing.T) {
+	t.Parallel()
 	needHosts(t)
 	topo, err := ParseTopology("chain.topo", strings.NewReader(`
 ASes:

@@ -20,10 +20,8 @@ import (
 
 	"braid/pathsel"
 	"braid/testbed/linkemu"
+	"braid/units/await"
 )
-
-// patience is for what takes a few seconds on an idle machine.
-const patience = 90 * time.Second
 
 func start(t *testing.T, opts Options) *Network {
 	t.Helper()
@@ -37,16 +35,6 @@ func start(t *testing.T, opts Options) *Network {
 	}
 	t.Cleanup(func() { n.Close() })
 	return n
-}
-
-// eventually waits for a real event.
-func eventually(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !happened(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
 }
 
 // signal sends a signal to the process with that ID.
@@ -65,13 +53,14 @@ func gone(t *testing.T, ps []ProcessRef) {
 		t.Fatal("no processes to look at")
 	}
 	for _, p := range ps {
-		eventually(t, p.Name+" is gone", func() bool { return errors.Is(signal(p.PID, syscall.Signal(0)), os.ErrProcessDone) })
+		await.True(t, p.Name+" is gone", func() bool { return errors.Is(signal(p.PID, syscall.Signal(0)), os.ErrProcessDone) })
 	}
 }
 
 // Once all paths are found, the control services start again, and find everything in their files. The
 // links are so long that these services would give up if they had to find each other over them.
 func TestAtRest(t *testing.T) {
+	t.Parallel()
 	var last Progress
 	topology := load(t, "tiny4")
 	for i := range topology.Links {
@@ -82,7 +71,7 @@ func TestAtRest(t *testing.T) {
 		t.Errorf("progress ended with %+v", last)
 	}
 	var s Status
-	eventually(t, "every path works", func() bool { // a busy router or control service may not answer in time
+	await.True(t, "every path works", func() bool { // a busy router or control service may not answer in time
 		s = n.Status(t.Context(), true)
 		return s.Healthy()
 	})
@@ -108,6 +97,7 @@ func TestAtRest(t *testing.T) {
 }
 
 func TestTwoPaths(t *testing.T) {
+	t.Parallel()
 	topo := load(t, "two-paths")
 	// Long enough for names of sockets to be a problem.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long-", 30))
@@ -139,9 +129,7 @@ func TestTwoPaths(t *testing.T) {
 		if !errors.Is(err, errRunning) {
 			t.Errorf("error %v, want %v", err, errRunning)
 		}
-		if s := n.Status(t.Context(), false); !s.Healthy() {
-			t.Error("the first one suffered")
-		}
+		await.True(t, "the first one to be as before", func() bool { return n.Status(t.Context(), false).Healthy() })
 	})
 
 	t.Run("another one beside it, with one of its addresses", func(t *testing.T) {
@@ -164,7 +152,7 @@ func TestTwoPaths(t *testing.T) {
 			}
 			return s
 		}
-		eventually(t, "routers and paths show that the link is down", func() bool {
+		await.True(t, "routers and paths show that the link is down", func() bool {
 			s := state()
 			l := s.Links[0]
 			return l.A.State == "down" && l.B.State == "down" && l.A.Counters.DroppedDown > 0 && s.Pairs[0].Up == 1 && s.Pairs[1].Up == 1 &&
@@ -173,7 +161,7 @@ func TestTwoPaths(t *testing.T) {
 		if err := ChangeLink(t.Context(), dir, LinkChange{Interface: one, Down: &no}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the link and its path are back", func() bool {
+		await.True(t, "the link and its path are back", func() bool {
 			s := state()
 			return s.Links[0].A.State == "up" && s.Healthy()
 		})
@@ -206,7 +194,7 @@ func TestTwoPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 		var s Status
-		eventually(t, "status shows it", func() bool {
+		await.True(t, "status shows it", func() bool {
 			s = n.Status(t.Context(), false)
 			return slices.ContainsFunc(s.Processes, func(p ProcessStatus) bool { return !p.Running })
 		})
@@ -255,7 +243,7 @@ func hostPaths(t *testing.T, n *Network, src, dst pathsel.IA) []snet.Path {
 	t.Cleanup(func() { c.Close() })
 	var paths []snet.Path
 	want := n.implied[Pair{src, dst}]
-	eventually(t, "the host finds all paths", func() bool {
+	await.True(t, "the host finds all paths", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), lookupTimeout)
 		defer cancel()
 		paths, err = c.Paths(ctx, addr.IA(dst), addr.IA(src), daemontypes.PathReqFlags{})
@@ -314,6 +302,7 @@ func TestStartRefuses(t *testing.T) {
 
 // A program that ends at once is reported with its last words, and nothing is left.
 func TestProcessEndsAtStart(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	for name, script := range map[string]string{"router": "echo no such cable; exit 3", "control": "exec sleep 600", "scion-pki": ""} {
 		if name == "scion-pki" {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"braid/units/await"
 )
 
 // superviseArg makes the test binary the supervisor that Launch starts.
@@ -41,6 +43,7 @@ func launch(ctx context.Context, t *testing.T, opts Options, progress func(Progr
 }
 
 func TestSupervisor(t *testing.T) {
+	t.Parallel()
 	opts := Options{Topology: load(t, "two-paths"), Dir: t.TempDir(), BFD: NoBFD}
 	for _, round := range []string{"first", "after the first was killed"} {
 		if err := launch(t.Context(), t, opts, nil); err != nil {
@@ -54,14 +57,18 @@ func TestSupervisor(t *testing.T) {
 		if err := launch(t.Context(), t, opts, nil); !errors.Is(err, errRunning) {
 			t.Errorf("%s: launch again: error %v, want %v", round, err, errRunning)
 		}
-		if s, err := StatusOf(t.Context(), opts.Dir, true); err != nil || !s.Healthy() || s.PID != state.PID {
-			t.Errorf("%s: status %+v, %v", round, s, err)
-		}
+		await.True(t, "a healthy network", func() bool {
+			s, err := StatusOf(t.Context(), opts.Dir, true)
+			if err != nil || s.PID != state.PID {
+				t.Fatalf("%s: status %+v, %v", round, s, err)
+			}
+			return s.Healthy()
+		})
 		if err := signal(state.PID, os.Kill); err != nil {
 			t.Fatal(err)
 		}
 		gone(t, state.Processes)
-		eventually(t, "the directory is free", func() bool {
+		await.True(t, "the directory is free", func() bool {
 			_, alive, err := locked(opts.Dir)
 			return err == nil && !alive
 		})
@@ -74,6 +81,7 @@ func TestSupervisor(t *testing.T) {
 
 // Ctrl-C while the network is starting.
 func TestLaunchInterrupted(t *testing.T) {
+	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	dir := t.TempDir()
 	seen := false

@@ -8,9 +8,6 @@ import (
 
 // In one world, with few downloads: hints lead to the best paths, and lies cost little.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("large")
-	}
 	got := map[[3]string]Row{}
 	if err := Run(t.Context(), Config{Worlds: 1, Seed: 1, rounds: 1, pairs: 2}, func(r Row) {
 		got[[3]string{r.Experiment, r.Order + r.Hints, r.Nth}] = r

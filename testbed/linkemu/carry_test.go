@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 	"time"
+
+	"braid/units/await"
 )
 
 // Carried packets come out whole, in order, at the other end, at the link's rate, and share it with
@@ -84,7 +86,7 @@ func TestCarryLost(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(t.Context()) }()
 		l.Carry(A, make([]byte, 100), func([]byte) { t.Errorf("a packet passes a link with %s", cfg) })
-		until(t, "the packet to be dropped", func() bool { ab, _ := l.Counters(); return ab.DroppedDown+ab.DroppedLoss == 1 })
+		await.True(t, "the packet to be dropped", func() bool { ab, _ := l.Counters(); return ab.DroppedDown+ab.DroppedLoss == 1 })
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}

@@ -14,10 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// patience is how long a test waits for what must happen; it only passes when something is broken.
-const patience = 2 * time.Minute
+	"braid/units/await"
+)
 
 var wires = []struct {
 	name string
@@ -65,7 +64,7 @@ func bindLink(t *testing.T, open func([2]Endpoint, clock) (wire, error), host st
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetReadDeadline(await.Deadline(t)); err != nil {
 			t.Fatal(err)
 		}
 		routers[i], ends[i] = conn, Endpoint{Local: local, Router: router}
@@ -174,7 +173,7 @@ func TestRunsOfPackets(t *testing.T) {
 				taken += ends.send(0, sent[taken:])
 			}
 			got := 0
-			for deadline := l.clock.now() + patience; got < len(sent); {
+			for deadline := l.clock.now() + time.Until(await.Deadline(t)); got < len(sent); {
 				if l.clock.now() > deadline {
 					t.Fatalf("%d of %d packets came", got, len(sent))
 				}
@@ -226,7 +225,7 @@ func TestSetWhileRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 		exchange(t, routers[1], routers[0], []int{200, 300})
-		until(t, "the packet to be dropped", func() bool { ab, _ := l.Counters(); return ab.DroppedDown == 1 })
+		await.True(t, "the packet to be dropped", func() bool { ab, _ := l.Counters(); return ab.DroppedDown == 1 })
 		if err := l.Set(Config{}, Config{}); err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +241,7 @@ func TestSetWakesTheLoop(t *testing.T) {
 		if _, err := routers[0].Write(make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the packet to wait", func() bool { ab, _ := l.Counters(); return ab.QueueBytes == 1000 })
+		await.True(t, "the packet to wait", func() bool { ab, _ := l.Counters(); return ab.QueueBytes == 1000 })
 		if err := l.Set(Config{Rate: 1e6}, Config{}); err != nil {
 			t.Fatal(err)
 		}
@@ -262,14 +261,14 @@ func TestRouterThatComesUpLater(t *testing.T) {
 			if _, err := routers[0].Write(make([]byte, 100)); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "the packet to be sent", func() bool { ab, _ := l.Counters(); return ab.Packets == i+1 })
+			await.True(t, "the packet to be sent", func() bool { ab, _ := l.Counters(); return ab.Packets == i+1 })
 		}
 		back, err := net.DialUDP("udp", addr, peer)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer back.Close()
-		if err := back.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := back.SetReadDeadline(await.Deadline(t)); err != nil {
 			t.Fatal(err)
 		}
 		exchange(t, routers[0], back, []int{500, 600, 700})
@@ -370,18 +369,8 @@ func TestRunAndClose(t *testing.T) {
 	}
 }
 
-// until waits for a condition that nothing announces.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(fmt.Errorf("waited %s in vain for %s", patience, what))
-		}
-	}
-}
-
 // The link allocates neither for a packet nor for a round of its loop.
-func TestNoAllocations(t *testing.T) {
+func TestAllocsOfALink(t *testing.T) {
 	l, router := bindLink(t, openWire, "127.0.0.1", Config{Rate: 1e9})
 	buf := make([]byte, 2000)
 	sent := uint64(0)

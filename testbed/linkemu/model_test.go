@@ -179,9 +179,6 @@ func TestRateIsExact(t *testing.T) {
 }
 
 func TestLossIsRandomAndSeeded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("computes for long, in one goroutine")
-	}
 	const packets = 200_000
 	for _, loss := range []float64{0.001, 0.01, 0.05, 0.5} {
 		lost := func(seed uint64) []bool {
@@ -310,9 +307,6 @@ func TestProperties(t *testing.T) {
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("computes for long, in one goroutine")
-	}
 	for _, size := range []int{0, 1, 1472, 65507} {
 		m := newModel(Config{Delay: time.Minute}, 1, 2)
 		for m.DroppedQueue == 0 {
@@ -359,9 +353,6 @@ func TestQueueLimit(t *testing.T) {
 }
 
 func TestStoreReusesMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("computes for long, in one goroutine")
-	}
 	var s store
 	random := rand.New(rand.NewPCG(5, 6))
 	type kept struct {
@@ -369,7 +360,7 @@ func TestStoreReusesMemory(t *testing.T) {
 		fill byte
 	}
 	var held []kept
-	for i := range 20_000 {
+	for i := range 2000 {
 		p := make([]byte, random.IntN(9000))
 		for j := range p {
 			p[j] = byte(i)
@@ -395,6 +386,10 @@ func TestStoreReusesMemory(t *testing.T) {
 	if len(s.free) != maxFree || slices.ContainsFunc(s.free, func(b []byte) bool { return cap(b) > maxReused }) {
 		t.Errorf("memory of %d packets is kept", len(s.free))
 	}
+}
+
+func TestAllocsOfTheStore(t *testing.T) {
+	var s store
 	p := make([]byte, 1400)
 	if n := testing.AllocsPerRun(10_000, func() { s.release(s.keep(p)) }); n != 0 {
 		t.Errorf("%v allocations a packet", n)

@@ -14,9 +14,6 @@ import (
 // In a real browser, without a network: the page opens without complaint, shows each section and
 // figure, and on a phone no text has to be scrolled sideways. Needs Debian's chromium.
 func TestBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser takes its time")
-	}
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatalf("%v; run ./scripts/install-deps", err)

@@ -56,9 +56,6 @@ func TestCompletionOfLateLeechers(t *testing.T) {
 }
 
 func TestMake(t *testing.T) {
-	if testing.Short() {
-		t.Skip("draws many figures")
-	}
 	run := open(t, made{leechers: 1, runs: 3, about: hostile, bound: true, commit: "abc+"})
 	dir := filepath.Join(t.TempDir(), "report")
 	m, err := Make(run, Options{Dir: dir, EveryRun: true})
@@ -164,9 +161,6 @@ func checkPNG(t *testing.T, name string) {
 
 // Without every run it is the one in the middle.
 func TestMedianRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("draws many figures")
-	}
 	run := open(t, made{leechers: 2, runs: 3, about: "x"})
 	m, err := Make(run, Options{Dir: t.TempDir()})
 	if err != nil {
