@@ -1,66 +1,76 @@
 package client
 
 import (
-	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"braid/pathsel"
+	"braid/storage"
 )
 
 // The engine waits 15 s for the other side's handshake. After Close nobody does.
 func TestCloseEndsHandshakes(t *testing.T) {
-	dir := t.TempDir()
-	writeRandom(t, filepath.Join(dir, "file"), 100_000)
-	src := makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{}).Source
-	isEnded := func(c net.Conn) {
+	// isOpenUntil reports whether the connection ends when end is called, and not before.
+	isOpenUntil := func(t *testing.T, c net.Conn, end func()) {
 		t.Helper()
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error("the connection is still open")
+		var ended time.Time
+		go func() {
+			_, _ = io.Copy(io.Discard, c) // until it ends
+			ended = time.Now()
+		}()
+		time.Sleep(5 * time.Second)
+		if !ended.IsZero() {
+			t.Error("the handshake was not waited for")
 		}
-		c.Close()
+		closed := time.Now()
+		end()
+		synctest.Wait()
+		if took := ended.Sub(closed); ended.IsZero() || took > time.Second {
+			t.Errorf("the connection has ended %v after Close", took)
+		}
 	}
 	t.Run("dialled", func(t *testing.T) {
-		silent, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer silent.Close()
-		s := openSession(t, Config{})
-		x, err := s.Add(src, openStore(t, t.TempDir()), Options{Peers: []Peer{tcpPeer(silent.Addr())}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := silent.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(c, make([]byte, 68)); err != nil {
-			t.Fatal(err)
-		}
-		x.Close()
-		isEnded(c)
-	})
-	t.Run("accepted", func(t *testing.T) {
-		s := seed(t, src, dir)
-		for { // until the engine accepts connections
-			c, err := net.Dial("tcp", s.Listening()[0].String())
+		synctest.Test(t, func(t *testing.T) {
+			var net pipes
+			silent := net.host()
+			s := sessionOver(t, Config{}, net.host())
+			store := openStore(t, t.TempDir())
+			t.Cleanup(func() { store.Close() })
+			x, err := s.Add(smallTorrent(t), store, Options{Peers: silent.Listening()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = c.SetReadDeadline(time.Now().Add(time.Second / 2))
-			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-				c.Close()
-				continue
+			c, err := silent.Accept(t.Context())
+			if err != nil {
+				t.Fatal(err)
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
+			isOpenUntil(t, c, x.Close)
+		})
+	})
+	t.Run("accepted", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			writeRandom(t, filepath.Join(dir, "file"), 100_000)
+			src := makeTorrent(t, filepath.Join(dir, "file"), CreateOptions{}).Source
+			var net pipes
+			s := sessionOver(t, Config{}, net.host())
+			if _, err := s.Add(src, storage.OpenVerified(dir, testLog(t)), Options{}); err != nil {
+				t.Fatal(err)
 			}
-			isEnded(c)
-			return
-		}
+			time.Sleep(time.Second) // until the engine accepts connections
+			c, err := net.host().Dial(t.Context(), s.Listening()[0], pathsel.Path{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isOpenUntil(t, c, func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	})
 }

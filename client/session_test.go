@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/storage"
@@ -279,27 +281,34 @@ func TestStoreRefuses(t *testing.T) {
 // Session.Close waits for every transfer, also for one that another goroutine is closing. Otherwise
 // the caller could close the store while the transfer's workers still use it.
 func TestCloseWaitsForTransfers(t *testing.T) {
-	s := openSession(t, Config{})
-	x, err := s.Add(smallTorrent(t), openStore(t, t.TempDir()), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	release, closed := make(chan struct{}), make(chan struct{})
-	x.workers.Go(func() { <-release })
-	go x.Close()
-	<-x.ctx.Done()
-	time.Sleep(200 * time.Millisecond) // for a Close that forgets the transfer too early
-	go func() {
-		defer close(closed)
-		if err := s.Close(); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		var net pipes
+		s := sessionOver(t, Config{}, net.host())
+		store := openStore(t, t.TempDir())
+		t.Cleanup(func() { store.Close() })
+		x, err := s.Add(smallTorrent(t), store, Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	select {
-	case <-closed:
-		t.Error("closed while a worker of a transfer was at work")
-	case <-time.After(200 * time.Millisecond):
-	}
-	close(release)
-	<-closed
+		release := make(chan struct{})
+		x.workers.Go(func() { <-release })
+		go x.Close()
+		<-x.ctx.Done()
+		synctest.Wait() // for a Close that forgets the transfer too early
+		var closed atomic.Bool
+		go func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			closed.Store(true)
+		}()
+		time.Sleep(time.Minute)
+		if closed.Load() {
+			t.Error("closed while a worker of a transfer was at work")
+		}
+		close(release)
+		if synctest.Wait(); !closed.Load() {
+			t.Error("not closed after the worker's end")
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -374,7 +375,7 @@ func TestWebRTCMeasureDuringClose(t *testing.T) {
 			default:
 			}
 			r.Measure()
-			time.Sleep(10 * time.Microsecond)
+			runtime.Gosched()
 		}
 	})
 	<-begun
