@@ -72,6 +72,9 @@ func TestService(t *testing.T) {
 	if err := n.Change(func(s *Settings) error { s.Queue.Seeds, s.Rates.Upload = 3, 5e6; return nil }); err != nil {
 		t.Fatal(err)
 	}
+	if err := x.ResumeNow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	before := x.Status()
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
@@ -90,7 +93,7 @@ func TestService(t *testing.T) {
 	await.Value(t, "the download, again", x.Done())
 	s := x.Status()
 	if s.Fetched != before.Fetched || s.Fetched < 1<<20 || !s.Completed.Equal(before.Completed) || s.ActiveFor < before.ActiveFor ||
-		s.Phase != client.Complete || s.QueuePosition != 1 || s.Labels[0] != "a" || s.Storage.Dir != out || s.LastActive.IsZero() {
+		s.Phase != client.Complete || s.QueuePosition != 1 || s.Labels[0] != "a" || !s.Forced || s.Storage.Dir != out || s.LastActive.IsZero() {
 		t.Errorf("%+v\nbefore %+v", s, before)
 	}
 	if f := x.Files(); len(f) != 1 || f[0].Have != 1<<20 || f[0].Path != "file" || f[0].EndPiece != 32 {
