@@ -16,7 +16,6 @@ import (
 	v1 "braid/node/web/v1"
 	"braid/pathsel"
 	"braid/scionnet"
-	"braid/testbed"
 	"braid/units/await"
 )
 
@@ -25,8 +24,7 @@ import (
 // the other paths.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	n := startNetwork(t, "two-paths", testbed.Options{})
-	s := startSwarm(t, n, 96<<20)
+	s := startSwarm(t, twoPaths(t), 96<<20)
 	url, torrent := s.daemon(t)
 	b := chromium.Open(t, false, "")
 	hash := torrent.InfoHash()
