@@ -1,6 +1,7 @@
 package scionnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,9 @@ type duplex struct {
 	featuresRead  bool       // the peer's feature byte has been read
 	writing       sync.Mutex // serialises Write with the end of the stream
 	read, written atomic.Uint64
-	closing       atomic.Bool // Close or Abort was called
-	deadline      sync.Mutex  // keeps the write deadline that Close sets
+	closing       atomic.Bool   // Close or Abort was called
+	lingers       time.Duration // for tests; overrides linger
+	deadline      sync.Mutex    // keeps the write deadline that Close sets
 }
 
 // begin opens the stream, or waits for the dialler to open it, sends our feature bits, and records
@@ -249,7 +251,7 @@ func (c *duplex) linger() {
 	c.stream.Close()
 	c.writing.Unlock()
 	if !gone {
-		t := time.NewTimer(linger)
+		t := time.NewTimer(cmp.Or(c.lingers, linger))
 		defer t.Stop()
 		select {
 		case <-t.C:

@@ -20,6 +20,7 @@ import (
 
 	"braid/pathsel"
 	"braid/scionnet/congestion"
+	"braid/units/await"
 )
 
 // pair connects two endpoints. Both connections are aborted at the end of the test.
@@ -71,16 +72,13 @@ func TestLimits(t *testing.T) {
 			a1.Close()
 			<-a1.quic.Context().Done()
 			// The place becomes free shortly after the connection's end.
-			for end := time.Now().Add(time.Minute); ; {
+			await.Success(t, "the place of a connection that has ended", func() error {
 				c, err := a.Dial(t.Context(), b.Addr(), h.localPath(), nil)
 				if err == nil {
 					c.Abort()
-					break
 				}
-				if time.Now().After(end) {
-					t.Fatalf("after one has gone: %v", err)
-				}
-			}
+				return err
+			})
 		})
 	}
 }
@@ -459,6 +457,7 @@ func TestCloseWaitsForDelivery(t *testing.T) {
 	h := oneAS(t)
 	a, b := listen(t, h, ListenConfig{}), listen(t, h, ListenConfig{})
 	d, c := pair(t, a, b)
+	d.lingers = time.Hour
 	data := make([]byte, 100<<10)
 	if _, err := d.Write(data); err != nil {
 		t.Fatal(err)
@@ -499,7 +498,7 @@ func TestDeadlineAfterClose(t *testing.T) {
 		<-begun
 		go func() {
 			err := d.SetWriteDeadline(time.Time{})
-			for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); {
+			for end := await.Deadline(t); err == nil && time.Now().Before(end); {
 				err = d.SetDeadline(time.Time{})
 			}
 			removed <- err

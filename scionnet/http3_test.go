@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"braid/pathsel"
+	"braid/units/await"
 )
 
 // fetch returns the body of an answer.
@@ -169,23 +170,17 @@ func TestHTTPWaits(t *testing.T) {
 	var req *http.Request
 	var res *http.Response
 	// On a busy machine the client may wake so late that it has not heard of the server in time.
-	for n, end := 0, time.Now().Add(time.Minute); res == nil; n++ {
-		var err error
+	n := 0
+	await.Success(t, "an answer after a long time", func() (err error) {
+		n++
 		req, err = http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprint("https://x/", n), nil)
-		if err != nil {
-			t.Fatal(err)
+		if err == nil {
+			res, err = tr.RoundTrip(req)
 		}
-		if res, err = tr.RoundTrip(req); err != nil && time.Now().After(end) {
-			t.Fatal("the answer was not waited for: ", err)
-		}
-	}
+		return err
+	})
 	defer res.Body.Close()
-	for late, path := time.After(time.Minute), ""; path != req.URL.Path; {
-		select {
-		case path = <-ended:
-		case <-late:
-			t.Fatal("a client that takes nothing keeps its connection")
-		}
+	for await.Value(t, "the end of a connection whose client takes nothing", ended) != req.URL.Path {
 	}
 	stop()
 	_, _ = <-served, tr.Close()

@@ -10,9 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"braid/units/await"
 )
 
 // TestNetworkGoesDown takes a host's address away during a connection, for less than the idle
@@ -82,7 +83,7 @@ func say(t *testing.T, from io.Writer) {
 
 func hear(t *testing.T, at *IPConn) {
 	t.Helper()
-	_ = at.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = at.SetReadDeadline(await.Deadline(t))
 	if _, err := io.ReadFull(at, make([]byte, 4)); err != nil {
 		t.Fatal(err)
 	}

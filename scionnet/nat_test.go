@@ -19,6 +19,8 @@ import (
 	"github.com/scionproto/scion/pkg/snet"
 	snetpath "github.com/scionproto/scion/pkg/snet/path"
 	"github.com/scionproto/scion/pkg/stun"
+
+	"braid/units/await"
 )
 
 // TestQuestion asks a router over time. Each step is the time in milliseconds since the last
@@ -240,17 +242,13 @@ func TestAddedRouter(t *testing.T) {
 // awaitPort reloads the topology until routers see an endpoint at that port.
 func awaitPort(t *testing.T, h *Host, e *Endpoint, port uint16) {
 	t.Helper()
-	for e.Addr().Port != port {
+	await.True(t, "the answer of a new router", func() bool {
 		notify(h.reread) // as every few seconds
 		if err := h.loadInterfaces(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case <-time.After(natLook / 5):
-		case <-t.Context().Done():
-			t.Fatal("the new router is not asked")
-		}
-	}
+		return e.Addr().Port == port
+	})
 }
 
 // A host without a NAT gets routers behind one. All of its ports ask them.

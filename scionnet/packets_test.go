@@ -54,6 +54,7 @@ func TestPackets(t *testing.T) {
 		{"fast to plain", netip.MustParseAddr("127.0.0.1"), fast, plain},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			if c, err := net.ListenUDP("udp", &net.UDPAddr{IP: tt.ip.AsSlice()}); err != nil {
 				t.Skipf("this machine has no %s: %v", tt.ip, err)
 			} else {

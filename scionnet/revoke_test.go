@@ -21,6 +21,7 @@ import (
 	snetpath "github.com/scionproto/scion/pkg/snet/path"
 
 	"braid/pathsel"
+	"braid/units/await"
 )
 
 // revocations is a control plane that only receives revocations.
@@ -438,7 +439,7 @@ func TestTraceOfManyPaths(t *testing.T) {
 	if _, err := h.Paths(t.Context(), peerIA); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithDeadline(t.Context(), await.Deadline(t))
 	defer cancel()
 	go func() {
 		for range maxTraced {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"braid/scionnet/conformance"
+	"braid/units/await"
 )
 
 // roughWire takes the place of a host's shim dispatcher. Packets to ports that the AS does not
@@ -136,7 +137,7 @@ func (w *roughWire) String() string {
 // exchange goes on until every fate has met the packets that the test is about.
 func (w *roughWire) exchange(t *testing.T, p conformance.Pair, bundles bool) {
 	d, a := conformance.Connect(t, p, p.Paths[0])
-	for end := time.Now().Add(time.Minute); !w.done(false) || bundles && !w.done(true); {
+	for end := await.Deadline(t); !w.done(false) || bundles && !w.done(true); {
 		if time.Now().After(end) {
 			t.Fatal(w)
 		}

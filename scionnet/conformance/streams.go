@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"braid/units/await"
 )
 
 // StreamTest is a test for any connection with a stream each way. Both ends have generous
@@ -112,22 +114,27 @@ func Swap(d, a net.Conn, seed uint64, size int) error {
 
 func closeDelivers(t *testing.T, d, a net.Conn) {
 	data := random(3, 256<<10)
-	got := make(chan []byte, 1)
+	var got []byte
+	ended := make(chan error, 1)
 	go func() {
-		b, err := io.ReadAll(a)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- b
+		var err error
+		got, err = io.ReadAll(a)
+		ended <- err
 	}()
 	if _, err := d.Write(data); err != nil {
 		t.Fatal(err)
 	}
+	closing := time.Now()
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if b := <-got; !bytes.Equal(b, data) {
-		t.Fatalf("%d bytes arrived of %d, or other ones", len(b), len(data))
+	if err := <-ended; gaveUp(err, closing) {
+		return
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, data) {
+		t.Fatalf("%d bytes arrived of %d, or other ones", len(got), len(data))
 	}
 }
 
@@ -166,7 +173,7 @@ func deadlines(t *testing.T, d, a net.Conn) {
 	}
 	_, err := d.Read(make([]byte, 1))
 	wantError(t, err, os.ErrDeadlineExceeded)
-	if err := d.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := d.SetReadDeadline(await.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	write(t, a, "later")

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"braid/units/await"
 )
 
 // port is a UDP socket on loopback.
@@ -33,7 +35,7 @@ func open(t *testing.T, ip string) *port {
 	if err := p.udp.SetReadBuffer(4 << 20); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.udp.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := p.udp.SetReadDeadline(await.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	p.addr = p.udp.LocalAddr().(*net.UDPAddr).AddrPort()
@@ -259,7 +261,7 @@ func TestOldError(t *testing.T) {
 	}
 	defer back.Close()
 	send("to somebody")
-	_ = back.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = back.SetReadDeadline(await.Deadline(t))
 	b := make([]byte, 100)
 	if n, err := back.Read(b); err != nil || string(b[:n]) != "to somebody" {
 		t.Errorf("%q, %v", b[:n], err)
