@@ -105,13 +105,17 @@ func TestLargeTransports(t *testing.T) {
 	}
 }
 
-func (p transportPair) dial(ctx context.Context, want *scionnet.PeerKey) (Wire, error) {
+func (p transportPair) dial(ctx context.Context, want *scionnet.PeerKey) (w Wire, err error) {
 	to := p.acceptor.Listening()[0]
 	paths, err := p.dialler.Paths(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	return p.dialler.Dial(ctx, to, paths[0], want)
+	err = conformance.Insist(ctx, func() error {
+		w, err = p.dialler.Dial(ctx, to, paths[0], want)
+		return err
+	})
+	return w, err
 }
 
 // connect dials and accepts, with generous deadlines.
