@@ -264,9 +264,19 @@ func TestSeekOnALongLink(t *testing.T) {
 // earlier places, and all of them send blocks of the wanted piece. The peers have 20 Mbit/s
 // together.
 func TestSeekTakesRequestsBack(t *testing.T) {
+	seekTakesRequestsBack(t, film{256 << 10, 1}, film{1 << 20, 2})
+}
+
+func TestLargeSeekTakesRequestsBack(t *testing.T) {
+	seekTakesRequestsBack(t, film{256 << 10, 2}, film{1 << 20, 1})
+}
+
+type film struct{ pieceLength, peers int }
+
+func seekTakesRequestsBack(t *testing.T, films ...film) {
 	t.Parallel()
 	const size, rate, trip, seeks = 60_000_000, 20e6 / 8, 40 * time.Millisecond, 12
-	for _, c := range []struct{ pieceLength, peers int }{{256 << 10, 1}, {256 << 10, 2}, {1 << 20, 1}, {1 << 20, 2}} {
+	for _, c := range films {
 		t.Run(fmt.Sprintf("pieces of %d KiB from %d peers", c.pieceLength>>10, c.peers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()

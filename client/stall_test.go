@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/storage"
@@ -110,8 +111,16 @@ func TestForgetfulSeed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			src, data, at := seedForgetfully(t, 32<<20, f)
-			fullDownload(t, src, data, at)
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				data := filepath.Join(dir, "file")
+				writeRandom(t, data, 20<<20) // 1280 requests
+				f.data, f.length = readFile(t, data), 32<<10
+				src := makeTorrent(t, data, CreateOptions{PieceLength: int64(f.length)}).Source
+				simulateDownload(t, src, dir, simulated{peers: map[string]func(net.Conn){
+					"10.0.0.1:1": func(c net.Conn) { f.serve(c, src) },
+				}})
+			})
 		})
 	}
 }
