@@ -274,16 +274,6 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// A peer without others asks again soon, and finds who came after it.
-func TestHungry(t *testing.T) {
-	tr := track(t, oneAS(t))
-	one := join(t, 1, nil, tr.http)
-	one.Hungry(true)
-	tr.counts(t, 0, 1, 0)
-	join(t, 2, nil, tr.udp)
-	one.finds(t, "127.0.0.1:1002")
-}
-
 func TestSchedule(t *testing.T) {
 	minute := time.Minute
 	for _, tt := range []struct {
