@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"braid/tracker/server"
@@ -452,20 +453,29 @@ func TestCrowd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// And who sends half a request is cut off in the end.
-	c := dial(t, "tcp", addr)
-	fmt.Fprint(c, "GET /announce?info_hash=")
-	if err := c.SetReadDeadline(await.Deadline(t)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(c).ReadString('\n'); err == nil {
-		_, err = io.ReadAll(c)
+}
+
+// A client that sends half a request is cut off.
+func TestHalfRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := server.Default()
+		s, err := server.New(cfg, swarm.NewMemory(cfg.Limits()), slog.New(slog.DiscardHandler))
 		if err != nil {
-			t.Errorf("half a request: %v", err)
+			t.Fatal(err)
 		}
-	} else if e := net.Error(nil); errors.As(err, &e) && e.Timeout() {
-		t.Error("half a request is waited for without end")
-	}
+		l := listenSingle()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.ServeHTTP1(ctx, l, 10) }()
+		fmt.Fprint(l.client, "GET /announce?info_hash=")
+		if _, err := io.ReadAll(l.client); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Who holds all connections, each with a request now and then, gives way to others.
