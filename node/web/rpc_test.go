@@ -1,19 +1,21 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
+	"braid/node"
 	"braid/node/web/transmission"
 	v1 "braid/node/web/v1"
 	"braid/node/web/webtest"
 )
 
-// The interfaces of other clients are behind the password and the list of allowed hosts.
-func TestOtherClients(t *testing.T) {
+// serveNode serves a node with all interfaces.
+func serveNode(t *testing.T, a *Access) (*node.Node, *Server) {
+	t.Helper()
 	n, _ := webtest.Service(t)
-	a := access(t, "secret")
 	api := v1.New(v1.Config{Node: n, Access: a, Journal: &v1.Journal{}, Addresses: func() []string { return nil }})
 	t.Cleanup(api.Close)
 	routes, err := Routes(n, api, a, transmission.Options{State: t.TempDir()})
@@ -26,6 +28,30 @@ func TestOtherClients(t *testing.T) {
 	}
 	s.Serve()
 	t.Cleanup(func() { _ = s.Close() })
+	return n, s
+}
+
+// A stream of events ends when its reader is no longer allowed, and says nothing more.
+func TestEventsEndWithThePassword(t *testing.T) {
+	a := access(t, "first")
+	n, s := serveNode(t, a)
+	reader := v1.NewClient(s.Addresses()[0], "first")
+	t.Cleanup(reader.Close)
+	var got []string
+	err := reader.Events(t.Context(), "", func(e v1.Event) error {
+		got = append(got, e.Name)
+		change := func(s *node.Settings) error { s.AddPaused = true; return nil }
+		return errors.Join(a.SetPassword("second"), n.Change(change))
+	}, func() { t.Error("the daemon has gone") })
+	var status *v1.StatusError
+	if !errors.As(err, &status) || status.Status != http.StatusUnauthorized || len(got) != 1 {
+		t.Errorf("after %q: %v", got, err)
+	}
+}
+
+// The interfaces of other clients are behind the password and the list of allowed hosts.
+func TestOtherClients(t *testing.T) {
+	_, s := serveNode(t, access(t, "secret"))
 	does := func(want int, path, body string, headers ...string) (*http.Response, string) {
 		t.Helper()
 		r, said := ask(t, s, "POST", path, body, headers...)
