@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"braid/scionnet"
+	"braid/units/await"
 )
 
 func addr(t testing.TB, s string) scionnet.Addr {
@@ -240,9 +241,7 @@ func TestServers(t *testing.T) {
 	hash, secret := Hash([]byte(rand.Text())), Hash([]byte(rand.Text())) // other runs of this test are on this host, too
 	first := serve(t, "127.0.0.1:1001", "1-ff00:0:110,[127.0.0.1]:31001")
 	found, hidden := follow(t, first, hash, true), follow(t, first, secret, true)
-	for !first.Announced() {
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "the first announce", first.Announced)
 	second := serve(t, "127.0.0.1:1002", "1-ff00:0:110,[127.0.0.1]:31002")
 	follow(t, second, secret, false)
 	ours := follow(t, second, hash, true)
