@@ -15,7 +15,7 @@ func TestPortMessage(t *testing.T) {
 	src := create(t, data, "file", 4<<20)
 	seed := open(t, Config{DHT: &DHTConfig{OverIP: true}})
 	add(t, seed, Options{Source: src, Storage: Storage{Kind: storage.KindFile, Dir: data, Complete: true}})
-	n := open(t, Config{DHT: &DHTConfig{OverIP: true}, Client: client.Config{Limits: client.Limits{Download: 1e6}}}) // it takes a while
+	n := open(t, Config{DHT: &DHTConfig{OverIP: true}, Client: client.Config{Limits: client.Limits{Download: 1e5}}}) // it takes minutes
 	add(t, n, Options{Source: src, Storage: fileIn(t.TempDir()), Peers: seed.Listening()})
 	for _, x := range []*Node{n, seed} {
 		await.True(t, "the other's node", func() bool { return x.dht.Status().Networks[0].Nodes == 1 })
