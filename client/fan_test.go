@@ -76,18 +76,27 @@ func (s slow) Accept(ctx context.Context) (Wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slowWire{w, s.limit}, nil
+	open, end := context.WithCancel(context.Background())
+	return slowWire{w, s.limit, open, end}, nil
 }
 
 type slowWire struct {
 	Wire
 	limit *rate.Limiter
+	open  context.Context
+	end   context.CancelFunc
+}
+
+// Close ends a Write that waits for its turn: nothing may wait when a bubble ends.
+func (w slowWire) Close() error {
+	w.end()
+	return w.Wire.Close()
 }
 
 func (w slowWire) Write(b []byte) (int, error) {
 	for rest := len(b); rest > 0; {
 		n := min(rest, w.limit.Burst())
-		if err := w.limit.WaitN(context.Background(), n); err != nil {
+		if err := w.limit.WaitN(w.open, n); err != nil {
 			return 0, err
 		}
 		rest -= n
