@@ -60,7 +60,7 @@ func download(ctx context.Context, cfg Config, r Row, at place) (s sample, err e
 		}
 		seeds, addrs = append(seeds, seed), append(addrs, addr)
 	}
-	fetch, err := fetchFrom(ctx, cfg, r, at, out, addrs)
+	fetch, err := fetchFrom(ctx, cfg, r, at, leech{out, addrs})
 	if err != nil {
 		return s, fmt.Errorf("client: %w", err)
 	}
@@ -83,6 +83,12 @@ func download(ctx context.Context, cfg Config, r Row, at place) (s sample, err e
 	s = newSample(p.Bytes, time.Since(start).Seconds(), cpu)
 	s.gap = silence
 	return s, testbed.SameFile(p.Data, filepath.Join(out, filepath.Base(p.Data)))
+}
+
+// leech says where a leecher writes, and at which addresses it finds the seeds.
+type leech struct {
+	out   string
+	seeds []string
 }
 
 // swarm is the seeds of a download.
@@ -162,15 +168,13 @@ func braidSeed(
 }
 
 // braidFetch returns the command of a leecher that uses exactly the paths of the case.
-func braidFetch(
-	_ context.Context, cfg Config, r Row, at place, out string, seeds []string,
-) ([]string, error) {
+func braidFetch(_ context.Context, cfg Config, r Row, at place, l leech) ([]string, error) {
 	selection := "all"
 	if r.Paths == 1 {
 		selection = "first"
 	}
 	fetch := []string{
-		cfg.Braid, "download", cfg.payload.Torrent, "-o", out, "--path-selection", selection,
+		cfg.Braid, "download", cfg.payload.Torrent, "-o", l.out, "--path-selection", selection,
 		"--max-paths", strconv.Itoa(r.Paths), "--json", "--sample", sampling.String(),
 		"--no-trackers", "--congestion", cfg.congestion(),
 		"--identity", filepath.Join(cfg.payload.Dir, "leecher.pem"),
@@ -181,7 +185,7 @@ func braidFetch(
 			fetch = append(fetch, "--acl", pathsOf(r.MTU))
 		}
 	}
-	for _, addr := range seeds {
+	for _, addr := range l.seeds {
 		fetch = append(fetch, "--peer", addr)
 	}
 	return fetch, nil
@@ -228,15 +232,13 @@ func aria2Seed(
 
 // aria2Fetch does the same as braidFetch with aria2, which takes the addresses of peers from a
 // tracker only.
-func aria2Fetch(
-	ctx context.Context, cfg Config, _ Row, _ place, out string, seeds []string,
-) ([]string, error) {
+func aria2Fetch(ctx context.Context, cfg Config, _ Row, _ place, l leech) ([]string, error) {
 	own, err := bench.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
 	var peers []byte // 6 bytes each (BEP 23)
-	for _, s := range seeds {
+	for _, s := range l.seeds {
 		addr, err := netip.ParseAddrPort(s)
 		if err != nil {
 			return nil, err
@@ -248,6 +250,6 @@ func aria2Fetch(
 		fmt.Fprintf(w, "d8:intervali60e5:peers%d:%se", len(peers), peers) // BEP 3
 	}))
 	context.AfterFunc(ctx, tracker.Close) // ctx ends with the download
-	return aria2Command(out, own, "--seed-time=0", "--bt-tracker="+tracker.URL+"/announce",
+	return aria2Command(l.out, own, "--seed-time=0", "--bt-tracker="+tracker.URL+"/announce",
 		cfg.payload.Torrent), nil
 }
