@@ -36,9 +36,9 @@ type checkup struct {
 }
 
 const (
-	// After examineAfter without data the ways to peers are examined, and after causeAfter the
-	// cause is told. With examineFor, braid keeps its promise to tell the cause within causeWithin.
-	examineAfter, causeAfter, causeWithin = time.Second, 2 * time.Second, 3 * time.Second
+	// After causeAfter without data the cause is told. With examineAfter and examineFor, braid keeps
+	// its promise to tell the cause within causeWithin.
+	causeAfter, causeWithin = 2 * time.Second, 3 * time.Second
 	// idleAfter is how long peers with missing pieces may send no block before that is a cause. A
 	// download waits for its turn with a peer, and a slow connection takes seconds for a block.
 	idleAfter = 10 * time.Second

@@ -11,6 +11,10 @@ import (
 // without data, but has no reason to say anything while all peers answer. A stall is worth a
 // warning, since it may be a defect of this program, of a peer or of the disk.
 
+// examineAfter is the time without data after which braid examines the ways to peers, and what else
+// may be the cause. Much earlier, it would examine usual pauses.
+const examineAfter = time.Second
+
 // stall is what is known after a second without data.
 type stall struct {
 	Serving   int  // peers that serve us
