@@ -3,6 +3,8 @@ package commands
 import (
 	"bytes"
 	"io"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,4 +37,15 @@ func must(t *testing.T, dir string, args ...string) (stdout string) {
 		t.Fatalf("braid %v: exit code %d: %s", args, code, said)
 	}
 	return out
+}
+
+// smallTorrent makes file and file.torrent in the directory.
+func smallTorrent(t *testing.T, dir string) {
+	t.Helper()
+	b := make([]byte, 300_000)
+	rand.NewChaCha8([32]byte{7}).Read(b)
+	if err := os.WriteFile(filepath.Join(dir, "file"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	must(t, dir, "create", "file")
 }

@@ -18,7 +18,6 @@ import (
 	"braid/commands/program"
 	"braid/commands/terminal"
 	"braid/node"
-	"braid/pathsel"
 	"braid/scionnet"
 	"braid/scionnet/congestion"
 	"braid/tracker"
@@ -39,7 +38,7 @@ func sessionFlags() []cli.Flag {
 
 // nodeFlags configure a node.
 func nodeFlags() []cli.Flag {
-	return slices.Concat(SelectorFlags(), peerFlags(), limitFlags(), policyFlags(),
+	return slices.Concat(flags.Selector(), peerFlags(), limitFlags(), policyFlags(),
 		announceFlags(), scionFlags(), []cli.Flag{forceFlag()})
 }
 
@@ -56,7 +55,7 @@ func peerFlags() []cli.Flag {
 		flags.Count("max-paths", client.DefaultMaxPaths, "use at most `N` paths to each peer"),
 		flags.Int("max-requests", 0, "keep at most `N` requests outstanding on each connection "+
 			"(default: as many as are useful)"),
-		CongestionFlag(),
+		flags.Congestion(),
 		flags.String("tcp-congestion", "", "`NAME` of the congestion controller of TCP "+
 			"connections, one of the kernel's, such as cubic or bbr (default: the system's)"),
 		flags.Int("max-uploads", 0, "serve at most `N` peers of each torrent at a time, over all "+
@@ -66,21 +65,6 @@ func peerFlags() []cli.Flag {
 			"directory; of braid daemon, in that of --state)"),
 		flags.Verbose(),
 	}, iceFlags()...)
-}
-
-// SelectorFlags choose a selector.
-func SelectorFlags() []cli.Flag {
-	return []cli.Flag{
-		flags.String("path-selection", "adaptive", "which paths to a peer to use: `NAME` is "+
-			"adaptive (paths that add bandwidth), all, first, or slots (the published algorithm)"),
-		flags.Period("initial-deadline", 2*time.Second, "slots: wait at most `TIME` for "+
-			"handshakes before the first selection"),
-		flags.Period("slot", time.Second, "slots: select every `TIME`"),
-		flags.Int("min-weight", 25, "slots: keep paths with at least `PERCENT` of the best one's "+
-			"weight"),
-		flags.List("without", "select paths without `WHAT`, to measure its effect: handshake, "+
-			"bandwidth, disjointness or exploration (repeatable)"),
-	}
 }
 
 // logger returns a log of warnings, and of more with --verbose.
@@ -199,7 +183,7 @@ func (f *cmdline) node(log *slog.Logger) node.Config {
 func (f *cmdline) client() client.Config {
 	return client.Config{
 		Listen:        flags.ReadAll(f, "listen", client.ParseListen),
-		Selector:      ReadSelector(&f.Reader),
+		Selector:      flags.ReadSelector(&f.Reader),
 		Policy:        f.policy(),
 		Limits:        f.limits(),
 		Congestion:    flags.Read(f, "congestion", congestion.ParseAlgorithm),
@@ -208,22 +192,6 @@ func (f *cmdline) client() client.Config {
 		MaxRequests:   f.Int("max-requests"),
 		MaxUploads:    f.Int("max-uploads"),
 	}
-}
-
-// ReadSelector reads the flags that choose a selector.
-func ReadSelector(f *flags.Reader) pathsel.Selector {
-	c := pathsel.Config{
-		InitialDeadline: f.Duration("initial-deadline"),
-		Slot:            f.Duration("slot"),
-		MinWeight:       f.Int("min-weight"),
-	}
-	f.Wantf(c.MinWeight >= 1 && c.MinWeight <= 100,
-		"--min-weight %d: want 1 to 100 percent", c.MinWeight)
-	var err error
-	if c.Without, err = pathsel.ParseWithout(f.StringSlice("without")); err != nil {
-		f.Wrongf("--without: %w", err)
-	}
-	return flags.Read(f, "path-selection", c.New)
 }
 
 // announceFlags are common to the commands that let peers find them.
@@ -359,9 +327,4 @@ func (f *cmdline) transports() (t transports) {
 		t.ip = client.NoIP
 	}
 	return t
-}
-
-func CongestionFlag() cli.Flag {
-	return flags.String("congestion", string(scionnet.DefaultCongestion), "`NAME` of the "+
-		"congestion controller of connections over SCION and QUIC: bbr or newreno")
 }

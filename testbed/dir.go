@@ -35,7 +35,7 @@ func lockDir(dir string) (*os.File, error) {
 	f, err := durable.OpenLocked(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644, 0)
 	if errors.Is(err, durable.ErrInUse) {
 		return nil, fmt.Errorf("%s: %w (process %s): "+
-			"take it down with 'braid testbed down' or choose another directory", dir, errRunning, owner(dir))
+			"take it down with 'braid-testbed down' or choose another directory", dir, errRunning, owner(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock testbed directory: %w", err)
@@ -142,9 +142,9 @@ func WriteJSON(name string, v any) error {
 func notRunning(dir string) error {
 	s, err := StateOf(dir)
 	if err != nil {
-		return fmt.Errorf("%s: %w: start one with 'braid testbed up'", dir, errNotRunning)
+		return fmt.Errorf("%s: %w: start one with 'braid-testbed up'", dir, errNotRunning)
 	}
 	return fmt.Errorf("%s: %w: the one with process %d, started %s, died without cleaning up "+
-		"(its routers and services died with it); start it again with 'braid testbed up'",
+		"(its routers and services died with it); start it again with 'braid-testbed up'",
 		dir, errNotRunning, s.PID, s.Started.Format(time.DateTime))
 }

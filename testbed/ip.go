@@ -147,17 +147,17 @@ func (h *IPHost) Traffic() (in, out uint64) {
 	return h.in, h.out
 }
 
-// Command returns a command that runs a program on the host, once. braid is a program with the
-// command "testbed host". Connect must be called after the start.
-func (h *IPHost) Command(braid, program string, args ...string) (*exec.Cmd, error) {
+// Command returns a command that runs a program on the host, once. lab is the program braid-testbed.
+// Connect must be called after the start.
+func (h *IPHost) Command(lab, program string, args ...string) (*exec.Cmd, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("host %s: %w", h.addr, err)
 	}
 	h.waiting = ours
 	prefix := netip.PrefixFrom(h.addr, ipSubnet.Bits()).String()
-	host := []string{"testbed", "host", "--address", prefix, "--mtu", fmt.Sprint(h.ip.mtu), "--", program}
-	cmd := exec.Command(braid, append(host, args...)...)
+	host := []string{"host", "--address", prefix, "--mtu", fmt.Sprint(h.ip.mtu), "--", program}
+	cmd := exec.Command(lab, append(host, args...)...)
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = ownNetwork()
 	return cmd, nil

@@ -21,12 +21,12 @@ import (
 	"braid/testbed/linkemu"
 )
 
-// asHost lets this program stand for braid, and for what runs on a host. It tells whether it did.
+// asHost lets this program stand for braid-testbed, and for what runs on a host. It tells whether it did.
 func asHost(args []string) (ran bool, err error) {
 	switch {
-	case len(args) > 7 && args[0] == "testbed" && args[1] == "host":
-		mtu, _ := strconv.Atoi(args[5])
-		return true, RunInNamespace(netip.MustParsePrefix(args[3]), mtu, args[7:])
+	case len(args) > 6 && args[0] == "host":
+		mtu, _ := strconv.Atoi(args[4])
+		return true, RunInNamespace(netip.MustParsePrefix(args[2]), mtu, args[6:])
 	case len(args) == 2 && args[0] == "serve":
 		return true, serveBytes(args[1])
 	case len(args) == 3 && args[0] == "fetch":

@@ -68,7 +68,7 @@ func receiveFile(from *os.File) (*os.File, error) {
 // networkFile is the descriptor of the socket in the child: the first of exec.Cmd's ExtraFiles.
 const networkFile = 3
 
-// RunInNamespace implements "braid testbed host" in its own network namespace. It makes the device,
+// RunInNamespace implements "braid-testbed host" in its own network namespace. It makes the device,
 // passes it to the network's process, and becomes the command. It returns only if something fails.
 func RunInNamespace(address netip.Prefix, mtu int, command []string) error {
 	if !address.IsValid() || !address.Addr().Is4() || len(command) == 0 {

@@ -40,7 +40,7 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logge
 	var opts Options
 	options := json.NewDecoder(in)
 	if err := options.Decode(&opts); err != nil {
-		return fmt.Errorf("supervisor: read options (it is started by 'braid testbed up', not by hand): %w", err)
+		return fmt.Errorf("supervisor: read options (it is started by 'braid-testbed up', not by hand): %w", err)
 	}
 	starting, abandon := context.WithCancelCause(ctx)
 	defer abandon(nil)

@@ -55,7 +55,7 @@ func TestBootstrap(t *testing.T) {
 	answered := func(args ...string) (code int, out, said string) {
 		t.Helper()
 		soon(t, "an answer of the control service", func() bool {
-			code, out, said = Ends(t, dir, args...)
+			code, out, said = ends(t, dir, args...)
 			return !strings.Contains(said, "timeout") && !strings.Contains(said, "no answer in time")
 		})
 		return code, out, said
@@ -72,7 +72,7 @@ func TestBootstrap(t *testing.T) {
 		t.Error("--dry-run has written something")
 	}
 	here := []string{"paths", to.String(), "--local", n.HostIP(from).String()}
-	if code, _, said := Ends(t, dir, append(here, "--bootstrap", "off")...); code == 0 {
+	if code, _, said := ends(t, dir, append(here, "--bootstrap", "off")...); code == 0 {
 		t.Errorf("paths without a configuration: %s", said)
 	}
 	code, out, said := answered(append(here, "--bootstrap", "http://"+api)...)
@@ -104,7 +104,7 @@ func TestBootstrap(t *testing.T) {
 		"bootstrap --bootstrap off":         "want the URL",
 		"bootstrap --bootstrap 127.0.0.1:1": "refused",
 	} {
-		if code, _, said := Ends(t, dir, strings.Fields(args)...); code == 0 || !strings.Contains(said, want) {
+		if code, _, said := ends(t, dir, strings.Fields(args)...); code == 0 || !strings.Contains(said, want) {
 			t.Errorf("braid %s: exit code %d: %s", args, code, said)
 		}
 	}

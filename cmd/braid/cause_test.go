@@ -85,7 +85,7 @@ func TestCauses(t *testing.T) {
 	n, from, to := startNetwork(t, "two-paths")
 	dir := t.TempDir()
 	randomFile(t, dir, 12, 8<<20)
-	if code, _, errors := Ends(t, dir, "create", "file"); code != 0 {
+	if code, _, errors := ends(t, dir, "create", "file"); code != 0 {
 		t.Fatal(errors)
 	}
 	here := []string{"--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String(), "--stop-timeout", "6s"}

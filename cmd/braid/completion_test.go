@@ -38,8 +38,7 @@ done`
 		{"braid download --peer-o", "--peer-order"},
 		{"braid download --peer ", ""},
 		{"braid download -o ", ""},
-		{"braid testbed li", "link"},
-		{"braid testbed link --di", "--dir --direction"},
+		{"braid tracker --stor", "--store --store-password-file"},
 		{"braid completion f", "fish"},
 		{"braid download $(touch run) --peer-o", "--peer-order"},
 		{"braid download `touch run`; touch run; --peer-o", "--peer-order"},
@@ -79,7 +78,7 @@ func TestSuggestions(t *testing.T) {
 func TestCompletionScripts(t *testing.T) {
 	dir := t.TempDir()
 	for _, shell := range []string{"zsh", "fish", "pwsh"} {
-		code, script, said := Ends(t, dir, "completion", shell)
+		code, script, said := ends(t, dir, "completion", shell)
 		if code != 0 || said != "" || !strings.Contains(script, "--generate-shell-completion") || strings.Contains(script, "Invoke-Expression") {
 			t.Errorf("%s: exit code %d, %s: %s", shell, code, said, script)
 		}
@@ -101,7 +100,7 @@ func TestCompletionScripts(t *testing.T) {
 // Every command has a man page, and mandoc finds nothing to complain about.
 func TestManPages(t *testing.T) {
 	dir := t.TempDir()
-	if code, out, said := Ends(t, dir, "manual", "--man", "pages"); code != 0 || out != "" || said != "" {
+	if code, out, said := ends(t, dir, "manual", "--man", "pages"); code != 0 || out != "" || said != "" {
 		t.Fatalf("exit code %d: %s%s", code, out, said)
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "pages", "*.1"))
@@ -120,15 +119,15 @@ func TestManPages(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "pages", "braid-testbed-link.1"))
+	text, err := os.ReadFile(filepath.Join(dir, "pages", "braid-move.1"))
 	for _, part := range []string{
-		".SH NAME\nbraid\\-testbed\\-link \\-\nchange a link while traffic flows\n",
-		".SH SYNOPSIS\n.B braid testbed link\n[FLAGS] ISD\\-AS#INTERFACE\n",
-		"\n.TP\n.B \\-\\-rate RATE\nlet through RATE, such as 20Mbit/s; 0: not limited\n",
-		".SH SEE ALSO\n.BR braid\\-testbed (1)\n",
+		".SH NAME\nbraid\\-move \\-\n",
+		".SH SYNOPSIS\n.B braid move\n[FLAGS] TORRENT...\n",
+		"\n.TP\n.B \\-\\-to DIR\nmove to DIR, of the daemon",
+		".SH SEE ALSO\n.BR braid (1)\n",
 	} {
 		if err != nil || !strings.Contains(string(text), part) {
-			t.Errorf("%v: braid-testbed-link.1 lacks %q:\n%s", err, part, text)
+			t.Errorf("%v: braid-move.1 lacks %q:\n%s", err, part, text)
 		}
 	}
 	mandoc, err := exec.LookPath("mandoc")

@@ -20,7 +20,7 @@ func TestCreateAndInfo(t *testing.T) {
 	}
 	want := func(code int, inOut, inErr string, args ...string) {
 		t.Helper()
-		got, out, said := Ends(t, dir, args...)
+		got, out, said := ends(t, dir, args...)
 		if out = strings.Join(strings.Fields(out), " "); got != code || !strings.Contains(out, inOut) || !strings.Contains(said, inErr) {
 			t.Errorf("braid %v: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, out, said)
 		}

@@ -106,22 +106,22 @@ func TestDaemon(t *testing.T) {
 	}
 	d.does(t, "rename", "renamed", "again")
 	d.does(t, "set", "--name", "file", "again")
-	if code, _, said := Ends(t, dir, "add", "out/again", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "not a torrent file") {
+	if code, _, said := ends(t, dir, "add", "out/again", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "not a torrent file") {
 		t.Errorf("add of data: exit code %d: %s", code, said)
 	}
-	if code, _, said := Ends(t, dir, "rename", "file", "again", "a/b", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "without a slash") {
+	if code, _, said := ends(t, dir, "rename", "file", "again", "a/b", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "without a slash") {
 		t.Errorf("rename to a/b: exit code %d: %s", code, said)
 	}
-	if code, _, said := Ends(t, dir, "move", "file", "--to", "", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "--to") {
+	if code, _, said := ends(t, dir, "move", "file", "--to", "", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "--to") {
 		t.Errorf("move to nowhere: exit code %d: %s", code, said)
 	}
-	if code, _, said := Ends(t, dir, "set", "file", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "nothing to change") {
+	if code, _, said := ends(t, dir, "set", "file", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "nothing to change") {
 		t.Errorf("set without a setting: exit code %d: %s", code, said)
 	}
-	if code, _, said := Ends(t, dir, "set", "file", "--file", "2=skip", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "file 2: the torrent has files 1 to 1") {
+	if code, _, said := ends(t, dir, "set", "file", "--file", "2=skip", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "file 2: the torrent has files 1 to 1") {
 		t.Errorf("an unknown file: exit code %d: %s", code, said)
 	}
-	if code, _, said := Ends(t, dir, "set", "file", "--ratio", "nan", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "want a number") {
+	if code, _, said := ends(t, dir, "set", "file", "--ratio", "nan", "--api", "unix:"+socketIn(dir)); code != program.Usage || !strings.Contains(said, "want a number") {
 		t.Errorf("no number: exit code %d: %s", code, said)
 	}
 	if said := d.does(t, "show", "file", "--files", "--json"); strings.Count(said, "\n") != 2 || !strings.Contains(said, `"path":"again"`) {
@@ -139,21 +139,21 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("resume --all says %s", said)
 	}
 	d.does(t, "pause", "other")
-	if code, _, said := Ends(t, dir, "pause", "other", "--api", "unix:"+socketIn(dir)); code != program.Failed || strings.Count(said, "other") != 1 {
+	if code, _, said := ends(t, dir, "pause", "other", "--api", "unix:"+socketIn(dir)); code != program.Failed || strings.Count(said, "other") != 1 {
 		t.Errorf("pause of a paused torrent: exit code %d: %s", code, said)
 	}
 	d.does(t, "pause", "file")
-	if code, _, said := Ends(t, dir, "add", "http://127.0.0.1:1/x.torrent", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "refused") {
+	if code, _, said := ends(t, dir, "add", "http://127.0.0.1:1/x.torrent", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "refused") {
 		t.Errorf("add the torrent of a server that is away: exit code %d: %s", code, said)
 	}
-	if code, _, said := Ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != program.Failed || !strings.Contains(said, "another braid daemon") {
+	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+filepath.Join(dir, "s2")); code != program.Failed || !strings.Contains(said, "another braid daemon") {
 		t.Errorf("a second daemon: exit code %d: %s", code, said)
 	}
 	if err := d.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = d.Wait()
-	if code, _, said := Ends(t, dir, "list", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "Start one with 'braid daemon'") {
+	if code, _, said := ends(t, dir, "list", "--api", "unix:"+socketIn(dir)); code != program.Failed || !strings.Contains(said, "Start one with 'braid daemon'") {
 		t.Errorf("without a daemon: exit code %d: %s", code, said)
 	}
 	d = startDaemon(t, dir)
@@ -331,7 +331,7 @@ func TestDaemonNotifies(t *testing.T) {
 func TestDaemonPassword(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if code, _, said := Ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+socketIn(dir), "--api", "0.0.0.0:0"); code != program.Usage || !strings.Contains(said, "braid password") {
+	if code, _, said := ends(t, dir, "daemon", "--state", "state", "--api", "unix:"+socketIn(dir), "--api", "0.0.0.0:0"); code != program.Usage || !strings.Contains(said, "braid password") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	d := startDaemon(t, dir, "--api", "127.0.0.1:0")
@@ -342,7 +342,7 @@ func TestDaemonPassword(t *testing.T) {
 	if out, err := set.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if code, _, said := Ends(t, dir, "list", "--api", tcp); code != program.Failed || !strings.Contains(said, "none or a wrong one: give --password-file") {
+	if code, _, said := ends(t, dir, "list", "--api", tcp); code != program.Failed || !strings.Contains(said, "none or a wrong one: give --password-file") {
 		t.Errorf("without the password: exit code %d: %s", code, said)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "password"), []byte("secret\n"), 0o600); err != nil {

@@ -32,7 +32,7 @@ func TestDHTFlags(t *testing.T) {
 		{2, "64 hex", []string{"--listen", "127.0.0.1:0", "--dht-item", "abc"}},
 		{1, "topology.json", []string{"--listen", "1-ff00:0:110,[127.0.0.1]:0", "--config-dir", dir}},
 	} {
-		if code, _, said := Ends(t, dir, append([]string{"dht"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {
+		if code, _, said := ends(t, dir, append([]string{"dht"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {
 			t.Errorf("%v: exit code %d, %s", tt.args, code, said)
 		}
 	}

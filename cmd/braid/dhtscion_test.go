@@ -34,7 +34,7 @@ func TestMagnetOverSCION(t *testing.T) {
 	ready(t, dir, "seed", "x.torrent", "--json", "--config-dir", n.ConfigDir(from), "--dht-node", hub[0],
 		"--listen", fmt.Sprintf("%s,[%s]:0", from, n.HostIP(from)))
 	where := []string{"--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String(), "--transport", "scion", "--json"}
-	code, events, said := Ends(t, out, append([]string{"download", magnet, "--dht-node", hub[0], "-o", out}, where...)...)
+	code, events, said := ends(t, out, append([]string{"download", magnet, "--dht-node", hub[0], "-o", out}, where...)...)
 	if code != 0 {
 		t.Fatalf("%d: %s%s", code, events, said)
 	}
@@ -74,7 +74,7 @@ func TestTrackerDies(t *testing.T) {
 	_ = tracker.Wait()
 
 	out := t.TempDir()
-	code, events, errs := Ends(t, out, append([]string{"download", torrent, "--dht-node", hub, "-o", out}, there...)...)
+	code, events, errs := ends(t, out, append([]string{"download", torrent, "--dht-node", hub, "-o", out}, there...)...)
 	if got, err := os.ReadFile(filepath.Join(out, "file")); code != 0 || err != nil || !bytes.Equal(got, data) {
 		t.Errorf("the newcomer: exit code %d, %d bytes, %v: %s%s", code, len(got), err, events, errs)
 	}
@@ -122,7 +122,7 @@ func TestFirstNodesThroughItem(t *testing.T) {
 	}
 	scion := publisher.Listen[slices.IndexFunc(publisher.Listen, func(a string) bool { return strings.Contains(a, ",") })]
 	ready(t, dir, append([]string{"seed", "x.torrent", "--dht-node", scion}, here...)...)
-	code, events, said := Ends(t, out, "download", "magnet:?xt=urn:btih:"+src.InfoHash.HexString(), "-o", out, "--json",
+	code, events, said := ends(t, out, "download", "magnet:?xt=urn:btih:"+src.InfoHash.HexString(), "-o", out, "--json",
 		"--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String(), "--listen", "127.0.0.1:0",
 		"--dht", "on", "--dht-node", onIP, "--dht-item", publisher.Item)
 	if code != 0 {

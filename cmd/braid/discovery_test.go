@@ -49,7 +49,7 @@ func TestBootstrapFromDnsmasq(t *testing.T) {
 	host, server := l.host(t), l.host(t)
 	host.resolveAt(t, server.ip, "site.example")
 	dir := t.TempDir()
-	state := host.testbed(t, dir)
+	state := host.testbed(t, dir, "")
 	api := controlServiceAPI(t, state.ASes[0].ConfigDir)
 	ip, port := api.Addr().String(), strconv.Itoa(int(api.Port()))
 
@@ -94,7 +94,7 @@ func TestBootstrapFromAvahi(t *testing.T) {
 	l := startLocalNet(t)
 	host, server := l.host(t), l.host(t)
 	dir := t.TempDir()
-	state := host.testbed(t, dir)
+	state := host.testbed(t, dir, "")
 	api := controlServiceAPI(t, state.ASes[0].ConfigDir)
 	server.files(t, map[string]string{
 		"avahi/avahi-daemon.conf": "[server]\nenable-dbus=no\nuse-ipv6=no\n",

@@ -40,7 +40,7 @@ func TestExistingFiles(t *testing.T) {
 	}
 	run := func(code int, said string, args ...string) (stdout string) {
 		t.Helper()
-		got, out, errs := Ends(t, dir, args...)
+		got, out, errs := ends(t, dir, args...)
 		if got != code || !strings.Contains(out+errs, said) {
 			t.Fatalf("braid %v: exit code %d, want %d and %q\nstdout: %s\nstderr: %s", args, got, code, said, out, errs)
 		}

@@ -24,7 +24,7 @@ func smallTorrent(t *testing.T, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), bytes.Repeat([]byte("braid"), 10_000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, said := Ends(t, dir, "create", "file"); code != 0 {
+	if code, _, said := ends(t, dir, "create", "file"); code != 0 {
 		t.Fatal(said)
 	}
 }
@@ -89,7 +89,6 @@ func TestLostOutput(t *testing.T) {
 		{"download", "file.torrent", "-o", "out", "--peer", peer, "--json"},
 		{"seed", "file.torrent", "--listen", "127.0.0.1:0", "--json"},
 		{"tracker", "--print-config"}, {"tracker", "--listen", "udp://127.0.0.1:0", "--json"},
-		{"testbed", "run", "--list"}, {"testbed", "run", "--list", "--json"},
 	} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {
@@ -161,7 +160,7 @@ func TestLostTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, trace := range []string{"/dev/full", "full.gz"} {
-		code, _, said := Ends(t, dir, "download", "file.torrent", "-o", "out"+filepath.Base(trace), "--peer", peer, "--trace", trace)
+		code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out"+filepath.Base(trace), "--peer", peer, "--trace", trace)
 		if code != 0 || strings.Count(said, "the trace is incomplete") != 1 {
 			t.Errorf("--trace %s: exit code %d: %s", trace, code, said)
 		}

@@ -53,7 +53,7 @@ func TestLyingGateway(t *testing.T) {
 	download := func(t *testing.T, args ...string) (done event.Done, log string) {
 		t.Helper()
 		out := t.TempDir()
-		code, events, log := Ends(t, dir, slices.Concat([]string{"download", "it.torrent", "-o", out, "--json", "--dht", "off", "--no-trackers"}, args)...)
+		code, events, log := ends(t, dir, slices.Concat([]string{"download", "it.torrent", "-o", out, "--json", "--dht", "off", "--no-trackers"}, args)...)
 		if got, err := os.ReadFile(filepath.Join(out, "file")); code != 0 || !bytes.Equal(got, data) {
 			t.Fatalf("exit code %d; %d bytes, or others, %v: %s", code, len(got), err, log)
 		}

@@ -83,7 +83,7 @@ func TestHiddenPaths(t *testing.T) {
 				}
 			}()
 			soon(t, fmt.Sprintf("%q", want), func() bool {
-				_, out, said := Ends(t, dir, "doctor", "--json", "--sciond", daemon, "--local", n.HostIP(from).String(), "--config-dir", files)
+				_, out, said := ends(t, dir, "doctor", "--json", "--sciond", daemon, "--local", n.HostIP(from).String(), "--config-dir", files)
 				var found struct {
 					Findings []struct{ Check, Status, Found string }
 				}
@@ -124,7 +124,7 @@ func TestHiddenPaths(t *testing.T) {
 		soonSays(files, "ok: TRC ISD1-B1-S1 in "+files, "warning: a.trc in "+files+" is not the TRC of ISD 1 that the control service has",
 			"warning: b.trc in "+files+" is not the TRC", alive)
 		foreign := fmt.Sprintf("%s,[%s]:31000", to, n.HostIP(from)) // no braid can listen there
-		if _, out, _ := Ends(t, dir, "doctor", "--sciond", daemon, "--listen", foreign); !strings.Contains(out, fmt.Sprintf("another AS: %s, not %s", from, to)) {
+		if _, out, _ := ends(t, dir, "doctor", "--sciond", daemon, "--listen", foreign); !strings.Contains(out, fmt.Sprintf("another AS: %s, not %s", from, to)) {
 			t.Errorf("--listen in another AS:\n%s", out)
 		}
 	})
@@ -134,7 +134,7 @@ func TestHiddenPaths(t *testing.T) {
 			daemon := startSCIOND(t, n.ConfigDir(from), groups)
 			var seen listedPaths
 			soon(t, "all paths", func() bool {
-				_, out, _ := Ends(t, dir, "paths", to.String(), "--json", "--sciond", daemon)
+				_, out, _ := ends(t, dir, "paths", to.String(), "--json", "--sciond", daemon)
 				seen = listedPaths{}
 				_ = json.Unmarshal([]byte(out), &seen) // nothing while there is no path
 				return len(seen.Paths) >= want

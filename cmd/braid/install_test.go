@@ -9,7 +9,7 @@ import (
 )
 
 // What scripts/install installs runs anywhere, and is gone after --remove. What was there stays.
-// With --testbed it finds its SCION programs; without, it says in one line where the testbed is.
+// With --testbed, braid-testbed finds the SCION programs.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a SCION network")
@@ -19,7 +19,7 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"../../bin/braid", "../../bin/small/braid", "../../bin/scion/router"} {
+	for _, name := range []string{"../../bin/braid", "../../bin/braid-testbed", "../../bin/small/braid", "../../bin/scion/router"} {
 		if _, err := os.Stat(name); err != nil {
 			t.Skip("scripts/build has not run")
 		}
@@ -41,14 +41,9 @@ func TestInstall(t *testing.T) {
 	}
 	run(true, script, "--prefix", prefix)
 	braid := filepath.Join(prefix, "bin/braid")
-	for _, name := range []string{"testbed", "bench"} {
-		out := run(false, braid, name, "up", "--dir", "net")
-		if !strings.HasPrefix(out, "braid: braid "+name+" is not part of this installation: ") || strings.Count(out, "\n") != 1 {
-			t.Errorf("braid %s says %s", name, out)
-		}
-	}
-	if out := run(true, braid, "--help"); strings.Contains(out, "testbed") || !strings.Contains(out, "download") {
-		t.Errorf("the help of the small program: %s", out)
+	lab := filepath.Join(prefix, "bin/braid-testbed")
+	if _, err := os.Stat(lab); err == nil {
+		t.Error("braid-testbed is installed without --testbed")
 	}
 	run(true, script, "--testbed", "--prefix", "prefix") // over it
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644); err != nil {
@@ -56,8 +51,8 @@ func TestInstall(t *testing.T) {
 	}
 	run(true, braid, "create", "file")
 	run(true, braid, "verify", "file.torrent")
-	t.Cleanup(func() { _ = exec.Command(braid, "testbed", "down", "-d", filepath.Join(dir, "net")).Run() }) // after a failure
-	run(true, braid, "testbed", "up", "two-paths", "-d", "net")
+	t.Cleanup(func() { _ = exec.Command(lab, "down", "-d", filepath.Join(dir, "net")).Run() }) // after a failure
+	run(true, lab, "up", "two-paths", "-d", "net")
 	for name, command := range map[string]string{"braid-tracker.service": "tracker", "braid.service": "daemon"} {
 		unit := filepath.Join(prefix, "lib/systemd/system", name)
 		if b, err := os.ReadFile(unit); err != nil || !strings.Contains(string(b), "\nExecStart="+braid+" "+command) {
@@ -72,7 +67,7 @@ func TestInstall(t *testing.T) {
 			}
 		}
 	}
-	run(true, braid, "testbed", "down", "-d", "net")
+	run(true, lab, "down", "-d", "net")
 	run(true, script, "--remove", "--prefix", prefix)
 	var left []string
 	_ = filepath.WalkDir(prefix, func(name string, _ os.DirEntry, err error) error {

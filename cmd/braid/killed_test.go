@@ -47,7 +47,7 @@ func TestKilledDownloads(t *testing.T) {
 				if e.Event != "done" {
 					t.Fatalf("a download after a kill ended with %+v", e)
 				}
-				if code, _, said := Ends(t, dir, "verify", "set.torrent", "--data", out, "--storage", kind); code != 0 {
+				if code, _, said := ends(t, dir, "verify", "set.torrent", "--data", out, "--storage", kind); code != 0 {
 					t.Fatal(said)
 				}
 				if err := os.RemoveAll(out); err != nil {
@@ -125,7 +125,7 @@ func TestInterruptedLargePieces(t *testing.T) {
 					had, fetched = last.Bytes, fetched+last.Fetched
 				}
 				t.Logf("fetched %.2f MB for %.2f MB", float64(fetched)/1e6, float64(had)/1e6)
-				if code, _, said := Ends(t, dir, "verify", "set.torrent", "--data", out, "--storage", kind); code != 0 {
+				if code, _, said := ends(t, dir, "verify", "set.torrent", "--data", out, "--storage", kind); code != 0 {
 					t.Error(said)
 				}
 				if err := os.RemoveAll(out); err != nil {
@@ -162,7 +162,7 @@ func seedSet(t *testing.T, dir string, size int, pieceLength string) (client.Sou
 	for i := range 100 {
 		write(fmt.Sprintf("many/%d", i), 1+int(r.Uint64()%uint64(size/200)))
 	}
-	if code, _, said := Ends(t, dir, "create", "set", "--piece-length", pieceLength); code != 0 {
+	if code, _, said := ends(t, dir, "create", "set", "--piece-length", pieceLength); code != 0 {
 		t.Fatal(said)
 	}
 	src, err := client.OpenSource(t.Context(), filepath.Join(dir, "set.torrent"))

@@ -116,11 +116,11 @@ func observe(t *testing.T, cmd *exec.Cmd, see func(line []byte)) {
 }
 
 // testbed starts a SCION network of the topology two-paths on the host, with its files below a
-// directory.
-func (h *localHost) testbed(t *testing.T, dir string, flags ...string) testbed.State {
+// directory. Its addresses are in the subnet, if that is not "".
+func (h *localHost) testbed(t *testing.T, dir, subnet string) testbed.State {
 	t.Helper()
 	net, up := filepath.Join(dir, "net"), make(chan struct{}, 1)
-	observe(t, h.run(t, braid(t, dir, append([]string{"testbed", "up", "two-paths", "-f", "--json", "-d", net}, flags...)...)), func([]byte) {
+	observe(t, h.run(t, networkProcess(t, net, subnet)), func([]byte) {
 		select {
 		case up <- struct{}{}:
 		default:

@@ -33,7 +33,7 @@ func TestLockNamesHolder(t *testing.T) {
 	if !bufio.NewScanner(out).Scan() { // the first event: it is at work
 		t.Fatal("no event")
 	}
-	code, _, said := Ends(t, dir, args...)
+	code, _, said := ends(t, dir, args...)
 	if want := fmt.Sprintf("another braid is using it (process %d: %s download file.torrent -o out", first.Process.Pid, first.Path); code != program.Failed || !strings.Contains(said, want) {
 		t.Errorf("exit code %d, no %q: %s", code, want, said)
 	}
@@ -46,7 +46,7 @@ func TestLockFails(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "state", "lock"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := Ends(t, dir, "daemon", "--state", "state")
+	code, _, said := ends(t, dir, "daemon", "--state", "state")
 	if code != program.Failed || !strings.Contains(said, "is a directory") || strings.Contains(said, "another") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
@@ -59,7 +59,7 @@ func TestFileForStateDirectory(t *testing.T) {
 	randomFile(t, dir, 71, 1000)
 	file := filepath.Join(dir, "file")
 	for _, state := range []string{file, filepath.Join(file, "below")} {
-		code, _, said := Ends(t, dir, "daemon", "--state", state)
+		code, _, said := ends(t, dir, "daemon", "--state", state)
 		want := "make the directory " + state + ": " + file + " is a file; move it away, or name another directory"
 		if code != program.Failed || !strings.Contains(said, want) {
 			t.Errorf("exit code %d, no %q: %s", code, want, said)
@@ -84,7 +84,7 @@ func TestGatewaysShareNoCache(t *testing.T) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := Ends(t, dir, append([]string{"gateway", "other.torrent"}, args...)...)
+	code, _, said := ends(t, dir, append([]string{"gateway", "other.torrent"}, args...)...)
 	if _, err := os.Stat(data); code != program.Failed || err != nil || !strings.Contains(said, "another braid gateway") {
 		t.Errorf("exit code %d: %s, %v", code, said, err)
 	}

@@ -13,7 +13,7 @@ func TestLocalDiscoveryFlag(t *testing.T) {
 		"local network with --lsd on": nil, // who else could know peers
 	} {
 		magnet := "magnet:?xt=urn:btih:" + strings.Repeat("0", 40)
-		code, _, said := Ends(t, dir, append([]string{"download", magnet, "--dht", "off"}, flags...)...)
+		code, _, said := ends(t, dir, append([]string{"download", magnet, "--dht", "off"}, flags...)...)
 		if code != 2 || !strings.Contains(said, says) {
 			t.Errorf("%v: exit code %d, %s", flags, code, said)
 		}

@@ -4,8 +4,8 @@ package main
 import (
 	"log"
 	"os"
+	_ "time/tzdata" // rate schedules need time zones, which a container image lacks
 
-	"braid/cmd/braid/nohup"
 	"braid/commands"
 	"braid/commands/program"
 )
@@ -13,9 +13,7 @@ import (
 //go:generate sh -c "go run . manual > ../../docs/manual.md"
 
 func main() {
-	env := program.Process()
-	env.Nohup = nohup.Ignored()
+	env := commands.Env{Env: program.Process()}
 	env.Logs = log.SetOutput
-	ctx := program.Signals(os.Exit)
-	os.Exit(commands.Run(ctx, commands.Env{Env: env}, os.Args[1:], labCommands()...))
+	os.Exit(commands.Run(program.Signals(os.Exit), env, os.Args[1:]))
 }

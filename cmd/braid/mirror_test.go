@@ -46,7 +46,7 @@ func TestMirrorCommand(t *testing.T) {
 	}
 	all := append([]string{"mirror", s.URL + "/feed.xml", "-o", "all", "--once"}, own...)
 	for range 2 {
-		if code, got, said := Ends(t, dir, all...); code != program.Failed || !strings.Contains(got, "failed: lost") || !strings.Contains(said, "1 of the offers failed") {
+		if code, got, said := ends(t, dir, all...); code != program.Failed || !strings.Contains(got, "failed: lost") || !strings.Contains(said, "1 of the offers failed") {
 			t.Errorf("with an offer that is not there: exit code %d: %s%s", code, got, said)
 		}
 	}
@@ -56,7 +56,7 @@ func TestMirrorCommand(t *testing.T) {
 		t.Errorf("%s", small)
 	}
 
-	code, got, said := Ends(t, dir, "mirror", "in", "-o", "lonely", "--once", "--stop-timeout", "1s", "--transport", "tcp", "--dht", "off")
+	code, got, said := ends(t, dir, "mirror", "in", "-o", "lonely", "--once", "--stop-timeout", "1s", "--transport", "tcp", "--dht", "off")
 	if code != program.Failed || !strings.Contains(got, "failed: file: no progress for 1s: ") || !strings.Contains(said, "file: no progress for 1s: ") {
 		t.Errorf("without a peer: exit code %d: %s%s", code, got, said)
 	}
@@ -66,7 +66,7 @@ func TestMirrorCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		code, _, said = Ends(t, dir, append([]string{"mirror", "in", "-o", "taken", "--once"}, own...)...)
+		code, _, said = ends(t, dir, append([]string{"mirror", "in", "-o", "taken", "--once"}, own...)...)
 		if code != program.Failed || !strings.Contains(said, "file: download file: ") {
 			t.Errorf("with a foreign file: exit code %d: %s", code, said)
 		}
@@ -108,11 +108,11 @@ func TestMirrorCommand(t *testing.T) {
 		"mirror http:///feed.xml":         "is not a URL",
 		"mirror http://127.0.0.1:1 other": "name one feed",
 	} {
-		if code, _, said := Ends(t, dir, strings.Fields(args)...); code != program.Usage || !strings.Contains(said, want) {
+		if code, _, said := ends(t, dir, strings.Fields(args)...); code != program.Usage || !strings.Contains(said, want) {
 			t.Errorf("braid %s: exit code %d: %s", args, code, said)
 		}
 	}
-	if code, _, said := Ends(t, dir, "mirror", "http://127.0.0.1:1/feed", "--once", "--transport", "tcp"); code != program.Failed || !strings.Contains(said, "127.0.0.1:1") {
+	if code, _, said := ends(t, dir, "mirror", "http://127.0.0.1:1/feed", "--once", "--transport", "tcp"); code != program.Failed || !strings.Contains(said, "127.0.0.1:1") {
 		t.Errorf("nobody answers: exit code %d: %s", code, said)
 	}
 }
@@ -156,7 +156,7 @@ func TestWrongFlagsMakeNothing(t *testing.T) {
 		"daemon --state made --api here",
 		"mirror in --state made --output made --once --transport pigeon",
 	} {
-		code, _, said := Ends(t, dir, strings.Fields(args)...)
+		code, _, said := ends(t, dir, strings.Fields(args)...)
 		if _, err := os.Stat(filepath.Join(dir, "made")); code != program.Usage || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("braid %s: exit code %d, %v: %s", args, code, err, said)
 		}

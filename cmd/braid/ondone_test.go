@@ -25,7 +25,7 @@ func TestOnDone(t *testing.T) {
 	}
 	// The first torrent fails, since no peer has it. The second one is there already. The third one
 	// needs a seed that may be slow to answer.
-	code, _, said := Ends(t, dir, "download", "nobody.torrent", "again.torrent", "file.torrent",
+	code, _, said := ends(t, dir, "download", "nobody.torrent", "again.torrent", "file.torrent",
 		"-o", ".", "--peer", peer, "--stop-timeout", "20s", "--on-done", "echo $BRAID_NAME >>done; exit 7")
 	done, err := os.ReadFile(filepath.Join(dir, "done"))
 	failed := strings.Count(said, "exit status 7")

@@ -48,7 +48,7 @@ func TestPathKnowledge(t *testing.T) {
 	urls := ready(t, dir, "tracker", "--json", "--min-interval", "1s", "--config-dir", n.ConfigDir(from),
 		"--listen", fmt.Sprintf("scion://%s,[%s]:0", from, n.HostIP(from)), "--listen", statsAnywhere)
 	torrent := filepath.Join(dir, "file.torrent")
-	if code, _, said := Ends(t, dir, "create", "file", "-o", torrent, "--tracker", urls[0]); code != 0 {
+	if code, _, said := ends(t, dir, "create", "file", "-o", torrent, "--tracker", urls[0]); code != 0 {
 		t.Fatal(said)
 	}
 	seed := func() *exec.Cmd {
@@ -62,7 +62,7 @@ func TestPathKnowledge(t *testing.T) {
 	download := func(args ...string) (selected []event.PathStep) {
 		t.Helper()
 		out := t.TempDir()
-		code, events, said := Ends(t, out, append([]string{"download", torrent, "-o", out, "--json", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String()}, args...)...)
+		code, events, said := ends(t, out, append([]string{"download", torrent, "-o", out, "--json", "--config-dir", n.ConfigDir(to), "--local", n.HostIP(to).String()}, args...)...)
 		if code != 0 {
 			t.Fatal(said)
 		}
@@ -139,16 +139,16 @@ func TestPathKnowledgeFlags(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, said := Ends(t, dir, "create", "file", "-o", "t.torrent"); code != 0 {
+	if code, _, said := ends(t, dir, "create", "file", "-o", "t.torrent"); code != 0 {
 		t.Fatal(said)
 	}
 	for _, args := range [][]string{{"--path-knowledge", "sometimes"}, {"--peer-order", "best"}, {"--path-knowledge", "off", "--peer-order", "nearest"}} {
-		if code, _, said := Ends(t, dir, append([]string{"download", "t.torrent", "--peer", "127.0.0.1:1"}, args...)...); code != 2 || !strings.Contains(said, args[0]) {
+		if code, _, said := ends(t, dir, append([]string{"download", "t.torrent", "--peer", "127.0.0.1:1"}, args...)...); code != 2 || !strings.Contains(said, args[0]) {
 			t.Errorf("%v: exit code %d, %s", args, code, said)
 		}
 	}
 	for value, want := range map[string]string{"true": "path_knowledge = true", "false": "path_knowledge = false"} {
-		if code, out, said := Ends(t, dir, "tracker", "--path-knowledge="+value, "--print-config"); code != 0 || !strings.Contains(out, want) {
+		if code, out, said := ends(t, dir, "tracker", "--path-knowledge="+value, "--print-config"); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: %d, %s%s", value, code, out, said)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"braid/commands/program"
+	"braid/pathsel"
+	"braid/testbed"
 )
 
 // TestPathsLikeShowpaths compares with the scion tool on a real network: whatever key both have
@@ -29,7 +31,7 @@ func TestPathsLikeShowpaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := func(args ...string) (code int, out, said string) {
-		return Ends(t, t.TempDir(), slices.Concat([]string{"paths"}, args, where)...)
+		return ends(t, t.TempDir(), slices.Concat([]string{"paths"}, args, where)...)
 	}
 	code, ours, said := paths(dst.String(), "--json", "--probe")
 	if code != 0 {
@@ -50,9 +52,11 @@ func TestPathsLikeShowpaths(t *testing.T) {
 	}
 	// The network does not have this link. Only the network knows that.
 	dir, _, _ := strings.Cut(n.ConfigDir(src), "/gen/")
-	code, _, said = Ends(t, t.TempDir(), "testbed", "link", "1-ff00:0:110#99", "--down", "-d", dir)
-	if code != program.Usage || !strings.Contains(said, "no link of topology two-paths ends at 1-ff00:0:110#99") {
-		t.Errorf("a link that does not exist: exit code %d: %s", code, said)
+	err = testbed.ChangeLink(t.Context(), dir, testbed.LinkChange{
+		Interface: pathsel.Interface{IA: src, ID: 99}, Direction: "both", Down: new(true),
+	})
+	if err == nil || !strings.Contains(err.Error(), "no link of topology two-paths ends at 1-ff00:0:110#99") {
+		t.Errorf("a link that does not exist: %v", err)
 	}
 }
 

@@ -32,7 +32,7 @@ var inText = map[string]string{
 	"masquerade to :FROM-TO":      "TestNAT",
 	"--acl '- 1-ff00:0:112#1, +'": "TestHiddenPaths",
 	"braid paths --json":          "TestHiddenPaths",
-	"braid testbed up":            "TestTutorial",
+	"braid-testbed up":            "TestTutorial",
 }
 
 // realNetwork is a SCION network with the addresses of docs/real-network.md, but for 10.77.0.0/24
@@ -197,7 +197,7 @@ func TestRealNetwork(t *testing.T) {
 	t.Parallel()
 	n := startRealNetwork(t)
 	here, there := n.here, n.there
-	state := n.net.testbed(t, t.TempDir(), "--subnet", "10.77.0.0/24")
+	state := n.net.testbed(t, t.TempDir(), "10.77.0.0/24")
 	api := controlServiceAPI(t, state.ASes[0].ConfigDir)
 	n.net.forward(t, bootstrap.DefaultPort, netip.MustParseAddr("10.77.0.1"), api)
 	here.resolveAt(t, n.home.ip, "home.example")
@@ -334,7 +334,7 @@ func TestRealNetworkText(t *testing.T) {
 		t.Skipf("not a clone: %v", err)
 	}
 	known := strings.Fields(strings.ReplaceAll(string(tests), "func ", ""))
-	command := regexp.MustCompile(`^(braid \S+ \S|--\S+ \S|masquerade )`)
+	command := regexp.MustCompile(`^(braid \S+ \S|braid-testbed \S|--\S+ \S|masquerade )`)
 	found := map[string]bool{}
 	plain := regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(string(text), "")
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(plain, -1) {

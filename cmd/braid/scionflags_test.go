@@ -33,7 +33,7 @@ func TestListenFitsTheAS(t *testing.T) {
 			{"download", "file.torrent", "--peer", "1-ff00:0:110,[127.0.0.62]:31001", "-o", "out", "--listen", tt.listen},
 			{"tracker", "--listen", "scion://" + tt.listen},
 		} {
-			code, _, said := Ends(t, dir, append(args, "--config-dir", as)...)
+			code, _, said := ends(t, dir, append(args, "--config-dir", as)...)
 			if code != program.Usage || !strings.Contains(said, tt.says) || !strings.Contains(said, tt.listen) || strings.Contains(said, "--isd-as") {
 				t.Errorf("%v: exit code %d: %s", args, code, said)
 			}
@@ -51,7 +51,7 @@ func TestWrongNAT(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	smallTorrent(t, dir)
-	code, _, said := Ends(t, dir, "download", "file.torrent", "-o", "out", "--peer", "127.0.0.1:1", "--nat", "zz")
+	code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out", "--peer", "127.0.0.1:1", "--nat", "zz")
 	if want := `--nat "zz": want auto, on or off`; code != program.Usage || !strings.Contains(said, want) {
 		t.Errorf("exit code %d: %s", code, said)
 	}

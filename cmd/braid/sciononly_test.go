@@ -46,7 +46,7 @@ func TestSCIONOnlyOnTheWire(t *testing.T) {
 	packets := func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(seen) }
 	soon(t, "the capture", func() bool { return len(packets()) > 0 })
 
-	state := host.testbed(t, dir)
+	state := host.testbed(t, dir, "")
 	from, to := state.ASes[0], state.ASes[1]
 	data := randomFile(t, dir, 13, 1<<20)
 	must(t, dir, "create", "--offline", "-o", "x.torrent", "file")

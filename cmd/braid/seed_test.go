@@ -52,7 +52,7 @@ func TestSeedDirectory(t *testing.T) {
 		"torrents/gone.TORRENT":         {program.Data, "gone in . is not complete"},
 		"torrents torrents/set.TORRENT": {program.Usage, "named twice"},
 	} {
-		code, _, said := Ends(t, dir, append([]string{"seed", "--listen", "127.0.0.1:0"}, strings.Fields(args)...)...)
+		code, _, said := ends(t, dir, append([]string{"seed", "--listen", "127.0.0.1:0"}, strings.Fields(args)...)...)
 		if code != want.code || !strings.Contains(said, want.says) {
 			t.Errorf("%s: exit code %d: %s", args, code, said)
 		}
@@ -73,7 +73,7 @@ func TestSeedMagnet(t *testing.T) {
 	second := startSeed(t, dir, info.Magnet, "--data", "out")
 	must(t, dir, "download", "set.torrent", "-o", "again", "--peer", second)
 
-	if code, _, said := Ends(t, dir, "seed", info.Magnet, "--listen", "127.0.0.1:0"); code != program.Usage || !strings.Contains(said, "nobody to ask what is in the magnet link of set") {
+	if code, _, said := ends(t, dir, "seed", info.Magnet, "--listen", "127.0.0.1:0"); code != program.Usage || !strings.Contains(said, "nobody to ask what is in the magnet link of set") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	// The data is here, but braid has not downloaded it. A tracker knows somebody to ask.
@@ -84,7 +84,7 @@ func TestSeedMagnet(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "set/b")); err != nil {
 		t.Fatal(err)
 	}
-	code, _, said := Ends(t, dir, "seed", info.Magnet, "--tracker", trackerURL, "--listen", "127.0.0.1:0")
+	code, _, said := ends(t, dir, "seed", info.Magnet, "--tracker", trackerURL, "--listen", "127.0.0.1:0")
 	if code != program.Data || !strings.Contains(said, "set in . is not complete") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
@@ -101,7 +101,7 @@ func TestKeptMagnet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"verify", "export"} {
-		if code, _, said := Ends(t, dir, command, info.Magnet, "--data", "out"); code != program.Usage || !strings.Contains(said, "no download into out has kept") {
+		if code, _, said := ends(t, dir, command, info.Magnet, "--data", "out"); code != program.Usage || !strings.Contains(said, "no download into out has kept") {
 			t.Errorf("%s before the download: exit code %d: %s", command, code, said)
 		}
 	}
@@ -135,7 +135,7 @@ func TestSeedUntil(t *testing.T) {
 	}))
 	defer tracker.Close()
 	peer, end := runningSeed(t, dir, "file.torrent", "--ratio", "1", "--seed-time", "24h", "--tracker", tracker.URL+"/announce")
-	code, _, said := Ends(t, dir, "download", "file.torrent", "-o", "out", "--peer", peer, "--seed-time", "10ms")
+	code, _, said := ends(t, dir, "download", "file.torrent", "-o", "out", "--peer", peer, "--seed-time", "10ms")
 	if code != 0 || !strings.Contains(said, "file: served for 10ms, 0 B sent; it is not served any longer") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
@@ -148,7 +148,7 @@ func TestSeedUntil(t *testing.T) {
 	}
 	for _, args := range []string{"--ratio 0", "--ratio -1", "--ratio nan", "--ratio inf", "--seed-time 0s", "--seed-time -1s"} {
 		for _, command := range []string{"seed file.torrent --listen 127.0.0.1:0 ", "download file.torrent --peer " + peer + " "} {
-			if code, _, said := Ends(t, dir, strings.Fields(command+args)...); code != program.Usage {
+			if code, _, said := ends(t, dir, strings.Fields(command+args)...); code != program.Usage {
 				t.Errorf("%s: exit code %d: %s", command+args, code, said)
 			}
 		}

@@ -18,7 +18,7 @@ func TestSeedForBrowsersOnly(t *testing.T) {
 	data := randomFile(t, dir, 60, 1<<20)
 	must(t, dir, "create", "--offline", "-o", "x.torrent", "file")
 	rtc := []string{"x.torrent", "--transport", "webrtc", "--ice-local", "--dht", "off"}
-	if code, _, said := Ends(t, dir, append([]string{"seed"}, rtc...)...); code != program.Usage || !strings.Contains(said, "--tracker ws://HOST:PORT") {
+	if code, _, said := ends(t, dir, append([]string{"seed"}, rtc...)...); code != program.Usage || !strings.Contains(said, "--tracker ws://HOST:PORT") {
 		t.Errorf("a seed that nobody can reach: exit code %d: %s", code, said)
 	}
 	rtc = append(rtc, "--tracker", at)

@@ -23,7 +23,7 @@ func fileSet(t *testing.T, dir, name string, files ...string) {
 			t.Fatal(err)
 		}
 	}
-	if code, _, said := Ends(t, dir, "create", name); code != 0 {
+	if code, _, said := ends(t, dir, "create", name); code != 0 {
 		t.Fatal(said)
 	}
 }
@@ -63,7 +63,7 @@ func TestSelect(t *testing.T) {
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "~", " ")
 		}
-		code, _, said := Ends(t, dir, args...)
+		code, _, said := ends(t, dir, args...)
 		if code == 0 {
 			said = filesIn(t, filepath.Join(out, "set"))
 		}

@@ -93,13 +93,13 @@ func TestSend(t *testing.T) {
 	if e.Files != 3 || e.Bytes != 1<<20+int64(len("set/deep/aset/b")) || len(e.Peers) != 1 {
 		t.Errorf("%+v", e)
 	}
-	if code, events, said := Ends(t, dir, "get", e.Line, "-o", "out", "--json", "--transport", "tcp"); code != 0 || !strings.Contains(events, `"event":"done"`) {
+	if code, events, said := ends(t, dir, "get", e.Line, "-o", "out", "--json", "--transport", "tcp"); code != 0 || !strings.Contains(events, `"event":"done"`) {
 		t.Fatalf("%d: %s%s", code, events, said)
 	}
 	has(t, filepath.Join(dir, "out", filepath.Base(dir), "file"), data)
 	has(t, filepath.Join(dir, "out", filepath.Base(dir), "set/deep/a"), []byte("set/deep/a"))
 	// braid get has no --list, which the same error of braid download names.
-	if code, _, said := Ends(t, dir, "get", e.Line, "-o", "out", "--select", "z"); code != program.Usage || !strings.HasSuffix(said, "matches \"z\"\n") {
+	if code, _, said := ends(t, dir, "get", e.Line, "-o", "out", "--select", "z"); code != program.Usage || !strings.HasSuffix(said, "matches \"z\"\n") {
 		t.Errorf("%d: %s", code, said)
 	}
 
@@ -114,7 +114,7 @@ func TestSend(t *testing.T) {
 		"wrong key":  {"get", l.String()},
 		"hash alone": {"download", "magnet:?xt=urn:btih:" + e.InfoHash, "--peer", e.Peers[0], "--dht", "off"},
 	} {
-		code, events, _ := Ends(t, dir, append(args, "-o", "none", "--json", "--transport", "tcp", "--stop-timeout", "1s")...)
+		code, events, _ := ends(t, dir, append(args, "-o", "none", "--json", "--transport", "tcp", "--stop-timeout", "1s")...)
 		if code != program.Failed || strings.Contains(events, `"event":"done"`) {
 			t.Errorf("%s: exit code %d: %s", name, code, events)
 		}
@@ -132,11 +132,11 @@ func TestSend(t *testing.T) {
 		"send file --address nonsense":         "--address",
 		"get " + e.Line + " --transport scion": "no SCION",
 	} {
-		if code, _, said := Ends(t, dir, strings.Fields(args)...); code != program.Usage || !strings.Contains(said, want) {
+		if code, _, said := ends(t, dir, strings.Fields(args)...); code != program.Usage || !strings.Contains(said, want) {
 			t.Errorf("braid %s: exit code %d: %s", args, code, said)
 		}
 	}
-	if code, events, _ := Ends(t, dir, "send", "missing", "--json"); code == 0 || !strings.Contains(events, `{"event":"failed"`) {
+	if code, events, _ := ends(t, dir, "send", "missing", "--json"); code == 0 || !strings.Contains(events, `{"event":"failed"`) {
 		t.Errorf("braid send of a file that is not there: exit code %d: %s", code, events)
 	}
 }
@@ -213,7 +213,7 @@ func TestSendOverSCION(t *testing.T) {
 		"scion": {there, `"transport":"scion"`},
 		"tcp":   {nil, `"transport":"tcp"`},
 	} {
-		code, events, said := Ends(t, dir, append([]string{"get", l.String(), "-o", name, "--json"}, c.args...)...)
+		code, events, said := ends(t, dir, append([]string{"get", l.String(), "-o", name, "--json"}, c.args...)...)
 		if code != 0 || !strings.Contains(events, c.over) {
 			t.Errorf("%s: %d: %s%s", name, code, events, said)
 		}
@@ -224,7 +224,7 @@ func TestSendOverSCION(t *testing.T) {
 		return []string{"--bootstrap", "http://" + n.API(ia).String(), "--local", n.HostIP(ia).String()}
 	}
 	home := t.TempDir()
-	code, events, said := Ends(t, home, append([]string{"get", l.String(), "-o", "out", "--json"}, bare(to)...)...)
+	code, events, said := ends(t, home, append([]string{"get", l.String(), "-o", "out", "--json"}, bare(to)...)...)
 	if code != 0 || !strings.Contains(events, `"transport":"scion"`) {
 		t.Errorf("a receiver without a configuration: %d: %s%s", code, events, said)
 	}
@@ -238,7 +238,7 @@ func TestSendOverSCION(t *testing.T) {
 		t.Errorf("the line was %s and is %s: %v, %v", e.Line, again.Line, e.Peers, again.Peers)
 	}
 	l.Key[3]++
-	code, events, _ = Ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--json", "--stop-timeout", "1s"}, there...)...)
+	code, events, _ = ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--json", "--stop-timeout", "1s"}, there...)...)
 	if code != program.Failed || strings.Contains(events, `"event":"done"`) {
 		t.Errorf("a wrong key: exit code %d: %s", code, events)
 	}
@@ -273,7 +273,7 @@ func TestSendOfChangingFile(t *testing.T) {
 			_, _ = f.WriteAt([]byte("x"), 64<<20)
 		}
 	})
-	code, out, said := Ends(t, dir, append([]string{"send", "--seed-time", "1ms", "growing"}, local...)...)
+	code, out, said := ends(t, dir, append([]string{"send", "--seed-time", "1ms", "growing"}, local...)...)
 	cancel()
 	writing.Wait()
 	if code != 1 || out != "" || !strings.Contains(said, "--watch") {

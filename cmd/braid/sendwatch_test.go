@@ -163,12 +163,12 @@ func watchAndFollow(t *testing.T, dir, set string, data []byte, from, to []strin
 	has(t, filepath.Join(dir, "once/set/file"), data)
 	for flags, want := range map[string]int{"-o none --transport quic": program.Usage, "-o set/file": program.Failed} {
 		args := slices.Concat([]string{"get", first.Line, "--follow"}, to, strings.Fields(flags))
-		if code, _, said := Ends(t, dir, args...); code != want {
+		if code, _, said := ends(t, dir, args...); code != want {
 			t.Errorf("%s: exit code %d, want that no state is waited for: %s", flags, code, said)
 		}
 	}
 	l.Key[0]++
-	if code, _, said := Ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--stop-timeout", "1s"}, to...)...); code != program.Failed || !strings.Contains(said, "has not answered") {
+	if code, _, said := ends(t, dir, append([]string{"get", l.String(), "-o", "none", "--stop-timeout", "1s"}, to...)...); code != program.Failed || !strings.Contains(said, "has not answered") {
 		t.Errorf("another key: exit code %d: %s", code, said)
 	}
 }

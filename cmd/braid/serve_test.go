@@ -64,13 +64,13 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _, said := Ends(t, dir, "serve", "file.torrent"); code != program.Usage || !strings.Contains(said, "give --http") {
+	if code, _, said := ends(t, dir, "serve", "file.torrent"); code != program.Usage || !strings.Contains(said, "give --http") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 	for _, address := range []string{"foo", "127.0.0.1:66000", "1-ff00:0:110,127.0.0.1"} {
 		for _, command := range []string{"serve file.torrent --http", "daemon --state state --http", "daemon --state state --api"} {
 			args := append(strings.Fields(command), address)
-			if code, _, said := Ends(t, dir, args...); code != program.Usage || !strings.Contains(said, args[len(args)-2]+": ") || !strings.Contains(said, "want ") {
+			if code, _, said := ends(t, dir, args...); code != program.Usage || !strings.Contains(said, args[len(args)-2]+": ") || !strings.Contains(said, "want ") {
 				t.Errorf("%q: exit code %d: %s", args, code, said)
 			}
 		}

@@ -29,7 +29,7 @@ func TestTorrentNamesOneTracker(t *testing.T) {
 	// What the torrent does not name is said when it is made, whichever of the two it names.
 	create := func(args ...string) string {
 		t.Helper()
-		code, _, said := Ends(t, dir, append([]string{"create", "file", "-o", "t.torrent"}, args...)...)
+		code, _, said := ends(t, dir, append([]string{"create", "file", "-o", "t.torrent"}, args...)...)
 		if code != 0 {
 			t.Fatal(said)
 		}

@@ -71,11 +71,11 @@ func TestStatus(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, said := Ends(t, dir, "paths", "--status", "now"); code != program.Failed || !strings.Contains(said, want) {
+		if code, _, said := ends(t, dir, "paths", "--status", "now"); code != program.Failed || !strings.Contains(said, want) {
 			t.Errorf("%s: exit code %d: %s", text, code, said)
 		}
 	}
-	if code, _, _ := Ends(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--status", "none/now"); code != program.Failed {
+	if code, _, _ := ends(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--status", "none/now"); code != program.Failed {
 		t.Errorf("exit code %d", code)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"braid/testbed/trackerbench"
 	"braid/tracker/wire"
 )
 
@@ -23,7 +22,7 @@ func TestTrackerFlags(t *testing.T) {
 	if err := os.WriteFile(config, []byte("interval = '10m'\nnum_want = 7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, said := Ends(t, dir, "tracker", "--config", config, "--listen", "udp://127.0.0.1:1", "--min-interval", "2m", "--print-config")
+	code, out, said := ends(t, dir, "tracker", "--config", config, "--listen", "udp://127.0.0.1:1", "--min-interval", "2m", "--print-config")
 	if code != 0 || !strings.Contains(out, "interval = '10m0s'") || !strings.Contains(out, "num_want = 7") ||
 		!strings.Contains(out, "listen = ['udp://127.0.0.1:1']") || !strings.Contains(out, "min_interval = '2m0s'") {
 		t.Errorf("%d: %s%s", code, out, said)
@@ -32,7 +31,7 @@ func TestTrackerFlags(t *testing.T) {
 	if err := os.WriteFile(config, []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, again, said := Ends(t, dir, "tracker", "--config", config, "--print-config"); code != 0 || again != out {
+	if code, again, said := ends(t, dir, "tracker", "--config", config, "--print-config"); code != 0 || again != out {
 		t.Errorf("%d: %s%s", code, again, said)
 	}
 	for _, tt := range []struct {
@@ -54,7 +53,7 @@ func TestTrackerFlags(t *testing.T) {
 		{2, "port is missing", []string{"--listen", "http://127.0.0.1:"}},
 		{1, "topology.json", []string{"--listen", "scion://1-ff00:0:110,[127.0.0.1]:0", "--config-dir", dir}},
 	} {
-		if code, _, said := Ends(t, dir, append([]string{"tracker"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {
+		if code, _, said := ends(t, dir, append([]string{"tracker"}, tt.args...)...); code != tt.code || !strings.Contains(said, tt.says) {
 			t.Errorf("%v: exit code %d, %s", tt.args, code, said)
 		}
 	}
@@ -128,26 +127,6 @@ func TestTrackerKilled(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the list is not read again")
 		}
-	}
-}
-
-// Killed while 1000 new peers come in a second, it forgets none that was answered long enough
-// before.
-func TestTrackerKilledBusy(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(braidProcess, "1") // the programs that are started are braid
-	b := trackerbench.Bench{Braid: self, Generator: []string{self, "bench", "tracker-load"}, TrackerCore: -1, GeneratorCore: -1, Dir: t.TempDir()}
-	// The journal is written ten times a second; the margin leaves time to write it on a machine
-	// that has much else to do.
-	r, err := b.Kill(t.Context(), trackerbench.KillTrial{Swarms: 1000, Rate: 1000, For: 7 * time.Second, Sync: 100 * time.Millisecond, Margin: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Lost != 0 || r.Acknowledged < 10_000 || r.Later == 0 {
-		t.Errorf("%+v", r)
 	}
 }
 

@@ -133,7 +133,7 @@ func TestTrackerConfigChecked(t *testing.T) {
 		}
 		data := filepath.Join(dir, "data")
 		for _, more := range [][]string{{"--listen", "http://127.0.0.1:0"}, {"--print-config"}} {
-			code, _, said := Ends(t, dir, append([]string{"tracker", "--config", config, "--data", data}, more...)...)
+			code, _, said := ends(t, dir, append([]string{"tracker", "--config", config, "--data", data}, more...)...)
 			if code != 2 || !strings.Contains(said, tt.says) {
 				t.Errorf("%s with %v: exit code %d, %s", tt.config, more, code, said)
 			}
@@ -143,7 +143,7 @@ func TestTrackerConfigChecked(t *testing.T) {
 		}
 	}
 	for _, more := range [][]string{{"--listen", "http://127.0.0.1:0"}, {"--print-config"}} {
-		code, _, said := Ends(t, dir, append([]string{"tracker", "--store", "nonsense"}, more...)...)
+		code, _, said := ends(t, dir, append([]string{"tracker", "--store", "nonsense"}, more...)...)
 		if code != 2 || !strings.Contains(said, "store: want redis://") {
 			t.Errorf("a wrong store with %v: exit code %d, %s", more, code, said)
 		}
@@ -159,7 +159,7 @@ func TestTrackerUnit(t *testing.T) {
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "tracker.toml")
-	code, text, said := Ends(t, dir, "tracker", "--print-config", "--listen", "http://127.0.0.1:0")
+	code, text, said := ends(t, dir, "tracker", "--print-config", "--listen", "http://127.0.0.1:0")
 	if code != 0 {
 		t.Fatal(said)
 	}

@@ -40,7 +40,7 @@ func TestMixedSwarm(t *testing.T) {
 	torrents := map[string]string{}
 	for i, name := range []string{"scion", "ip"} {
 		torrents[name] = filepath.Join(dir, name+".torrent")
-		if code, _, said := Ends(t, dir, "create", "file", "-o", torrents[name], "--tracker", urls[i]); code != 0 {
+		if code, _, said := ends(t, dir, "create", "file", "-o", torrents[name], "--tracker", urls[i]); code != 0 {
 			t.Fatal(said)
 		}
 	}

@@ -93,16 +93,16 @@ func TestTrackersShareStore(t *testing.T) {
 			t.Errorf("/metrics without a store: %s, %v: %s", res.Status, err, text)
 		}
 	}
-	if code, _, said := Ends(t, dir, args...); code != 1 || !strings.Contains(said, url) || strings.Contains(said, secret) {
+	if code, _, said := ends(t, dir, args...); code != 1 || !strings.Contains(said, url) || strings.Contains(said, secret) {
 		t.Errorf("a start without a store: exit code %d, %s", code, said)
 	}
 	store.Restart()
 	ask(one[0], 9)
-	code, out, said := Ends(t, dir, "tracker", "--print-config", "--store", "redis://me:"+secret+"@"+store.Addr)
+	code, out, said := ends(t, dir, "tracker", "--print-config", "--store", "redis://me:"+secret+"@"+store.Addr)
 	if code != 0 || strings.Contains(out, secret) || !strings.Contains(out, "redis://me:xxxxx@"+store.Addr) {
 		t.Errorf("%d: %s%s", code, out, said)
 	}
-	if code, _, said := Ends(t, dir, "tracker", "--listen", "http://127.0.0.1:0", "--store", url, "--data", dir); code != 2 || !strings.Contains(said, "not both") {
+	if code, _, said := ends(t, dir, "tracker", "--listen", "http://127.0.0.1:0", "--store", url, "--data", dir); code != 2 || !strings.Contains(said, "not both") {
 		t.Errorf("%d: %s", code, said)
 	}
 }

@@ -232,7 +232,7 @@ func TestSwarmThroughTracker(t *testing.T) {
 				url = urls[1] + "/announce"
 			}
 			torrent := filepath.Join(dir, transport+".torrent")
-			if code, _, said := Ends(t, dir, "create", "file", "-o", torrent, "--tracker", url, "--piece-length", "64KiB"); code != 0 {
+			if code, _, said := ends(t, dir, "create", "file", "-o", torrent, "--tracker", url, "--piece-length", "64KiB"); code != 0 {
 				t.Fatal(said)
 			}
 			background(t, exec.Command("/usr/bin/python3", "-c", libtorrentSeed, torrent, dir, freeTCP(t)))

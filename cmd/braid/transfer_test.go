@@ -29,6 +29,13 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if dir := os.Getenv(networkDir); dir != "" {
+		if err := runNetwork(dir, os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(scionBin) == "" {
 		bin, err := filepath.Abs("../../bin/scion")
 		if err == nil {
@@ -58,8 +65,8 @@ func braid(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Ends runs braid to its end.
-func Ends(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+// ends runs braid to its end.
+func ends(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := braid(t, dir, args...)
 	var out, said bytes.Buffer
@@ -74,7 +81,7 @@ func Ends(t *testing.T, dir string, args ...string) (code int, stdout, stderr st
 // must runs braid, which has to succeed, and returns what it prints.
 func must(t *testing.T, dir string, args ...string) (stdout string) {
 	t.Helper()
-	code, out, said := Ends(t, dir, args...)
+	code, out, said := ends(t, dir, args...)
 	if code != 0 {
 		t.Fatalf("braid %v: exit code %d: %s", args, code, said)
 	}
@@ -92,7 +99,7 @@ func TestCommands(t *testing.T) {
 	}
 	want := func(code int, inOut, inErr string, args ...string) (stdout string) {
 		t.Helper()
-		got, out, said := Ends(t, dir, args...)
+		got, out, said := ends(t, dir, args...)
 		if got != code || !strings.Contains(out, inOut) || !strings.Contains(said, inErr) || strings.Contains(said, "panic") {
 			t.Fatalf("braid %v: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, out, said)
 		}

@@ -19,7 +19,7 @@ func TestTransports(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, said := Ends(t, dir, "create", "file"); code != 0 {
+	if code, _, said := ends(t, dir, "create", "file"); code != 0 {
 		t.Fatal(said)
 	}
 	// A host in an AS of its own needs no router.
@@ -51,7 +51,7 @@ func TestTransports(t *testing.T) {
 			peer := ready(t, dir, seeder...)[0]
 			out := t.TempDir()
 			leecher := append([]string{"download", "file.torrent", "-o", out, "--peer", peer}, own("leecher")...)
-			code, stdout, stderr := Ends(t, dir, append(leecher, tt.leecher...)...)
+			code, stdout, stderr := ends(t, dir, append(leecher, tt.leecher...)...)
 			if code != 0 {
 				t.Fatalf("exit code %d: %s", code, stderr)
 			}
@@ -67,7 +67,7 @@ func TestTransports(t *testing.T) {
 			if p := done.Paths[0]; p.Transport != tt.transport || p.BytesRead < uint64(len(b)) || p.RTT <= 0 || p.MinRTT <= 0 || p.Handshake <= 0 || p.PacketsSent == 0 {
 				t.Errorf("%+v", p)
 			}
-			if code, _, said := Ends(t, dir, "verify", "file.torrent", "--data", out); code != 0 {
+			if code, _, said := ends(t, dir, "verify", "file.torrent", "--data", out); code != 0 {
 				t.Error(said)
 			}
 		})
@@ -77,11 +77,11 @@ func TestTransports(t *testing.T) {
 		for _, w := range wrong {
 			args = append(args, "--transport", w)
 		}
-		if code, _, said := Ends(t, dir, args...); code != 2 || !strings.Contains(said, "--transport") {
+		if code, _, said := ends(t, dir, args...); code != 2 || !strings.Contains(said, "--transport") {
 			t.Errorf("--transport %v: exit code %d, %s", wrong, code, said)
 		}
 	}
-	if code, _, said := Ends(t, dir, "download", "file.torrent", "--peer", "127.0.0.1:1", "--transport", "scion"); code != 1 || !strings.Contains(said, "SCION only") {
+	if code, _, said := ends(t, dir, "download", "file.torrent", "--peer", "127.0.0.1:1", "--transport", "scion"); code != 1 || !strings.Contains(said, "SCION only") {
 		t.Errorf("a peer on IP without a transport for it: exit code %d, %s", code, said)
 	}
 }

@@ -24,7 +24,7 @@ func TestTorrentByURL(t *testing.T) {
 	must(t, dir, "download", url, "-o", "out", "--peer", startSeed(t, dir, url))
 	must(t, dir, "verify", url, "--data", "out")
 	for _, command := range []string{"download", "seed", "verify", "info"} {
-		code, _, said := Ends(t, dir, command, web.URL+"/none?passkey=KEY")
+		code, _, said := ends(t, dir, command, web.URL+"/none?passkey=KEY")
 		if code != program.Failed || !strings.Contains(said, "the server answers 404") || strings.Contains(said, "KEY") {
 			t.Errorf("%s: exit code %d: %s", command, code, said)
 		}

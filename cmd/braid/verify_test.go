@@ -26,25 +26,25 @@ func TestVerifySelection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, _, said := Ends(t, dir, "create", "runs", "-o", "file.torrent", "--piece-length", "64KiB"); code != 0 {
+	if code, _, said := ends(t, dir, "create", "runs", "-o", "file.torrent", "--piece-length", "64KiB"); code != 0 {
 		t.Fatal(said)
 	}
 	peer := smallSeed(t, dir)
 	for _, kind := range killKinds {
 		t.Run(kind, func(t *testing.T) {
 			out := filepath.Join(dir, "out-"+kind)
-			code, _, said := Ends(t, dir, "download", "file.torrent", "-o", out, "--storage", kind, "--peer", peer, "--select", "run2.bin")
+			code, _, said := ends(t, dir, "download", "file.torrent", "-o", out, "--storage", kind, "--peer", peer, "--select", "run2.bin")
 			if code != 0 {
 				t.Fatal(said)
 			}
 			verify := func(want int, says string, args ...string) storage.Report {
 				t.Helper()
 				args = append([]string{"verify", "file.torrent", "--data", out, "--storage", kind}, args...)
-				code, stdout, stderr := Ends(t, dir, args...)
+				code, stdout, stderr := ends(t, dir, args...)
 				if code != want || !strings.Contains(stdout+stderr, says) {
 					t.Errorf("braid %v: exit code %d, want %d and %q\nstdout: %s\nstderr: %s", args, code, want, says, stdout, stderr)
 				}
-				_, stdout, _ = Ends(t, dir, append(args, "--json")...)
+				_, stdout, _ = ends(t, dir, append(args, "--json")...)
 				var r storage.Report
 				if err := json.Unmarshal([]byte(stdout), &struct {
 					Files *[]storage.FileReport `json:"files"`

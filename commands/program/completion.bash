@@ -1,5 +1,5 @@
-# Completes commands and flags of braid. Where braid names none, bash completes files.
-# What is typed reaches braid as it is: nothing in it is expanded or run.
+# Completes commands and flags of PROGRAM. Where it names none, bash completes files.
+# What is typed reaches it as it is: nothing in it is expanded or run.
 __braid_bash_autocomplete() {
   local cur=${COMP_WORDS[COMP_CWORD]} cword=$COMP_CWORD words=("${COMP_WORDS[@]}")
   # The package bash-completion puts words together again that bash splits at = and :.
@@ -20,4 +20,4 @@ __braid_bash_autocomplete() {
     COMPREPLY+=("$token")
   done < <("${request[@]}" --generate-shell-completion 2>/dev/null </dev/null)
 }
-complete -o bashdefault -o default -F __braid_bash_autocomplete braid
+complete -o bashdefault -o default -F __braid_bash_autocomplete PROGRAM

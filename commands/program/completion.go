@@ -13,14 +13,15 @@ import (
 
 // configureCompletion sets the help of the command that prints completion scripts. The cli library
 // adds this command.
-func configureCompletion(c *cli.Command) {
+func configureCompletion(c *cli.Command, program string) {
 	c.Hidden = false
 	c.Usage = "print the script with which a shell completes commands and flags"
-	c.Description = "bash: " +
-		"braid completion bash > ~/.local/share/bash-completion/completions/braid\n\n" +
-		"zsh: braid completion zsh > DIR/_braid, with a DIR in $fpath\n\n" +
-		"fish: braid completion fish > ~/.config/fish/completions/braid.fish\n\n" +
-		"PowerShell: braid completion pwsh | Out-String | Invoke-Expression, in $PROFILE"
+	c.Description = strings.ReplaceAll("bash: "+
+		"PROGRAM completion bash > ~/.local/share/bash-completion/completions/PROGRAM\n\n"+
+		"zsh: PROGRAM completion zsh > DIR/_PROGRAM, with a DIR in $fpath\n\n"+
+		"fish: PROGRAM completion fish > ~/.config/fish/completions/PROGRAM.fish\n\n"+
+		"PowerShell: PROGRAM completion pwsh | Out-String | Invoke-Expression, in $PROFILE",
+		"PROGRAM", program)
 	for _, shell := range c.Commands {
 		shell.Usage = "for " + shell.Name
 		shell.Action = completionScript
@@ -39,20 +40,22 @@ var (
 
 // fishFiles makes fish complete files if braid suggests nothing, as bash and zsh do. With the
 // library's script alone, fish never completes files.
-const fishFiles = "complete -c braid -F -n 'not count (__braid_perform_completion) >/dev/null'\n"
+const fishFiles = "complete -c PROGRAM -F -n 'not count (__PROGRAM_perform_completion) "+
+	">/dev/null'\n"
 
 // completionScript prints the script for a shell. It replaces tabs in the library's scripts with
 // spaces, since the printer would print escapes for them.
 func completionScript(_ context.Context, c *cli.Command) error {
+	name := c.Root().Name
 	script := map[string]string{"bash": bashCompletion, "pwsh": pwshCompletion}[c.Name]
 	if script == "" {
 		var written strings.Builder
 		library := &cli.Command{
-			Name: "braid", EnableShellCompletion: true, Writer: &written, ErrWriter: &written,
+			Name: name, EnableShellCompletion: true, Writer: &written, ErrWriter: &written,
 			ExitErrHandler: func(context.Context, *cli.Command, error) {}, // Run returns it
 		}
 		// ctx would make the library take this command for one of braid's own.
-		args := []string{"braid", "completion", c.Name}
+		args := []string{name, "completion", c.Name}
 		if err := library.Run(context.Background(), args); err != nil {
 			return err
 		}
@@ -61,6 +64,7 @@ func completionScript(_ context.Context, c *cli.Command) error {
 	if c.Name == "fish" {
 		script += fishFiles
 	}
+	script = strings.ReplaceAll(script, "PROGRAM", name)
 	_, _ = terminal.Stdout(c).Write([]byte(script)) // the printer keeps the error
 	return nil
 }

@@ -1,5 +1,5 @@
-# Completes commands and flags of braid. What is typed reaches braid as it is: nothing in it is run.
-Register-ArgumentCompleter -Native -CommandName braid -ScriptBlock {
+# Completes commands and flags of PROGRAM. What is typed reaches it as it is: nothing in it is run.
+Register-ArgumentCompleter -Native -CommandName PROGRAM -ScriptBlock {
   param($word, $command, $cursor)
   $before = @($command.CommandElements | Where-Object { $_.Extent.EndOffset -lt $cursor } |
     ForEach-Object { $_.Extent.Text })

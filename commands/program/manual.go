@@ -14,8 +14,8 @@ import (
 
 const manualColumns = 100
 
-// manualCommand prints docs/manual.md, or writes the man pages. It is hidden, since users see the
-// same with --help.
+// manualCommand prints the manual, such as docs/manual.md, or writes the man pages. It is hidden,
+// since users see the same with --help.
 func manualCommand() *cli.Command {
 	return &cli.Command{
 		Name:   "manual",
@@ -37,9 +37,9 @@ func manualCommand() *cli.Command {
 // manual returns the help of every command, each command before its subcommands.
 func manual(root *cli.Command) string {
 	var b strings.Builder
-	b.WriteString("# Manual\n\n" +
-		"All commands and flags of braid, as `braid help COMMAND` prints them. This file is\n" +
-		"generated: `go generate ./cmd/braid` writes it.\n")
+	fmt.Fprintf(&b, "# Manual of %[1]s\n\n"+
+		"All commands and flags, as `%[1]s help COMMAND` prints them. This file is generated:\n"+
+		"`go generate ./cmd/%[1]s` writes it.\n", root.Name)
 	for _, c := range withSubcommands(root) {
 		b.WriteString("\n## " + c.FullName() + "\n\n```\n" + HelpText(c, manualColumns) + "```\n")
 	}

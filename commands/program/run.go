@@ -123,7 +123,9 @@ func (e Env) Tree(root *cli.Command, out, people *terminal.Printer) *cli.Command
 	})
 	root.Description = ExitCodes
 	root.EnableShellCompletion = true
-	root.ConfigureShellCompletionCommand = configureCompletion
+	root.ConfigureShellCompletionCommand = func(c *cli.Command) {
+		configureCompletion(c, root.Name)
+	}
 	root.Commands = append(root.Commands, manualCommand())
 	root.Reader, root.Writer, root.ErrWriter = e.In, out, people
 	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run reports errors

@@ -18,14 +18,14 @@ var commit string
 
 // Version names the program, its release, and the commit and the Go version it was built from.
 func Version(program string) string {
-	from := cmp.Or(BuiltFrom(), "unknown")
+	from := cmp.Or(builtFrom(), "unknown")
 	compiler := strings.Fields(runtime.Version())[0]
 	return program + " " + release + ", commit " + from + ", " + compiler
 }
 
-// BuiltFrom returns the commit that this program was built from, with + if there were changes; ""
+// builtFrom returns the commit that this program was built from, with + if there were changes; ""
 // if unknown.
-func BuiltFrom() string {
+func builtFrom() string {
 	if info, ok := debug.ReadBuildInfo(); ok && commit == "" {
 		return vcsCommit(info.Settings)
 	}

@@ -34,8 +34,8 @@ func FollowTerminal(printers ...*Printer) {
 	}()
 }
 
-// stopJob stops the job, as SIGTSTP would have done. Nothing is printed before the job goes on. Kill
-// may return a moment before the job stops.
+// stopJob stops the job, as SIGTSTP would have done. Nothing is printed before the job goes on.
+// Kill may return a moment before the job stops.
 func stopJob(printers []*Printer) {
 	goesOn := make(chan os.Signal, 1)
 	signal.Notify(goesOn, syscall.SIGCONT)

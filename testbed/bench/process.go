@@ -163,7 +163,7 @@ func Work[J any](
 ) error {
 	var j J
 	if err := json.NewDecoder(in).Decode(&j); err != nil {
-		return fmt.Errorf("read the job: %w (braid bench starts this command; it is not for use by hand)", err)
+		return fmt.Errorf("read the job: %w (braid-testbed bench starts this command; it is not for use by hand)", err)
 	}
 	return do(ctx, j, json.NewEncoder(out).Encode)
 }

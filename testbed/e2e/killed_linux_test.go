@@ -37,7 +37,7 @@ func TestKilledRunner(t *testing.T) {
 		t.Skip("runs a scenario")
 	}
 	t.Parallel()
-	dir, braid := t.TempDir(), braidProgram(t)
+	dir := t.TempDir()
 	file, runs, temp := filepath.Join(dir, "killed.yaml"), filepath.Join(dir, "runs"), filepath.Join(dir, "temp")
 	topology, err := os.ReadFile(filepath.Join("..", "scenarios", "one-link.topo"))
 	if err != nil {
@@ -52,7 +52,7 @@ func TestKilledRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := func() *exec.Cmd {
-		c := exec.Command(braid, "testbed", "run", file, "-o", runs, "--json")
+		c := exec.Command(labProgram(t), "run", file, "-o", runs, "--json")
 		c.Env = append(os.Environ(), "TMPDIR="+temp)
 		return c
 	}

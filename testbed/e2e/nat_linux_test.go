@@ -73,14 +73,14 @@ func startNATLab(t *testing.T) *natLab {
 			"add rule ip nat post oifname ext meta l4proto udp masquerade to :40000-49999; add rule ip nat post oifname ext masquerade")
 	}
 	t.Cleanup(func() { // the test's context has ended by then
-		down := exec.Command("ip", "netns", "exec", l.prefix+"net", l.program, "testbed", "down", "--dir", filepath.Join(l.dir, "testbed"))
+		down := exec.Command("ip", "netns", "exec", l.prefix+"net", labProgram(l.t), "down", "--dir", filepath.Join(l.dir, "testbed"))
 		if out, err := down.CombinedOutput(); err != nil {
 			t.Errorf("take the network down: %v: %s", err, out)
 		}
 	})
-	out, err := l.command("net", "testbed", "up", "--dir", filepath.Join(l.dir, "testbed"), "--subnet", "10.77.0.0/24",
-		"--scion-bin", programs(), "--quiet", "two-paths").CombinedOutput()
-	if err != nil {
+	up := exec.Command("ip", "netns", "exec", l.prefix+"net", labProgram(t), "up", "--dir", filepath.Join(l.dir, "testbed"), "--subnet", "10.77.0.0/24",
+		"--scion-bin", programs(), "--quiet", "two-paths")
+	if out, err := up.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return l

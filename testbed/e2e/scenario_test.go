@@ -124,7 +124,7 @@ func smoke(t *testing.T, braid string, all []scenario.Scenario, reported bool) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	o := scenario.Options{Dir: dir, Braid: braid, SCIONBin: programs(), Say: func(s string) { t.Log(s) }}
+	o := scenario.Options{Dir: dir, Braid: braid, Lab: labProgram(t), SCIONBin: programs(), Say: func(s string) { t.Log(s) }}
 	results, err := scenario.Run(t.Context(), all, o)
 	if err != nil {
 		t.Fatal(err)

@@ -42,9 +42,9 @@ func programs() string {
 	return filepath.Join("..", "..", "bin", "scion")
 }
 
-// buildBraid makes the program, once for all tests, and says where it is: scripts/test has built it
-// already, and names it in BRAID_PROGRAM.
-var buildBraid func() (string, error)
+// buildPrograms makes braid and braid-testbed, once for all tests, and returns their directory:
+// scripts/test has built them already, and names braid in BRAID_PROGRAM.
+var buildPrograms func() (string, error)
 
 func run(m *testing.M) int {
 	flag.Parse()
@@ -57,15 +57,15 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	buildBraid = sync.OnceValues(func() (string, error) {
+	buildPrograms = sync.OnceValues(func() (string, error) {
 		if built := os.Getenv("BRAID_PROGRAM"); built != "" {
-			return filepath.Abs(built)
+			return filepath.Abs(filepath.Dir(built))
 		}
-		program := filepath.Join(dir, "braid")
-		if out, err := exec.Command("go", "build", "-o", program, "braid/cmd/braid").CombinedOutput(); err != nil {
+		build := exec.Command("go", "build", "-o", dir, "braid/cmd/braid", "braid/cmd/braid-testbed")
+		if out, err := build.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build braid: %w: %s", err, out)
 		}
-		return program, nil
+		return dir, nil
 	})
 	var network *testbed.Network
 	sharedNetwork = sync.OnceValues(func() (*testbed.Network, error) {
@@ -102,11 +102,22 @@ func twoPaths(t *testing.T) *testbed.Network {
 
 func braidProgram(t *testing.T) string {
 	t.Helper()
-	program, err := buildBraid()
+	return builtProgram(t, "braid")
+}
+
+// labProgram is the program braid-testbed.
+func labProgram(t *testing.T) string {
+	t.Helper()
+	return builtProgram(t, "braid-testbed")
+}
+
+func builtProgram(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := buildPrograms()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return program
+	return filepath.Join(dir, name)
 }
 
 func startNetwork(t *testing.T, topology string, opts testbed.Options) *testbed.Network {

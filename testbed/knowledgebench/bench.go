@@ -1,4 +1,4 @@
-// Package knowledgebench measures the value of path knowledge (braid bench knowledge): how much
+// Package knowledgebench measures the value of path knowledge (braid-testbed bench knowledge): how much
 // sooner a download has its first piece, its best set of paths, and all of its data, if the tracker
 // names near peers and good paths.
 //

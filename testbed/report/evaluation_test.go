@@ -66,7 +66,7 @@ func TestEvaluate(t *testing.T) {
 		"| variant | runs | time s | at best s | of the limit |", "| original, s | original, × fast |", "gap (wanted: &lt;= 1) |",
 		"| fast | 3 | 15.2 ± 0.100 | 14 | 0.921 ± 0.006 |", "| slow | 3 | 16.2 ± 0.100 | 14 | 0.864 ± 0.005 **missed** |", "| 1 of 3 **!** |", "| 1.07 | 15.5 | 1.55 |", "| 1 | 2 | 3 | 4 | 5 | no |", "CPU-bound | cpu-emulator |",
 		"**CPU-bound in 1 of 6 runs", "commit 0123456789ab with changes", "Not run: never.", "![Part of the computed limit that was reached (e)](page/made/reached.svg)",
-		"(page/made/rates-slow.svg)", "(page/made/seconds.svg)", "| made | slow | e | >= 0.9 | 0.864 | 3 | 1 of 3 |", "braid testbed run made.yaml --runs 3 --variant fast --variant slow -o DIR",
+		"(page/made/rates-slow.svg)", "(page/made/seconds.svg)", "| made | slow | e | >= 0.9 | 0.864 | 3 | 1 of 3 |", "braid-testbed run made.yaml --runs 3 --variant fast --variant slow -o DIR",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)

@@ -106,7 +106,7 @@ func again(f scenario.ScenarioFile, vs []scenario.Summary) string {
 	if text, err := scenario.ShippedText(name + ".yaml"); err != nil || string(text) != f.Text {
 		name += ".yaml" // a file of the user, or the shipped one as it was
 	}
-	c := fmt.Sprintf("braid testbed run %s --runs %d", name, most)
+	c := fmt.Sprintf("braid-testbed run %s --runs %d", name, most)
 	if whole, err := f.Scenario(); err != nil || len(whole.Variants) > len(vs) {
 		for _, v := range vs {
 			c += " --variant " + v.Variant

@@ -84,7 +84,7 @@ func TestMake(t *testing.T) {
 	for _, want := range []string{
 		`id="s-made"`, `id="r-made-fast-2"`, `id="r-made-slow-1"`, "In 1 of 6 runs the machine", "91 % of all processors", "with uncommitted changes",
 		"Rate of each path over time", "Selection of paths over time", "Network, and how far", "Processors in use by each process", "CPU time for each GB of payload, by component", "slow, emulator: 5 ± 0 s for each GB", "Completion times", "Part of the computed limit",
-		"5.0 to 10.0 s: 110#1 down", "never &lt;tried&gt; &amp; new", "✗ missed", "braid testbed run made.yaml --runs 3 --variant fast --variant slow -o DIR",
+		"5.0 to 10.0 s: 110#1 down", "never &lt;tried&gt; &amp; new", "✗ missed", "braid-testbed run made.yaml --runs 3 --variant fast --variant slow -o DIR",
 		"111 1&gt;1 110", "T*",
 	} {
 		if !strings.Contains(page, want) {
@@ -645,11 +645,11 @@ func TestAgain(t *testing.T) {
 	}
 	for want, f := range map[string]scenario.ScenarioFile{
 		// A changed copy of a shipped scenario may have its name.
-		"braid testbed run cut --runs 2 --variant a -o DIR":                   {Name: "cut", Scale: 1, Text: string(cut)},
-		"braid testbed run cut.yaml --runs 2 --variant a -o DIR":              {Name: "cut", Scale: 1, Text: string(cut) + "#"},
-		"braid testbed run made.yaml --runs 2 --variant a -o DIR":             {Name: "made", Scale: 1},
-		"braid testbed run made.yaml --runs 2 --variant a --scale 0.1 -o DIR": {Name: "made", Scale: .1},
-		"braid testbed run made.yaml --runs 2 --variant a --smoke -o DIR":     {Name: "made", Scale: .1, Leechers: 3},
+		"braid-testbed run cut --runs 2 --variant a -o DIR":                   {Name: "cut", Scale: 1, Text: string(cut)},
+		"braid-testbed run cut.yaml --runs 2 --variant a -o DIR":              {Name: "cut", Scale: 1, Text: string(cut) + "#"},
+		"braid-testbed run made.yaml --runs 2 --variant a -o DIR":             {Name: "made", Scale: 1},
+		"braid-testbed run made.yaml --runs 2 --variant a --scale 0.1 -o DIR": {Name: "made", Scale: .1},
+		"braid-testbed run made.yaml --runs 2 --variant a --smoke -o DIR":     {Name: "made", Scale: .1, Leechers: 3},
 	} {
 		if got := again(f, ran); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -20,6 +20,7 @@ type attempt struct {
 	Scenario  // as it is in the variant
 	*fixtures // with a network that is up
 	braid     string
+	lab       string // the program braid-testbed
 	hooks     Hooks
 	variant   Variant
 	dir       string

@@ -87,7 +87,7 @@ func (h *fixtures) open(ctx context.Context, t turn, o Options) (err error) {
 	case len(o.RouterCommand) > 0:
 		opts.RouterCommand = o.RouterCommand
 	case t.Router == "fast":
-		opts.RouterCommand = []string{o.Braid, "testbed", "router"}
+		opts.RouterCommand = []string{o.Lab, "router"}
 	}
 	opts.Progress = o.Network
 	opts.Dir, opts.SCIONBin = filepath.Join(h.scratch, "network"), o.SCIONBin

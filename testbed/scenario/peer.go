@@ -48,7 +48,7 @@ func (a *attempt) startProcess(
 	cmd := exec.Command(command[0], command[1:]...)
 	if host != nil {
 		var err error
-		if cmd, err = host.Command(a.braid, command[0], command[1:]...); err != nil {
+		if cmd, err = host.Command(a.lab, command[0], command[1:]...); err != nil {
 			return nil, err
 		}
 	}

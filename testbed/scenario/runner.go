@@ -18,9 +18,10 @@ type Options struct {
 	Dir string
 	// Runs of each scenario and variant; 0: what each scenario says.
 	Runs int
-	// Braid is the program that the peers run, SCIONBin the directory of the SCION programs ("": as
+	// Braid is the program that the peers run, and Lab the program braid-testbed, which runs fast
+	// routers and prepares hosts on IP. SCIONBin is the directory of the SCION programs ("": as
 	// testbed.Options).
-	Braid, SCIONBin string
+	Braid, Lab, SCIONBin string
 	// Commit is the one that Braid was built from, with + if there were changes; "" if unknown.
 	Commit string
 	// RouterCommand, if not empty, is the border router of every scenario.
@@ -152,7 +153,7 @@ func runScenario(ctx context.Context, s Scenario, o Options, h *fixtures) (resul
 // run makes one run, and removes what its peers have written.
 func (h *fixtures) run(ctx context.Context, t turn, run int, dir string, o Options) (res Result, err error) {
 	a := &attempt{
-		Scenario: t.Scenario, fixtures: h, braid: o.Braid, hooks: o.Hooks, variant: t.variant, dir: dir,
+		Scenario: t.Scenario, fixtures: h, braid: o.Braid, lab: o.Lab, hooks: o.Hooks, variant: t.variant, dir: dir,
 		messages: make(chan message), done: make(chan struct{}),
 	}
 	if len(t.Traffic) > 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// go test -bench Storage ./testbed/storagebench; braid bench storage prints the same as a table.
+// go test -bench Storage ./testbed/storagebench; braid-testbed bench storage prints the same as a table.
 func BenchmarkStorage(b *testing.B) {
 	for _, c := range Cases(128 << 20) {
 		b.Run(fmt.Sprintf("%s/%s/%dKiB", c.Storage, c.Order, c.PieceLength>>10), func(b *testing.B) {
