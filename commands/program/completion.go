@@ -40,7 +40,7 @@ var (
 
 // fishFiles makes fish complete files if braid suggests nothing, as bash and zsh do. With the
 // library's script alone, fish never completes files.
-const fishFiles = "complete -c PROGRAM -F -n 'not count (__PROGRAM_perform_completion) "+
+const fishFiles = "complete -c PROGRAM -F -n 'not count (__PROGRAM_perform_completion) " +
 	">/dev/null'\n"
 
 // completionScript prints the script for a shell. It replaces tabs in the library's scripts with

@@ -21,7 +21,7 @@ func manualCommand() *cli.Command {
 		Name:   "manual",
 		Usage:  "print the manual, in Markdown: the help of every command",
 		Hidden: true,
-		Flags: []cli.Flag{&cli.StringFlag{
+		Flags: []cli.Flag{&FileFlag{
 			Name: "man", Usage: "write a man page for each command into `DIR`",
 		}},
 		Action: func(_ context.Context, c *cli.Command) error {

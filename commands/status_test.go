@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"encoding/json"
@@ -10,33 +10,29 @@ import (
 
 	"braid/commands/program"
 	"braid/node/event"
+	"braid/units/await"
 )
 
-// Another process shows the paths of a seed that runs, and says that it has ended.
+// Another command shows the paths of a seed that runs, and says that it has ended.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	smallTorrent(t, dir)
-	_, seed := started(t, dir, "seed", "file.torrent", "--listen", "127.0.0.1:0", "--json", "--status", "now")
+	seed := seeding(t, dir, "file.torrent", "--status", "now")
 	name := filepath.Join(dir, "now")
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if b, err := os.ReadFile(name); err == nil && !json.Valid(b) {
+	await.True(t, "the status", func() bool {
+		b, err := os.ReadFile(name)
+		if err == nil && !json.Valid(b) {
 			t.Fatalf("a part of the status: %s", b)
-		} else if err == nil {
-			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("no status")
-		}
-	}
+		return err == nil
+	})
 	if text := must(t, dir, "paths", "--status", "now"); !strings.HasPrefix(text, "file: ") || !strings.Contains(text, ", 100%, down ") {
 		t.Error(text)
 	}
-	if err := seed.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := seed.Wait(); err != nil {
-		t.Error(err)
+	seed.interrupt()
+	if code := seed.wait(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, seed.said.String())
 	}
 	if _, err := os.Stat(name); !os.IsNotExist(err) {
 		t.Errorf("the status is left behind: %v", err)
