@@ -20,7 +20,7 @@ type stall struct {
 	Serving   int  // peers that serve us
 	DiskBusy  bool // blocks wait in memory until the disk has taken earlier ones
 	Limited   bool // bytes that have arrived wait for their turn under a rate limit
-	Arriving  bool // bytes arrive: a whole block takes longer on a slow path
+	Arriving  bool // bytes arrive, but no whole block yet
 	Requested int  // blocks that the peers that serve us have not answered yet
 }
 
@@ -31,10 +31,8 @@ func (s stall) cause() string {
 		return ""
 	case s.DiskBusy:
 		return "the disk: " + busyMessage
-	case s.Limited:
-		return "the download limit: what has arrived waits for its turn"
-	case s.Arriving:
-		return ""
+	case s.Limited, s.Arriving:
+		return "" // the user wants it so slow, or a block takes longer than a second
 	case s.Requested == 0:
 		return "nothing is requested from them"
 	}

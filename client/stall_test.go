@@ -132,7 +132,7 @@ func TestStallCause(t *testing.T) {
 	}{
 		{stall{DiskBusy: true, Limited: true, Requested: 3}, ""},
 		{stall{Serving: 1, DiskBusy: true, Limited: true, Arriving: true, Requested: 3}, "the disk"},
-		{stall{Serving: 1, Limited: true, Arriving: true, Requested: 3}, "the download limit"},
+		{stall{Serving: 1, Limited: true, Requested: 3}, ""},
 		{stall{Serving: 1, Arriving: true, Requested: 3}, ""},
 		{stall{Serving: 2}, "nothing is requested"},
 		{stall{Serving: 2, Requested: 1}, "1 block is requested"},
