@@ -276,7 +276,7 @@ func TestUnrecordedIsBounded(t *testing.T) {
 				return
 			}
 			w.mu.Lock()
-			if most := w.held*chunkSize + w.blocks.unrecorded + inPut; most > maxBuffered {
+			if most := w.bytes + w.blocks.unrecorded + inPut; most > maxBuffered {
 				t.Errorf("%d bytes wait", most)
 			}
 			w.mu.Unlock()

@@ -474,7 +474,7 @@ func TestBehindWritesChunks(t *testing.T) {
 		put(piece, 0)
 	}
 	w.mu.Lock()
-	if w.held > maxBuffered/chunkSize {
+	if w.held > maxMemory/chunkSize {
 		t.Errorf("%d chunks in memory", w.held)
 	}
 	w.mu.Unlock()

@@ -33,7 +33,8 @@ type writeBuffer struct {
 	due     []*chunk      // chunks to be written, in this order
 	waiting map[int]int   // of each piece: the number of chunks that are due or being written
 	held    int           // chunks in memory
-	leaving int           // bytes of blocks in chunks that are due or being written
+	bytes   int           // of the blocks in these
+	leaving int           // of these, bytes in chunks that are due or being written
 	queued  int           // puts that wait for room
 	failed  map[int]error // of each piece: the first write error
 	err     error         // the last error that no put has returned yet
@@ -52,12 +53,15 @@ type chunk struct {
 
 const (
 	chunkSize = 256 << 10
-	// maxBuffered bounds the memory of chunks: enough for a pause of the disk of a second at 60
-	// Mbit/s, or for some hundred small files. When it is reached, put waits, and so does the
-	// network. Blocks that are written but not yet recorded count too, and those of inPut, so that a
-	// kill loses no more than this. A disk that takes time T for a sync limits blocks that come out
-	// of order to about maxBuffered/2 for each T: 640 Mbit/s at 50 ms.
+	// maxBuffered bounds the blocks that a kill would lose: those in memory, also those of inPut, and
+	// those that are written but not yet recorded. When it is reached, put waits, and so does the
+	// network. It is enough for a pause of the disk of a second at 60 Mbit/s. A disk that takes time T
+	// for a sync limits blocks that come out of order to about maxBuffered/2 for each T: 640 Mbit/s
+	// at 50 ms.
 	maxBuffered = 8 << 20
+	// maxMemory bounds the memory of chunks. Blocks of several connections leave most chunks half
+	// full. With less memory, chunks would be written block by block.
+	maxMemory = 2 * maxBuffered
 	// inPut is room for the blocks of 32 connections that wait in put. The engine counts them as
 	// fetched.
 	inPut = 32 * blockSize
@@ -110,6 +114,7 @@ func (w *writeBuffer) run() {
 			w.blocks.wrote(c.piece, c.off-begin+int64(e.from), c.off-begin+int64(e.to))
 		}
 		w.held--
+		w.bytes -= c.written.total()
 		w.leaving -= c.written.total()
 		w.syncIfDue()
 		if w.waiting[c.piece]--; w.waiting[c.piece] == 0 {
@@ -135,13 +140,16 @@ func (w *writeBuffer) put(piece int, b []byte, off int64) error {
 		return err
 	}
 	for len(b) > 0 {
-		c := w.chunk(piece, off)
+		c := w.chunk(piece, off, min(len(b), w.chunkLength()))
 		if c == nil {
 			return fs.ErrClosed
 		}
 		at := int(off - c.off)
 		n := copy((*c.data)[at:c.size], b)
-		if c.written, _ = c.written.with(at, at+n); c.written.holds(0, c.size) {
+		var grown int
+		c.written, grown = c.written.with(at, at+n)
+		w.bytes += grown
+		if c.written.holds(0, c.size) {
 			w.leave(c)
 		}
 		b, off = b[n:], off+int64(n)
@@ -149,22 +157,23 @@ func (w *writeBuffer) put(piece int, b []byte, off int64) error {
 	return nil
 }
 
-// chunk returns the chunk of a piece that takes the byte at off of the torrent's data. It may wait
-// for memory. It returns nil if the writer is closed.
-func (w *writeBuffer) chunk(piece int, off int64) *chunk {
-	length := int64(w.chunkLength())
+// chunk returns the chunk of a piece that takes n bytes, or the first of them, at off of the
+// torrent's data. It may wait for room. It returns nil if the writer is closed.
+func (w *writeBuffer) chunk(piece int, off int64, n int) *chunk {
+	most := min(maxMemory/w.chunkLength(), maxChunks)
 	for !w.closed {
-		for _, c := range w.filling {
-			if c.off <= off && off < c.off+int64(c.size) {
-				return c
+		if w.blocks.stuck || w.bytes+n+w.blocks.unrecorded <= maxBuffered-inPut {
+			for _, c := range w.filling {
+				if c.off <= off && off < c.off+int64(c.size) {
+					return c
+				}
 			}
-		}
-		most := min(maxBuffered/int(length), maxChunks)
-		if len(w.filling) > 0 && w.held >= most/2 {
-			w.leave(w.filling[0]) // so that there is room when the others need it
-		}
-		if w.held < most && (w.blocks.stuck || (w.held+1)*int(length)+w.blocks.unrecorded <= maxBuffered-inPut) {
-			return w.newChunk(piece, off)
+			if len(w.filling) > 0 && w.held >= most/2 {
+				w.leave(w.filling[0]) // so that there is room when the others need it
+			}
+			if w.held < most {
+				return w.newChunk(piece, off)
+			}
 		}
 		w.makeRoom()
 		w.queued++

@@ -81,7 +81,7 @@ func (a arrival) arrive(t *testing.T, seed uint64) {
 	disk.begin = func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if most := w.held*w.chunkLength() + w.blocks.unrecorded + inPut; most > maxBuffered {
+		if most := w.bytes + w.blocks.unrecorded + inPut; most > maxBuffered {
 			t.Errorf("a kill would lose %d bytes", most)
 		}
 	}
