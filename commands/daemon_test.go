@@ -1,16 +1,15 @@
 package commands
 
 import (
-	"braid/commands/program"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	v1 "braid/node/web/v1"
-
+	"braid/commands/program"
 	"braid/commands/terminal"
+	v1 "braid/node/web/v1"
 )
 
 func TestChoose(t *testing.T) {

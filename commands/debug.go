@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"braid/commands/program"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"braid/commands/program"
 )
 
 // debugFlag helps to find leaks; the testbed's soak uses it.

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"braid/commands/terminal/hostile"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 
 	"braid/client"
 	"braid/commands/terminal"
+	"braid/commands/terminal/hostile"
 	"braid/node"
 	"braid/node/doctor"
 	"braid/node/event"

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"braid/testbed/trackerbench"
 	"context"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"braid/testbed/trackerbench"
 )
 
 // The help promises that -1 stands for any core.

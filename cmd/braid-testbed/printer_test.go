@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"testing"
+
 	"braid/commands/terminal"
 	"braid/commands/terminal/hostile"
 	"braid/pathsel"
@@ -8,8 +11,6 @@ import (
 	"braid/testbed/demo"
 	"braid/testbed/report"
 	"braid/testbed/scenario"
-	"io"
-	"testing"
 )
 
 // Whatever strangers write into any field, a terminal obeys nothing of it, and no line is added.

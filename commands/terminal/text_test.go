@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"braid/commands/terminal/hostile"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"braid/commands/terminal/hostile"
 )
 
 func TestVisible(t *testing.T) {
