@@ -32,8 +32,8 @@ func Deadline(t testing.TB) time.Time {
 	return end
 }
 
-// True waits until is returns true. It ends the test if that takes too long, or if the test's
-// context has ended. what completes the sentence "waited for".
+// True calls is again and again until it returns true. It ends the test if that takes too long, or if
+// the test's context has ended. The argument what completes the sentence "waited for".
 func True(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := Deadline(t); !is(); time.Sleep(interval) {
